@@ -92,7 +92,6 @@ EXCLUDED = (
     "idlelib",
     "lib2to3",
     "ninja",
-    "pathspec",
     "pip",
     "pkg_resources",
     "pydoc_data",

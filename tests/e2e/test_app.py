@@ -169,6 +169,37 @@ def test_a_stranger_asks_quits_and_finds_it_all_again(shared: SharedApp, app: Te
     again.wait_for("The capital of France is Paris.")
 
 
+def line_of(app: Terminal, text: str) -> int:
+    """Return the line of the screen where a text stands, the first one being 1."""
+    return next(n for n, line in enumerate(app.text.splitlines(), 1) if text in line)
+
+
+def test_the_menu_finds_shows_themes_takes_clicks_and_quits(
+    shared: SharedApp, app: Terminal
+) -> None:
+    app.send("\x10")
+    app.wait_for("Type to search")
+    app.send("colour")
+    app.wait_for("> /theme")
+    app.send("\r")
+    app.wait_for("> dark")
+    app.send("dracula")
+    app.wait_for("> dracula")
+    app.send("\x1b")
+    app.wait(lambda shown: "dracula" not in shown)
+    app.send("/")
+    app.wait_for("> /theme")  # it was used last
+    for button in "Mm":
+        app.send(f"\x1b[<0;10;{line_of(app, '/search')}{button}")
+    app.wait_for("Enter open")
+    app.send("\x1b")
+    app.wait_for("Ask anything")
+    app.send("/exi")
+    app.wait_for("> /quit")
+    app.send("\r")
+    assert app.wait_end() == 0
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
 def test_pasted_line_breaks_arrive(shared: SharedApp, app: Terminal, end: str) -> None:

@@ -68,12 +68,13 @@ from baton.platform.settings import (
     Kv,
     Paths,
     Settings,
-    Theme,
+    ThemeName,
     find_paths,
     ignored_variables,
     load_settings,
 )
 from baton.tui.key_bindings import GROUPS
+from baton.tui.menu_entries import ACTIONS as MENU_ACTIONS
 from baton.tui.slash_commands import COMMANDS as SLASH_COMMANDS
 from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 from baton.workers.template_files import read_templates
@@ -135,7 +136,7 @@ NAMES: dict[str, Iterable[object]] = {
     "decision": events.Decision,
     "verdict": events.Verdict,
     "effort": get_args(Effort),
-    "theme": get_args(Theme),
+    "theme": get_args(ThemeName),
     "kv": get_args(Kv),
 }
 
@@ -195,19 +196,17 @@ def bindings_json(_: Path) -> str:
 
 
 def screen_commands_json(folder: Path) -> str:
-    """Return the slash commands, the palette, and what the footer of the first screen offers."""
+    """Return the slash commands, what else the menu has, and the keys of the first screen."""
 
     async def opened() -> list[dict[str, Any]]:
         async with open_app(folder) as session:
-            palette = session.app.get_system_commands(session.app.screen)
-            entries = [{"palette": one.title, "help": one.help} for one in palette]
             active = session.app.screen.active_bindings.values()
             keys = sorted(
                 (one.binding.id, one.binding.key, one.binding.action)
                 for one in active
                 if one.binding.id is not None and one.enabled
             )
-            return [*entries, *({"active at the start": list(key)} for key in keys)]
+            return [{"active at the start": list(key)} for key in keys]
 
     slashes = [
         {
@@ -216,10 +215,15 @@ def screen_commands_json(folder: Path) -> str:
             "help": one.help,
             "argument": one.argument,
             "may_have_lines": one.is_multiline,
+            "may_spend": one.may_spend,
         }
         for one in SLASH_COMMANDS
     ]
-    return description.lines([*slashes, *asyncio.run(opened())])
+    actions = [
+        {"menu": one.name, "action": one.action, "help": one.sentence, "may_spend": one.may_spend}
+        for one in MENU_ACTIONS
+    ]
+    return description.lines([*slashes, *actions, *asyncio.run(opened())])
 
 
 def events_json(_: Path) -> str:

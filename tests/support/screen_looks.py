@@ -24,7 +24,7 @@ from baton.tui.services import AppServices
 Play = Callable[[Pilot[None]], Awaitable[None]]
 """What a person does before the picture is taken."""
 
-SMALL, LARGE = (80, 24), (140, 40)
+SMALL, MIDDLE, LARGE = (80, 24), (100, 30), (140, 40)
 NOW = 1_790_000_000.0
 
 

@@ -459,7 +459,8 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
                 await session.chat.run_action("budget")
             case key:
                 await session.press(key)
-        await session.wait_until(lambda: session.app.screen is not session.chat)
+        menu = session.chat.context.menu
+        await session.wait_until(lambda: session.app.screen is not session.chat or menu.is_open)
         asking.set()
         await session.wait_for_text("Ask gpt-5-mini? Ctrl+G answers.")
         assert await charged_nanos(session) == 0

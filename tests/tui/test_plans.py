@@ -281,7 +281,7 @@ async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
 
 
 async def test_all_of_it_is_in_the_help(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, size=(120, 130)) as session:
+    async with open_app(tmp_path, say, size=(120, 170)) as session:
         await session.press("f1")
         await session.wait_until(lambda: type(session.app.screen) is HelpScreen)
         await session.wait_until(lambda: "/strategy NAME" in session.screen_text())
@@ -432,7 +432,10 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
     async with open_app(tmp_path, say, size=(100, 30)) as session:
         session.services.orchestra.configure(templates=lambda: {"mine": drawn})
         await session.send("/strategy")
-        await session.wait_until(lambda: "Workflows: mine." in session.screen_text())
+        await session.wait_for_text("> auto", "As the mode says.")
+        await session.press("up")
+        await session.wait_for_text("> mine")
+        await session.press("escape")
         await session.send("/strategy mine")
         await session.wait_until(
             lambda: "local first · mine" in session.screen_text().splitlines()[0]

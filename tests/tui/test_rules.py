@@ -9,11 +9,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from baton.core.errors import ConfigError
-from baton.tui import (
-    desktop,
-    slash_commands,
-)
-from baton.tui.widgets import composer
+from baton.tui import desktop, file_paths, slash_commands
 from baton.tui.widgets.text_view import wrap_line
 from baton.tui.widgets.transcript import MAX_TURNS, TranscriptWindow
 
@@ -51,25 +47,25 @@ def test_what_is_a_command() -> None:
 
 
 def test_typed_paths() -> None:
-    assert composer.path_at_end("see @fol") == "fol"
-    assert composer.path_at_end('see @"a b') == "a b"
-    assert composer.path_at_end("me@example.org") is None
-    assert composer.path_at_end("@a b") is None
-    assert composer.mention_of("a b.md") == '@"a b.md"'
+    assert file_paths.path_at_end("see @fol") == "fol"
+    assert file_paths.path_at_end('see @"a b') == "a b"
+    assert file_paths.path_at_end("me@example.org") is None
+    assert file_paths.path_at_end("@a b") is None
+    assert file_paths.mention_of("a b.md") == '@"a b.md"'
 
 
-def test_path_candidates(tmp_path: Path) -> None:
+def test_paths_in_a_folder(tmp_path: Path) -> None:
     for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", 'quo"te'):
         (tmp_path / name).touch()
     (tmp_path / "all").mkdir()
-    assert composer.path_candidates(f"{tmp_path}/al") == [
+    assert file_paths.folder_paths(f"{tmp_path}/al") == [
         f"{tmp_path}/all/",
         f"{tmp_path}/Alpha.md",
         f"{tmp_path}/alps",
     ]
-    assert composer.path_candidates(f"{tmp_path}/") == composer.path_candidates(f"{tmp_path}/al")
-    assert composer.path_candidates(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
-    assert composer.path_candidates(f"{tmp_path}/none/x") == []
+    assert file_paths.folder_paths(f"{tmp_path}/") == file_paths.folder_paths(f"{tmp_path}/al")
+    assert file_paths.folder_paths(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
+    assert file_paths.folder_paths(f"{tmp_path}/none/x") == []
 
 
 def test_exports_never_overwrite(tmp_path: Path) -> None:

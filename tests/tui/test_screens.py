@@ -143,12 +143,12 @@ async def test_choosing_a_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("theme", ["dark", "light", "high-contrast"])
-async def test_looks_can_be_chosen_in_the_palette(tmp_path: Path, theme: str) -> None:
+@pytest.mark.parametrize("theme", ["light", "high-contrast", "nord"])
+async def test_themes_can_be_chosen_in_the_menu(tmp_path: Path, theme: str) -> None:
     async with open_app(tmp_path, say) as session:
-        await session.press("ctrl+p")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "Palette")
-        await session.press(*f"look {theme}".replace("-", " "))
-        await session.pilot.pause(0.5)
-        await session.press("enter")
+        await session.press("ctrl+p", *"color", "enter")
+        await session.wait_for_text("Theme", "> dark")
+        await session.press(*theme[:5], "enter")
         await session.wait_until(lambda: session.app.theme == theme)
+        await session.wait_until((tmp_path / "config.toml").exists)
+        assert f'theme = "{theme}"' in (tmp_path / "config.toml").read_text("utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,6 +34,7 @@ from baton.workers.scripted_worker import ScriptedWorker
 from support.app_session import CARD, GPT, STRONG, sorry
 from support.screen_looks import (
     LARGE,
+    MIDDLE,
     NOW,
     SMALL,
     Look,
@@ -79,8 +81,13 @@ def script(request: Request) -> Iterable[Chunk | BaseException | float]:
 
 
 @pytest.fixture(autouse=True)
-def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every run take 1.2 s, and every day be the same."""
+def _frozen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let every run take 1.2 s, every day be the same, and work in a folder with four files."""
+    folder = tmp_path / "work" / "app" / "baton"
+    folder.mkdir(parents=True)
+    for name in ("orchestra.py", "prompt_history.py", "../../ORDERS.md", "../../notes.txt"):
+        (folder / name).touch()
+    monkeypatch.chdir(tmp_path / "work")
     freeze_runs(monkeypatch)
     monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW))
     monkeypatch.setattr("baton.tui.screens.ledger_screens._month_start", lambda: 0.0)
@@ -167,6 +174,36 @@ async def commands(pilot: Pilot[None]) -> None:
     await pilot.press("/")
 
 
+async def everything(pilot: Pilot[None]) -> None:
+    await answer(pilot)
+    await pilot.press("ctrl+p")
+    app_of(pilot).chat.context.menu.line.cursor_blink = False
+    await settle(pilot, lambda: app_of(pilot).chat.context.menu.is_open)
+
+
+async def filtered(pilot: Pilot[None]) -> None:
+    await everything(pilot)
+    await pilot.press(*"ver")
+    await pilot.pause(0.1)
+
+
+async def files(pilot: Pilot[None]) -> None:
+    await first(pilot)
+    await pilot.press(*"see @or")
+    await settle(pilot, lambda: app_of(pilot).chat.context.menu.is_open)
+
+
+async def colours(pilot: Pilot[None]) -> None:
+    await answer(pilot)
+    await pilot.press(*"/theme nord")
+    await settle(pilot, lambda: app_of(pilot).theme == "nord")
+
+
+async def keys_here(pilot: Pilot[None]) -> None:
+    await answer(pilot)
+    await over(pilot, "?", "HelpScreen")
+
+
 async def models(pilot: Pilot[None]) -> None:
     await over(pilot, "ctrl+l", "ModelsScreen")
 
@@ -189,6 +226,11 @@ CASES = [
     (streaming, SMALL, "dark"),
     (question, SMALL, "dark"),
     (commands, SMALL, "dark"),
+    *((everything, size, theme) for size in (SMALL, MIDDLE, LARGE) for theme in ("dark", "light")),
+    (filtered, SMALL, "dark"),
+    (files, SMALL, "light"),
+    (colours, MIDDLE, "dark"),
+    (keys_here, SMALL, "dark"),
     (models, SMALL, "dark"),
     (keys, LARGE, "light"),
     (why, LARGE, "dark"),

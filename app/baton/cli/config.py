@@ -54,7 +54,7 @@ TEMPLATE = """\
 # slots = 2                   # how many requests a model answers at once
 
 # [screen]
-# theme = "dark"              # dark, light, high-contrast
+# theme = "dark"              # or light, high-contrast, nord ...: /theme in the app shows them
 # mouse = true                # false leaves selecting to the terminal
 
 # [budget]                    # US dollars, 2 or "2"; cloud stays off until one is above 0

@@ -41,7 +41,30 @@ from baton.platform.worker_addresses import check_addresses
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Effort = Literal["none", "low", "medium", "high"]
-Theme = Literal["dark", "light", "high-contrast"]
+ThemeName = Literal[
+    "dark",
+    "light",
+    "high-contrast",
+    "atom-one-dark",
+    "atom-one-light",
+    "catppuccin-frappe",
+    "catppuccin-latte",
+    "catppuccin-macchiato",
+    "catppuccin-mocha",
+    "dracula",
+    "flexoki",
+    "gruvbox",
+    "monokai",
+    "nord",
+    "rose-pine",
+    "rose-pine-dawn",
+    "rose-pine-moon",
+    "solarized-dark",
+    "solarized-light",
+    "textual-dark",
+    "textual-light",
+    "tokyo-night",
+]
 Tokens = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 Threads = Annotated[int, msgspec.Meta(ge=0, le=1024)]
 Layers = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
@@ -242,7 +265,7 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ScreenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the app looks; `mouse` off leaves selecting to the terminal."""
 
-    theme: Theme = "dark"
+    theme: ThemeName = "dark"
     mouse: bool = True
 
 

@@ -8,29 +8,28 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.actions import ActionParseResult
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.geometry import Size
-from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from baton.core.errors import BatonError
 from baton.core.run.policy import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
 from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
-from baton.tui import crash_report, desktop, key_bindings, slash_commands, themes
+from baton.tui import crash_report, desktop, key_bindings, themes
 from baton.tui.chat.runs import AnswerEnded
 from baton.tui.chat.screen import ChatScreen
-from baton.tui.screens.overlay import Overlay, Palette
+from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices, Serve
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class BatonApp(App[None], inherit_bindings=False):
     TITLE = "baton"
     CSS_PATH = "app.tcss"
     BINDINGS = key_bindings.APP
-    COMMAND_PALETTE_BINDING = "ctrl+p"
+    ENABLE_COMMAND_PALETTE = False
 
     def __init__(
         self, services: AppServices, theme: str = "dark", keymap: Mapping[str, str] = {}
@@ -64,9 +63,7 @@ class BatonApp(App[None], inherit_bindings=False):
         super().__init__()
         if no_color is not None:
             os.environ["NO_COLOR"] = no_color  # Textual takes it away from an editor as well
-        for look in themes.ALL:
-            self.register_theme(look)
-        self.theme = theme
+        themes.show_theme(self, theme)
         self.set_keymap(keymap)
         self.chat = ChatScreen(services, self._handle_exception)
         self.report: Path | None = None
@@ -182,33 +179,29 @@ class BatonApp(App[None], inherit_bindings=False):
         """Offer the way to a question only where one waits."""
         return bool(self.chat.question) if action == "answer" else True
 
-    def action_command_palette(self) -> None:
-        """Show all commands."""
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette())
+    def action_menu(self) -> None:
+        """Show everything there is."""
+        if self.screen is self.chat:
+            self.chat.menu.open_all()
 
     def action_help(self) -> None:
         """Show all keys and commands."""
+        self._show_help(is_whole=True)
+
+    def action_keys_here(self) -> None:
+        """Show the keys that work on this screen."""
+        self._show_help(is_whole=False)
+
+    def _show_help(self, *, is_whole: bool) -> None:
         from baton.tui.screens.help_screen import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen())
+            here = key_bindings.active_bindings(self.screen)
+            self.push_screen(HelpScreen(here, is_whole=is_whole))
 
     def get_key_display(self, binding: Binding) -> str:
         """Write a key for people."""
         return key_bindings.key_text(binding.key)
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Put the commands and the looks into the palette."""
-        if screen is self.chat:
-            for command in slash_commands.COMMANDS:
-                perform = partial(self.chat.input.run_command, command)
-                yield SystemCommand(command.help, f"/{command.name}", perform)
-        for look in themes.ALL:
-            choose = partial(setattr, self, "theme", look.name)
-            yield SystemCommand(
-                f"Look: {look.name.replace('-', ' ')}", "Change the colours", choose
-            )
 
     async def run_action(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.keys import format_key
+from textual.screen import Screen
 
 from baton.core.errors import ConfigError
 
@@ -35,12 +36,34 @@ def _binding(
 
 
 APP: list[BindingType] = [
-    _binding("app.palette", "ctrl+p", "command_palette", "more", "everything there is", show=True),
+    _binding("app.menu", "ctrl+p", "menu", "more", "everything there is", show=True),
     _binding("app.help", "f1", "help", "help", "this help"),
+    _binding("app.keys", "question_mark", "keys_here", "keys that work here"),
     _binding("app.answer", "ctrl+g", "answer", "answer", "to the question that waits"),
     _binding("app.interrupt", "ctrl+c", "interrupt", "copy a selection; stop; twice: quit"),
     _binding("app.quit", "ctrl+q", "quit", "quit", first=True),
 ]
+MENU: list[BindingType] = [
+    _binding("menu.choose", "enter", "choose_in_menu", "choose", show=True, first=True),
+    _binding(
+        "menu.complete",
+        "tab",
+        "complete_in_menu",
+        "complete",
+        "write it out, and mean it",
+        show=True,
+        first=True,
+    ),
+    _binding(
+        "menu.close", "escape", "close_menu", "close", "close the menu", show=True, first=True
+    ),
+    _binding("menu.down", "down", "move_in_menu(1)", "next entry", first=True),
+    _binding("menu.up", "up", "move_in_menu(-1)", "entry before", first=True),
+    _binding("menu.page_down", "pagedown", "move_in_menu(8)", "eight entries on", first=True),
+    _binding("menu.page_up", "pageup", "move_in_menu(-8)", "eight entries back", first=True),
+]
+"""What works while the menu is open; its letters are typed in the prompt or in its own line."""
+
 CHAT: list[BindingType] = [
     _binding("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
     _binding("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
@@ -60,13 +83,13 @@ CHAT: list[BindingType] = [
     _binding("chat.editor", "ctrl+o", "editor", "write in your editor"),
 ]
 PROMPT: list[BindingType] = [
-    _binding("prompt.complete", "tab", "complete", "complete", show=True, first=True),
     _binding("prompt.send", "enter", "send", "send", show=True, first=True),
     _binding(
         "prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True
     ),
     _binding("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
     _binding("prompt.forget", "down", "forget", "later prompts, then your draft"),
+    _binding("prompt.keys", "question_mark", "keys", "the keys that work here, if empty"),
 ]
 TRANSCRIPT: list[BindingType] = [
     _binding("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
@@ -87,7 +110,7 @@ TRANSCRIPT: list[BindingType] = [
     _binding("turn.up", "k,up", "move(-1)", "message before"),
     _binding("turn.top", "g,home", "top", "first message"),
     _binding("turn.end", "G,end", "end", "newest message"),
-    _binding("turn.help", "?", "app.help", "help", show=True),
+    _binding("turn.keys", "?", "app.keys_here", "keys", "the keys that work here", show=True),
     _binding("turn.good", "plus", "screen.good", "good", "a good answer; again: unmark", show=True),
     _binding("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: unmark", show=True),
 ]
@@ -98,10 +121,11 @@ QUESTION: list[BindingType] = [
     _binding("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
     _binding("question.read_back", "pageup", "page(-1)", "read back in it"),
 ]
+_KEYS_HERE = _binding("app.keys", "question_mark", "app.keys_here", "keys that work here")
 _ANSWER = _binding("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)
-PALETTE: list[BindingType] = [_ANSWER]
 ABOVE: list[BindingType] = [
     _binding("app.help", "f1", "app.help", "help", "this help"),
+    _KEYS_HERE,
     _binding("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
     _ANSWER,
 ]
@@ -207,9 +231,18 @@ CONVERSATIONS: list[BindingType] = [
     *OVERLAY,
 ]
 
+HELP: list[BindingType] = [
+    _binding("help.down", "down", "scroll(1)", "down a line", first=True),
+    _binding("help.up", "up", "scroll(-1)", "up a line", first=True),
+    _binding("help.page_down", "pagedown", "page(1)", "down a page", first=True),
+    _binding("help.page_up", "pageup", "page(-1)", "up a page", first=True),
+    *OVERLAY,
+]
+
 GROUPS: dict[str, list[BindingType]] = {
     "Everywhere": APP,
     "Conversation": CHAT,
+    "The menu": MENU,
     "Writing a prompt": PROMPT,
     "A question": QUESTION,
     "Messages (Tab or Esc from the prompt)": TRANSCRIPT,
@@ -222,12 +255,20 @@ GROUPS: dict[str, list[BindingType]] = {
     "What left this machine": EGRESS,
     "Other programs": SERVE,
     "A cloud provider": CONNECT,
+    "This help": HELP,
 }
 """What the help shows, in this order."""
 
 _GROUPED = [binding for group in GROUPS.values() for binding in group]
 BY_ID = {b.id: b for b in _GROUPED if isinstance(b, Binding) and b.id is not None}
 _LAST_GROUPS = ("chat.", "screen.", "app.")
+
+
+def active_bindings(screen: Screen[Any]) -> list[Binding]:
+    """Return what works on a screen now, in the order of the footer."""
+    active = [one.binding for one in screen.active_bindings.values() if one.enabled]
+    by_id = {binding.id: binding for binding in active if binding.id in BY_ID}
+    return sorted(by_id.values(), key=footer_rank)
 
 
 def footer_rank(binding: Binding) -> tuple[int, int]:

@@ -11,47 +11,246 @@ from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
 from baton.presentation.charges import POLICY_NAMES
 
+CONVERSATION, ANSWERS, MODELS, MONEY, BATON = GROUPS = (
+    "Conversation",
+    "Answers",
+    "Models",
+    "Money and privacy",
+    "Baton",
+)
+"""Under what the menu lists the commands, in this order."""
+
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """One command: `action` is the screen's action, `argument` names its argument for the hint.
+    """One command: `action` is the screen's action, `argument` names its argument.
 
-    `is_multiline` is whether that may have several lines.
+    `group` and `synonyms` are how the menu finds it, `binding` is the id of the key that does the
+    same. `is_multiline` is whether the argument may have several lines, `may_spend` whether the
+    command can cost money or let something leave this machine.
     """
 
     name: str
     action: str
     help: str
     argument: str = ""
+    group: str = CONVERSATION
+    synonyms: tuple[str, ...] = ()
+    binding: str = ""
     is_multiline: bool = False
+    may_spend: bool = False
 
 
+def _command(
+    group: str,
+    name: str,
+    action: str,
+    help: str,
+    argument: str = "",
+    *,
+    synonyms: str = "",
+    binding: str = "",
+    is_multiline: bool = False,
+    may_spend: bool = False,
+) -> SlashCommand:
+    words = tuple(synonyms.split())
+    return SlashCommand(
+        name, action, help, argument, group, words, binding, is_multiline, may_spend
+    )
+
+
+_C, _A, _M, _B = CONVERSATION, ANSWERS, MODELS, BATON
 COMMANDS = (
-    SlashCommand("new", "new", "Begin a new conversation"),
-    SlashCommand("search", "conversations", "Find earlier conversations", "WORDS"),
-    SlashCommand("rename", "rename", "Rename this conversation", "TITLE"),
-    SlashCommand("export", "export", "Save this conversation as Markdown", "PATH"),
-    SlashCommand("regenerate", "regenerate", "Answer the newest prompt again"),
-    SlashCommand("plan", "plan", "See the plan before anything is done", "TEXT", is_multiline=True),
-    SlashCommand("why", "route", "Say in a sentence why the answer came about so"),
-    SlashCommand("continue", "resume", "Go on with an answer that was interrupted"),
-    SlashCommand("mode", "mode", "How far to go: auto, local, mini or ultra", "MODE"),
-    SlashCommand("strategy", "strategy", "Choose a strategy or a workflow by its name", "NAME"),
-    SlashCommand("model", "models", "See the models; choose which answers", "WORKER"),
-    SlashCommand("pull", "pull", "Download a model: /pull qwen3.5-4b", "MODEL"),
-    SlashCommand("recommend", "recommend", "Say which models suit this machine"),
-    SlashCommand("private", "private", "Keep this conversation on this machine", "on|off"),
-    SlashCommand("offline", "offline", "Connect to nothing but this machine", "on|off"),
-    SlashCommand("connect", "connect", "Set up a cloud provider: model, key, ceiling", "MODEL"),
-    SlashCommand("budget", "budget", "See the money; set a ceiling: /budget day 2", "SCOPE USD"),
-    SlashCommand("egress", "egress", "See everything that left this machine"),
-    SlashCommand("serve", "serve", "Let other programs use Baton as a model", "PORT|off"),
-    SlashCommand("copy", "copy", "Copy the newest answer"),
-    SlashCommand("good", "good", "Say that the newest answer is good, or take that back"),
-    SlashCommand("bad", "bad", "Say that the newest answer is bad, or take that back"),
-    SlashCommand("learn", "learn", "Learn from what you did with answers", "[undo]"),
-    SlashCommand("help", "app.help", "Show the keys and commands"),
-    SlashCommand("quit", "app.quit", "Leave Baton"),
+    _command(
+        _C, "new", "new", "Begin a new conversation", synonyms="clear reset", binding="chat.new"
+    ),
+    _command(
+        _C,
+        "search",
+        "conversations",
+        "Find, open or delete earlier conversations",
+        "WORDS",
+        synonyms="delete remove history find sessions resume restore",
+        binding="chat.conversations",
+    ),
+    _command(
+        _C,
+        "rename",
+        "rename",
+        "Rename this conversation",
+        "TITLE",
+        synonyms="title",
+        binding="chat.rename",
+    ),
+    _command(
+        _C,
+        "export",
+        "export",
+        "Save this conversation as Markdown",
+        "PATH",
+        synonyms="save write file",
+    ),
+    _command(
+        _C,
+        "context",
+        "context",
+        "See how full the context is",
+        synonyms="tokens window memory compact",
+    ),
+    _command(
+        _A,
+        "regenerate",
+        "regenerate",
+        "Answer the prompt again, as a new version",
+        synonyms="again retry redo repeat",
+        binding="turn.again",
+        may_spend=True,
+    ),
+    _command(
+        _A,
+        "plan",
+        "plan",
+        "See the plan before anything is done",
+        "TEXT",
+        synonyms="preview steps conductor",
+        is_multiline=True,
+    ),
+    _command(_A, "why", "route", "Explain the newest answer", synonyms="reason route explain"),
+    _command(
+        _A,
+        "continue",
+        "resume",
+        "Go on with an answer that was interrupted",
+        synonyms="resume go",
+        binding="turn.go_on",
+        may_spend=True,
+    ),
+    _command(
+        _A, "copy", "copy", "Copy the newest answer", synonyms="clipboard yank", binding="turn.copy"
+    ),
+    _command(
+        _A,
+        "good",
+        "good",
+        "Mark the answer as good, or take that back",
+        synonyms="like rate thumbs up",
+        binding="turn.good",
+    ),
+    _command(
+        _A,
+        "bad",
+        "bad",
+        "Mark the answer as bad, or take that back",
+        synonyms="dislike rate thumbs down",
+        binding="turn.bad",
+    ),
+    _command(
+        _A,
+        "learn",
+        "learn",
+        "Learn from what you did with answers",
+        "[undo]",
+        synonyms="train router feedback",
+    ),
+    _command(
+        _A,
+        "mode",
+        "mode",
+        "How far to go: auto, local, mini or ultra",
+        "MODE",
+        synonyms="effort thinking auto local ultra mini",
+    ),
+    _command(
+        _A,
+        "strategy",
+        "strategy",
+        "Choose a strategy or a workflow",
+        "NAME",
+        synonyms="workflow vote cascade conductor",
+    ),
+    _command(_M, "model", "model", "Choose who answers", "WORKER", synonyms="models worker switch"),
+    _command(
+        _M,
+        "pull",
+        "pull",
+        "Download a model: /pull qwen3.5-4b",
+        "MODEL",
+        synonyms="download install fetch",
+    ),
+    _command(
+        _M,
+        "recommend",
+        "recommend",
+        "See which models suit this machine",
+        synonyms="suggest best hardware",
+    ),
+    _command(
+        MONEY,
+        "connect",
+        "connect",
+        "Set up a cloud provider: model, key, ceiling",
+        "MODEL",
+        synonyms="provider key cloud api add openai anthropic",
+    ),
+    _command(
+        MONEY,
+        "budget",
+        "budget",
+        "See the money; set a ceiling: /budget day 2",
+        "SCOPE USD",
+        synonyms="cost money price ceiling limit spend usage dollars",
+    ),
+    _command(
+        MONEY,
+        "private",
+        "private",
+        "Keep this conversation on this machine",
+        "on|off",
+        synonyms="privacy secret confidential",
+    ),
+    _command(
+        MONEY,
+        "offline",
+        "offline",
+        "Connect to nothing but this machine, or lift that",
+        "on|off",
+        synonyms="network online airplane internet",
+        may_spend=True,
+    ),
+    _command(
+        MONEY,
+        "egress",
+        "egress",
+        "See everything that left this machine",
+        synonyms="sent log audit leak",
+    ),
+    _command(
+        _B,
+        "serve",
+        "serve",
+        "Let other programs use Baton as a model",
+        "PORT|off",
+        synonyms="server api endpoint",
+    ),
+    _command(
+        _B,
+        "theme",
+        "theme",
+        "Choose the colours, seen as you go through them",
+        "NAME",
+        synonyms="color colors colour colours look dark light contrast appearance",
+    ),
+    _command(
+        _B,
+        "help",
+        "app.help",
+        "Show the keys and commands",
+        synonyms="shortcuts commands manual",
+        binding="app.help",
+    ),
+    _command(
+        _B, "quit", "app.quit", "Quit Baton", synonyms="exit leave close bye", binding="app.quit"
+    ),
 )
 _COMMAND_PATTERN = re.compile(r"/([a-z?]+)(?:[ \t]+(.*))?\s*\Z", re.IGNORECASE | re.DOTALL)
 

@@ -25,6 +25,11 @@ NONE_STRONGER = (
     "There is no stronger worker here. A cloud worker can be entered in config.toml "
     "(`baton config edit`) under [[workers]]."
 )
+PROVIDERS_TEXT = (
+    "A cloud worker needs a key, an entry and a ceiling. `baton keys set openai` stores the key, "
+    "`baton config edit` opens config.toml for the entry under [[workers]], and /budget day 2 "
+    "allows up to $2 a day."
+)
 CLOUD_OFF = (
     "{name} costs money, and the cloud is off, since no ceiling is set. "
     "/budget day 2 (for example) allows up to $2 a day."
@@ -199,6 +204,10 @@ class BudgetController:
         from baton.platform.settings import write_settings
 
         return await asyncio.to_thread(write_settings, self._services.config, changes)
+
+    async def explain_providers(self) -> None:
+        """Say how a cloud provider is added."""
+        await self._note(PROVIDERS_TEXT)
 
     # What may leave this machine
 

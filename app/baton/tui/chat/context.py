@@ -19,6 +19,7 @@ from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer
+from baton.tui.widgets.menu_view import MenuView
 from baton.tui.widgets.status_lines import Footer, Header
 from baton.tui.widgets.transcript import Transcript
 
@@ -49,7 +50,8 @@ class ChatContext:
         self.queue = queue
         self.header = Header()
         self.transcript = Transcript()
-        self.composer = Composer()
+        self.menu = MenuView()
+        self.composer = Composer(self.menu)
         self.footer = Footer()
         self.worker = services.worker or services.orchestra.default
         self.chat = ConversationState(label=services.limits.label)

@@ -22,7 +22,7 @@ from baton.presentation.answers import (
 from baton.presentation.words import count_text
 from baton.tui import desktop
 from baton.tui.chat.budget import BudgetController
-from baton.tui.chat.context import ChatContext
+from baton.tui.chat.context import NO_MODEL, ChatContext
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.questions import QuestionController
@@ -297,6 +297,17 @@ class ConversationController:
             await self.show(conversation, versions[index])
 
     # The whole conversation
+
+    async def describe_context(self) -> None:
+        """Say how much of the worker's context the conversation takes."""
+        context = self._context
+        card, used = context.roster.get(context.worker), context.header.context
+        room = f"{card.context:,} tokens" if card is not None and card.context else "unknown"
+        name = card.name if card is not None else NO_MODEL
+        share = "nothing of it yet" if used is None else f"{used * 100:.0f} % of it"
+        await self._transcript.note(
+            f"Context of {name}: {room}. This conversation takes {share}; /new begins an empty one."
+        )
 
     async def rename(self, title: str = "") -> None:
         """Give the conversation another title. To be run in a worker."""

@@ -16,6 +16,8 @@ from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.runs import RunController
 
+NO_MESSAGE = "there is no message here yet"
+
 
 class InputController:
     """Takes prompts and commands from the composer."""
@@ -71,13 +73,19 @@ class InputController:
         return True
 
     async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
-        """Run a command; some need a message."""
-        screen = self._context.screen
-        if not screen.check_action(command.action, ()):
-            self._context.footer.say("there is no message here yet")
-            return
+        """Run a command."""
         arguments = repr(argument) if command.argument and argument else ""
-        await screen.run_action(f"{command.action}({arguments})")
+        await self.run_action(f"{command.action}({arguments})")
+
+    async def run_action(self, action: str) -> None:
+        """Do what a command or the menu asks for; some of it needs a message."""
+        screen, name = self._context.screen, action.partition("(")[0]
+        if not screen.check_action(name, ()):
+            has_messages = bool(self._context.transcript.turns)
+            why = "there is nothing to do that with" if has_messages else NO_MESSAGE
+            self._context.footer.say(why)
+            return
+        await screen.run_action(action if "(" in action else f"{name}()")
 
     async def keep_draft(self) -> None:
         """Store what is being written; a failure is shown in passing."""

@@ -258,7 +258,7 @@ class OnboardingController:
 
     # All models
 
-    async def show_models(self, worker: str = "", *, at_best: bool = False) -> None:
+    async def show_models(self, *, at_best: bool = False) -> None:
         """Show the models, `at_best` from the best on, and choose which answers from now on.
 
         To be run in a worker.
@@ -266,20 +266,20 @@ class OnboardingController:
         from baton.tui.screens.models_screen import ModelsScreen
 
         context = self._context
-        if not worker:
-            screen = ModelsScreen(
-                context,
-                self._downloads.queue,
-                starter_speed=self.starter_speed,
-                at_best=at_best,
-            )
-            chosen = await context.screen.app.push_screen_wait(screen)
-            worker = chosen or ""
-        elif worker not in context.roster:
+        screen = ModelsScreen(
+            context, self._downloads.queue, starter_speed=self.starter_speed, at_best=at_best
+        )
+        chosen = await context.screen.app.push_screen_wait(screen)
+        if chosen and chosen != context.worker and chosen in context.roster:
+            context.choose_worker(chosen)
+
+    async def set_worker(self, worker: str) -> None:
+        """Choose which worker answers from now on."""
+        context = self._context
+        if worker not in context.roster:
             known = ", ".join(context.roster)
             await context.transcript.note(f"There is no worker {worker!r}; there are: {known}.")
-            return
-        if worker and worker != context.worker and worker in context.roster:
+        elif worker != context.worker:
             context.choose_worker(worker)
 
 

@@ -39,24 +39,22 @@ class PlanController:
         self._conversation = conversation
         self._runs = runs
 
-    async def set_mode(self, name: str = "") -> None:
-        """Choose the mode from now on, or list the modes."""
+    async def set_mode(self, name: str) -> None:
+        """Choose the mode from now on."""
         orchestra, transcript = self._services.orchestra, self._context.transcript
         mode = name.strip().lower()
         if mode not in MODES:
-            known = "; ".join(f"{mode}: {words}" for mode, words in MODES.items())
-            said = f"There is no mode {one_line(name, 30)!r}." if mode else ""
-            now = f"The mode is {orchestra.terms.mode}. There are {known}."
-            await transcript.note(f"{said} {now}".strip(), error=bool(mode))
+            text = f"There is no mode {one_line(name, 30)!r}. /mode alone lists them."
+            await transcript.note(text, error=True)
             return
         orchestra.change_terms(mode=mode)
         if mode == "local":
             self._budget.keep_local()
         self._context.choose_strategy("")
-        await transcript.note(f"The mode is {mode} from now on: {MODES[mode]}.")
+        await transcript.note(f"Mode: {mode}, {MODES[mode]}.")
 
-    async def set_strategy(self, name: str = "") -> None:
-        """Choose the strategy from now on, or list the strategies."""
+    async def set_strategy(self, name: str) -> None:
+        """Choose the strategy from now on."""
         from baton.core.strategies import STRATEGIES
 
         context, note = self._context, self._context.transcript.note
@@ -67,20 +65,13 @@ class PlanController:
             context.choose_strategy("")
         elif strategy in STRATEGIES or strategy in workflows:
             context.choose_strategy(strategy)
-        elif strategy:
+        else:
             near = difflib.get_close_matches(strategy, [*STRATEGIES, *workflows], n=1)
             meant = f"Did you mean {near[0]}?" if near else "/strategy alone lists them."
             await note(f"There is no strategy {one_line(strategy, 30)!r}. {meant}", error=True)
             return
-        else:
-            known = [f"{key}: {entry.help}" for key, entry in STRATEGIES.items()]
-            more = f"\nWorkflows: {', '.join(workflows)}." if workflows else ""
-            listed = "\n".join(["auto: As the mode says.", *known])
-            now = f"The strategy is {context.strategy or 'auto'}. There are:"
-            await note(f"{now}\n{listed}{more}")
-            return
-        way = f"{context.strategy}, until /strategy auto" if context.strategy else ""
-        await note(f"The strategy from now on: {way or 'as the mode says'}.")
+        way = f"{context.strategy}, until /strategy auto" if context.strategy else "automatic"
+        await note(f"Strategy: {way}.")
 
     async def explain_route(self) -> None:
         """Say in a sentence why the selected answer, or the newest, was made as it was."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -19,6 +21,7 @@ from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.input import InputController
+from baton.tui.chat.menu import MenuController
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.other_programs import ServingController
 from baton.tui.chat.plan import PlanController
@@ -27,6 +30,7 @@ from baton.tui.chat.runs import RunController
 from baton.tui.prompt_queue import PromptQueue
 from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer, PromptArea
+from baton.tui.widgets.menu_view import MenuView
 from baton.tui.widgets.question_view import ChoiceView, RecommendationView
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
@@ -40,7 +44,7 @@ OF_A_MESSAGE = frozenset(
 class ChatScreen(Screen[None]):
     """Builds the controllers and connects them with keys, commands and messages of the widgets."""
 
-    BINDINGS = key_bindings.CHAT
+    BINDINGS: ClassVar[list[BindingType]] = [*key_bindings.MENU, *key_bindings.CHAT]
     AUTO_FOCUS = "PromptArea"
 
     def __init__(self, services: AppServices, report_bug: Callable[[Exception], None]) -> None:
@@ -76,6 +80,8 @@ class ChatScreen(Screen[None]):
         self.input = InputController(
             context, feedback=self.feedback, conversation=self.conversation, runs=self.runs
         )
+        self.menu = MenuController(context, self.input)
+        self.composer.prompt.choose = self.menu.choose
         self.serving = ServingController(context)
         self.queue.report_to(self.runs)
         for name, method in self._actions().items():
@@ -93,6 +99,7 @@ class ChatScreen(Screen[None]):
             "copy": conversation.copy,
             "copy_code": conversation.copy_code,
             "why": start(conversation.show_workflow, "why"),
+            "context": conversation.describe_context,
             "branch": conversation.show_version,
             "good": self.feedback.mark_good,
             "bad": self.feedback.mark_bad,
@@ -104,13 +111,19 @@ class ChatScreen(Screen[None]):
             "editor": self.input.open_editor,
             "to_question": self.focus_choices,
             "take_default": self.questions.take_default,
+            # The menu
+            "move_in_menu": self.menu.move,
+            "choose_in_menu": self._choose_in_menu,
+            "complete_in_menu": lambda: (self.focused or self).call_later(self.menu.complete),
+            "close_menu": self.menu.dismiss,
+            "theme": self.menu.set_theme,
             # Runs
             "stop": runs.stop,
             "take_back": runs.take_back,
             "regenerate": runs.regenerate,
             "stronger": start(runs.ask_stronger, "stronger", exclusive=True),
-            "mode": self.plan.set_mode,
-            "strategy": self.plan.set_strategy,
+            "mode": self._choose_or_open("mode", self.plan.set_mode),
+            "strategy": self._choose_or_open("strategy", self.plan.set_strategy),
             "plan": self.plan.preview,
             "route": start(self.plan.explain_route, "why"),
             "resume": start(self.plan.resume, "go_on"),
@@ -122,6 +135,8 @@ class ChatScreen(Screen[None]):
             "offline": self.budget.set_offline,
             "private": self.budget.set_private,
             "models": start(self.onboarding.show_models, "overlay", exclusive=True),
+            "model": self._choose_or_open("model", self.onboarding.set_worker),
+            "explain_providers": self.budget.explain_providers,
             "recommend": self.onboarding.recommend,
             "serve": start(self.serving.run_command, "serve"),
             "pull": start(self.downloads.pull, "want"),
@@ -142,10 +157,32 @@ class ChatScreen(Screen[None]):
 
         return action
 
+    def _choose_or_open(
+        self, kind: str, method: Callable[[str], Coroutine[None, None, None]]
+    ) -> Callable[[str], Coroutine[None, None, None]]:
+        """Return an action that sets what is named, or opens the menu with what there is."""
+
+        async def action(name: str = "") -> None:
+            await (method(name) if name.strip() else self.menu.open_choices(kind))
+
+        return action
+
+    def _choose_in_menu(self) -> None:
+        """Choose in the menu once the keys before Enter are typed.
+
+        Pressed in the prompt, Enter sends it if nothing is to be chosen any more. Pressed in the
+        menu's own line it doesn't, since a draft may stand in the prompt.
+        """
+        if self.composer.prompt.has_focus:
+            self.composer.prompt.action_send()
+        else:
+            self.context.menu.line.call_later(self.menu.choose)
+
     def compose(self) -> ComposeResult:
-        """Lay out the conversation between the header and the prompt."""
+        """Lay out the conversation between the header and the prompt, the menu over that."""
         yield self.context.header
         yield self.transcript
+        yield self.context.menu
         yield self.composer
         yield self.footer
 
@@ -202,6 +239,8 @@ class ChatScreen(Screen[None]):
                 return self.questions.view is not None
             case "to_question":
                 return self._choices is not None and not isinstance(self.focused, ChoiceView)
+            case _ if action.endswith(("_in_menu", "close_menu")):
+                return self.context.menu.is_open
             case "take_back":
                 return bool(self.queue.waiting)
             case "stop":
@@ -227,6 +266,28 @@ class ChatScreen(Screen[None]):
     @on(PromptArea.Sent)
     async def _send(self, event: PromptArea.Sent) -> None:
         await self.input.send(event.text)
+
+    @on(Composer.Edited)
+    def _follow_prompt(self) -> None:
+        self.menu.follow_prompt()
+
+    @on(MenuView.Highlighted)
+    def _preview(self, event: MenuView.Highlighted) -> None:
+        self.menu.preview(event.entry)
+
+    @on(MenuView.Chosen)
+    def _take(self, event: MenuView.Chosen) -> None:
+        self.menu.take(event.entry)
+
+    def on_descendant_focus(self) -> None:
+        """Close a menu that the person left, with the mouse or for a question."""
+        line = self.context.menu.line if self.context.menu.has_line else self.composer.prompt
+        if self.focused is not line:
+            self.menu.leave()
+
+    def on_resize(self) -> None:
+        """Give the menu as many lines as there are now."""
+        self.context.menu.fit()
 
     @on(PromptArea.Recalling)
     def _recall(self) -> None:

@@ -1,4 +1,4 @@
-"""The base of all screens that are shown over the conversation, and the command palette."""
+"""The base of all screens that are shown over the conversation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -51,14 +50,3 @@ class Overlay(ModalScreen[Result | None]):
     async def action_close(self) -> None:
         """Go back to the conversation."""
         self.dismiss(None)
-
-
-class Palette(CommandPalette):
-    """Textual's command palette, under the question that waits."""
-
-    BINDINGS = key_bindings.PALETTE
-
-    def compose(self) -> ComposeResult:
-        """Lay out the question over the palette."""
-        yield QuestionLine()
-        yield from super().compose()

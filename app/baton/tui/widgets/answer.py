@@ -269,7 +269,7 @@ class BlockPainter:
 @cache
 def block_painter(look: str) -> BlockPainter:
     """Return the painter for a look."""
-    return BlockPainter(next(theme for theme in themes.ALL if theme.name == look))
+    return BlockPainter(themes.theme_named(look))
 
 
 def _styles(theme: Theme, muted: str, rule: str) -> dict[str, Style]:

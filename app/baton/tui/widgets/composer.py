@@ -1,19 +1,15 @@
-"""The bottom of the conversation: hints, files that go along, what waits, and the prompt."""
+"""The bottom of the conversation: files that go along, what waits, and the prompt."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import time
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.timer import Timer
@@ -23,16 +19,14 @@ from baton.core.errors import ConfigError
 from baton.core.messages import Attachment, Prompt as Asked, Turn
 from baton.core.sanitiser import one_line, sanitise
 from baton.presentation.words import file_text
-from baton.tui import key_bindings, slash_commands
+from baton.tui import key_bindings
+from baton.tui.widgets.menu_view import MenuView
 
 PAUSE_SECONDS = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""
 
 TYPING_SECONDS = 0.3
 """For how long after a keystroke the next one is expected."""
-
-MAX_COMMANDS_SHOWN = 9
-"""How many commands are described at once; the others are only named."""
 
 MAX_WAITING_SHOWN = 3
 """How many of the prompts that wait are shown: there must be room to write another."""
@@ -43,7 +37,7 @@ MAX_PASTED_CHARS = 8_000
 
 
 class PromptArea(TextArea):
-    """The prompt. `completion` is what Tab would put before the cursor for the word there."""
+    """The prompt. `choose` takes what the menu shows for it, and returns whether it shows any."""
 
     BINDINGS = key_bindings.PROMPT
 
@@ -67,11 +61,12 @@ class PromptArea(TextArea):
     class FileDropped(Message):
         """Backspace was pressed where there is nothing left to delete."""
 
-    def __init__(self) -> None:
+    def __init__(self, menu: MenuView) -> None:
         super().__init__(
             placeholder="Ask anything", highlight_cursor_line=False, compact=False, id="prompt"
         )
-        self.completion: tuple[int, str] | None = None
+        self._menu = menu
+        self.choose: Callable[[], bool] = lambda: False
         self._earlier: list[str] = []
         self._place: int | None = None
         self._draft = ""
@@ -94,6 +89,11 @@ class PromptArea(TextArea):
         self._draft = self.text
         self._recall(-1)
 
+    @property
+    def is_recalling(self) -> bool:
+        """Whether an earlier prompt stands in it."""
+        return self._place is not None and self._place < len(self._earlier)
+
     def forget(self) -> None:
         """Leave the earlier prompts: what stands in the prompt now is new."""
         self._place = None
@@ -110,15 +110,26 @@ class PromptArea(TextArea):
         self.call_after_refresh(self.fit)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Tab completes only where there is something to complete."""
-        return self.completion is not None if action == "complete" else True
+        """A question mark shows the keys only where nothing is written; the menu has its own."""
+        if action == "keys":
+            return not self.text
+        return not (action in ("send", "recall", "forget") and self._menu.is_open)
+
+    def action_keys(self) -> None:
+        """Show the keys that work here."""
+        self.app.call_later(self.app.run_action, "keys_here")
 
     def action_send(self) -> None:
         """Send the prompt, once the keys before this one are in it."""
         self.call_later(self._send)
 
     def _send(self) -> None:
-        """Take the text out, in the order of the keys: what is typed next is another prompt."""
+        """Take the text out, in the order of the keys: what is typed next is another prompt.
+
+        The menu may have opened since Enter was pressed.
+        """
+        if self.choose():
+            return
         self.post_message(self.Sent(self.text))
         self.put("")
         self.forget()
@@ -127,12 +138,10 @@ class PromptArea(TextArea):
         """Break the line."""
         self._replace_via_keyboard("\n", *self.selection)
 
-    def action_complete(self) -> None:
-        """Put the completion in the place of the word before the cursor."""
-        if self.completion is not None:
-            length, text = self.completion
-            row, column = self.cursor_location
-            self._replace_via_keyboard(text, (row, column - length), (row, column))
+    def replace_before_cursor(self, length: int, text: str) -> None:
+        """Put a text in the place of so many characters before the cursor."""
+        row, column = self.cursor_location
+        self._replace_via_keyboard(text, (row, column - length), (row, column))
 
     def action_recall(self) -> None:
         """Go up a line; from the first one, to the prompt before."""
@@ -190,7 +199,9 @@ class PromptArea(TextArea):
 
 
 class Composer(Vertical):
-    """Shows the prompt and what belongs to it. Messages: Prompt.Sent, Prompt.Recalling, Paused.
+    """Shows the prompt and what belongs to it.
+
+    Messages: PromptArea.Sent, PromptArea.Recalling, Edited, Paused.
 
     `editing` is the earlier prompt that what is written will be another version of; `worker` is
     who it then goes to ("": who answers here).
@@ -198,16 +209,19 @@ class Composer(Vertical):
 
     editing: reactive[Turn | None] = reactive(None, toggle_class="-editing", bindings=True)
 
+    class Edited(Message):
+        """The prompt has another text."""
+
     class Paused(Message):
         """The person stopped typing for a moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, menu: MenuView) -> None:
         super().__init__()
-        self.prompt = PromptArea()
+        self._menu = menu
+        self.prompt = PromptArea(menu)
         self.worker = ""
         self._pasted: list[Attachment] = []
         self._waiting = Static(id="waiting", markup=False)
-        self._hints = Static(id="hints", markup=False)
         self._files = Static(id="files", markup=False)
         self._editing = Static(id="editing", markup=False)
         self._saved_draft: tuple[str, Sequence[Attachment]] = ("", ())
@@ -218,14 +232,17 @@ class Composer(Vertical):
         """Lay the parts out above the prompt."""
         yield self._editing
         yield self._waiting
-        yield self._hints
         yield self._files
         yield self.prompt
 
     def on_mount(self) -> None:
         """Hide what is empty."""
-        for part in (self._waiting, self._hints, self._files):
+        for part in (self._waiting, self._files):
             part.display = False
+
+    def on_resize(self) -> None:
+        """Leave the menu as many lines as there are now."""
+        self._menu.fit()
 
     @property
     def text(self) -> str:
@@ -294,11 +311,11 @@ class Composer(Vertical):
         _show_lines(self._waiting, lines)
 
     @on(TextArea.Changed)
-    async def _change(self, event: TextArea.Changed) -> None:
+    def _change(self, event: TextArea.Changed) -> None:
         event.stop()
         self._changed_at = time.monotonic()
         self.prompt.fit()
-        await self._hint()
+        self.post_message(self.Edited())
         if self._pause is not None:
             self._pause.stop()
         self._pause = self.set_timer(PAUSE_SECONDS, self._handle_pause)
@@ -320,31 +337,6 @@ class Composer(Vertical):
             self._pasted.pop()
             self._show_files()
 
-    async def _hint(self) -> None:
-        """Show what a command or a path that is being typed may become."""
-        text, before = self.text, self.prompt.before_cursor
-        lines: list[Content] = []
-        completion: tuple[int, str] | None = None
-        if text.startswith("/") and "\n" not in text and "/" not in text[1:]:
-            word = text[1:].split(" ")[0]
-            found = slash_commands.matching_commands(word.lower())
-            lines = [_command_hint(command) for command in found[:MAX_COMMANDS_SHOWN]]
-            if rest := ", ".join(f"/{command.name}" for command in found[MAX_COMMANDS_SHOWN:]):
-                lines.append(Content.styled(f"and {rest}", "$muted"))
-            if found and " " not in text and word != found[0].name:
-                completion = (len(text), f"/{found[0].name}" + (" " if found[0].argument else ""))
-        elif (typed := path_at_end(before)) is not None:
-            found_paths = await asyncio.to_thread(path_candidates, typed)
-            lines = [Content.styled(f"@{path}", "$muted") for path in found_paths]
-            if found_paths:
-                length = len(before) - before.rindex("@")
-                completion = (length, mention_of(found_paths[0]))
-                if completion[1] == before[-length:]:
-                    completion = None
-        _show_lines(self._hints, lines)
-        self.prompt.completion = completion
-        self.screen.refresh_bindings()
-
     async def _look_at_files(self) -> None:
         """Show name, size and about how many tokens of each file that the prompt names."""
         from baton.workers import mentioned_files
@@ -360,16 +352,11 @@ class Composer(Vertical):
         _show_lines(self._files, [f"With {line}" for line in lines])
 
 
-def _show_lines(view: Static, lines: Sequence[str | Content]) -> None:
+def _show_lines(view: Static, lines: Sequence[str]) -> None:
     """Show these lines, or nothing where there are none."""
     if lines or view.display:  # each update lays the whole screen out
-        view.update(Content("\n").join(lines))
+        view.update("\n".join(lines))
         view.display = bool(lines)
-
-
-def _command_hint(command: slash_commands.SlashCommand) -> Content:
-    name = f"/{command.name} {command.argument}".rstrip()
-    return Content.assemble((f"{name:<18}", "$primary"), (command.help, "$muted"))
 
 
 def _path_text(path: Path) -> str:
@@ -379,40 +366,3 @@ def _path_text(path: Path) -> str:
         return file_text(read_attachment(path))
     except ConfigError as error:
         return one_line(str(error))
-
-
-_MENTION = re.compile(r"""(?:^|[\s(\["'])@(?:"([^"]*)|([^\s"]*))$""")
-_MAX_ENTRIES = 2_000
-"""How many entries of a folder are looked at."""
-
-
-def path_at_end(before: str) -> str | None:
-    """Return the `@path` that is being typed at the end of this text, without the `@`."""
-    found = _MENTION.search(before)
-    return None if found is None else found[1] if found[1] is not None else found[2]
-
-
-def path_candidates(typed: str, limit: int = 6) -> list[str]:
-    """Return the paths that the typed one may become; folders end in a slash. Reads one folder."""
-    folder, _, start = typed.rpartition("/")
-    where = Path(f"{folder}/" if "/" in typed else ".").expanduser()
-    try:
-        with os.scandir(where) as entries:
-            found = [
-                f"{entry.name}/" if entry.is_dir() else entry.name
-                for entry in islice(entries, _MAX_ENTRIES)
-                if entry.name.lower().startswith(start.lower())
-                and (start.startswith(".") or not entry.name.startswith("."))
-                and entry.name == sanitise(entry.name)
-                and '"' not in entry.name
-                and "\n" not in entry.name
-            ]
-    except OSError:
-        return []
-    prefix = f"{folder}/" if "/" in typed else ""
-    return [prefix + name for name in sorted(found, key=str.lower)[:limit]]
-
-
-def mention_of(path: str) -> str:
-    """Write a path as it is named in a prompt."""
-    return f'@"{path}"' if " " in path and not path.endswith("/") else f"@{path}"

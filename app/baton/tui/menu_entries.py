@@ -1,0 +1,285 @@
+"""What the menu can offer, and which of it a few typed letters mean: data and ranking."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from textual.fuzzy import Matcher
+
+from baton.tui import slash_commands
+from baton.tui.file_paths import path_at_end
+
+RECENT = "Recent"
+"""The group of what was chosen before."""
+
+NAME_WEIGHT = 1.0
+SYNONYM_WEIGHT = 0.95
+SENTENCE_WEIGHT = 0.55
+GROUP_WEIGHT = 0.4
+
+RECENT_BONUS = 0.04
+"""What a recent use adds: less than lies between a name and a synonym, so it only breaks ties."""
+
+MIN_QUALITY = 0.35
+"""How well letters that aren't side by side must match a word, of 1 for the word itself."""
+
+MAX_WAYS = 500
+"""In how many ways letters may lie in a text for Textual's matcher, which tries all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MenuEntry:
+    """One row of the menu.
+
+    `id` is what a recent use is remembered by. `action` is the screen's action, with arguments.
+    `binding` is the id of the key that does the same, `key` that key for people. `completion` is
+    what Tab writes into the prompt ("": nothing). `may_spend` is whether choosing it can cost money
+    or let something leave this machine: letters and Enter alone never choose that.
+    """
+
+    id: str
+    name: str
+    sentence: str
+    action: str = ""
+    synonyms: tuple[str, ...] = ()
+    group: str = ""
+    binding: str = ""
+    key: str = ""
+    completion: str = ""
+    may_spend: bool = False
+
+
+def _action(
+    name: str,
+    sentence: str,
+    action: str,
+    binding: str = "",
+    synonyms: str = "",
+    *,
+    group: str = slash_commands.ANSWERS,
+    may_spend: bool = False,
+) -> MenuEntry:
+    return MenuEntry(
+        action,
+        name,
+        sentence,
+        action,
+        tuple(synonyms.split()),
+        group,
+        binding,
+        may_spend=may_spend,
+    )
+
+
+ACTIONS = (
+    _action("Stop", "Stop the answer", "stop", "chat.stop", "cancel abort halt interrupt"),
+    _action("Copy code", "Copy the next code block of the message", "copy_code", "turn.code"),
+    _action(
+        "Edit", "Change the prompt; the answer becomes a new version", "edit", "turn.edit", "fix"
+    ),
+    _action(
+        "Stronger",
+        "Have a stronger worker answer again",
+        "stronger",
+        "turn.stronger",
+        "better cloud escalate",
+        may_spend=True,
+    ),
+    _action(
+        "Workflow", "See the steps, the workers and what was sent", "why", "turn.why", "steps trace"
+    ),
+    _action(
+        "Version before",
+        "Show the version before this one",
+        "branch(-1)",
+        "turn.branch_before",
+        "versions branch previous",
+    ),
+    _action(
+        "Version after",
+        "Show the version after this one",
+        "branch(1)",
+        "turn.branch_after",
+        "versions branch next",
+    ),
+    _action(
+        "Editor",
+        "Write the prompt in your editor",
+        "editor",
+        "chat.editor",
+        "vim nano emacs",
+        group=slash_commands.CONVERSATION,
+    ),
+    _action(
+        "All models",
+        "See, download and remove models",
+        "models",
+        "chat.models",
+        "catalogue remove uninstall",
+        group=slash_commands.MODELS,
+    ),
+    _action(
+        "Provider",
+        "How to add a cloud provider and its key",
+        "explain_providers",
+        "",
+        "key api cloud openai anthropic connect account",
+        group=slash_commands.MODELS,
+    ),
+    _action(
+        "Keys here",
+        "Show the keys that work here",
+        "app.keys_here",
+        "prompt.keys",
+        "shortcuts bindings keyboard",
+        group=slash_commands.BATON,
+    ),
+)
+"""What the menu offers besides the commands."""
+
+
+def command_entries(commands: Iterable[slash_commands.SlashCommand]) -> list[MenuEntry]:
+    """Return an entry for each command; Tab writes its name."""
+    return [
+        MenuEntry(
+            command.action,
+            f"/{command.name}",
+            command.help,
+            command.action,
+            command.synonyms,
+            command.group,
+            command.binding,
+            completion=f"/{command.name}" + (" " if command.argument else ""),
+            may_spend=command.may_spend,
+        )
+        for command in commands
+    ]
+
+
+def all_entries() -> list[MenuEntry]:
+    """Return everything that the menu offers, group by group."""
+    entries = [*command_entries(slash_commands.COMMANDS), *ACTIONS]
+    return sorted(entries, key=lambda entry: slash_commands.GROUPS.index(entry.group))
+
+
+def ranked_entries(
+    entries: Sequence[MenuEntry], query: str, recent: Sequence[str] = ()
+) -> list[MenuEntry]:
+    """Return the entries that fit the query, the best first; without a query, the recent first."""
+    words = query.lower().removeprefix("/").split()
+    places = {id: place for place, id in enumerate(recent)}
+    if not words:
+        shown = [replace(e, group=RECENT) if e.id in places else e for e in entries]
+        return sorted(shown, key=lambda entry: places.get(entry.id, len(recent)))
+    scores = [(_entry_score(entry, words), entry) for entry in entries]
+    found = [
+        (score + _recent_bonus(places, entry.id), entry) for score, entry in scores if score > 0
+    ]
+    return [entry for _, entry in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _recent_bonus(places: Mapping[str, int], id: str) -> float:
+    return RECENT_BONUS / (1 + places[id]) if id in places else 0.0
+
+
+def _entry_score(entry: MenuEntry, words: Sequence[str]) -> float:
+    """Return how well an entry fits, at most 1; 0 if one of the words fits nothing of it."""
+    scores = [_word_score(entry, word) for word in words]
+    return sum(scores) / len(scores) if all(scores) else 0.0
+
+
+def _word_score(entry: MenuEntry, word: str) -> float:
+    name = entry.name.removeprefix("/")
+    weighted = (
+        (NAME_WEIGHT, (name,)),
+        (SYNONYM_WEIGHT, (*name.split(), *entry.synonyms)),
+        (SENTENCE_WEIGHT, entry.sentence.split()),
+        (GROUP_WEIGHT, entry.group.split()),
+    )
+    return max(
+        weight * _word_quality(word, text.lower()) for weight, texts in weighted for text in texts
+    )
+
+
+def _word_quality(query: str, text: str) -> float:
+    """Return how well letters match a word: side by side anywhere, else from its first one on."""
+    text = text.strip(".,;:()")
+    if query in text:
+        return match_quality(query, text)
+    quality = match_quality(query, text) if text[:1] == query[:1] else 0.0
+    return quality if quality >= MIN_QUALITY else 0.0
+
+
+def match_quality(query: str, text: str) -> float:
+    """Return from 0 (a letter is missing) to 1 (the same) how well letters match a text, in order.
+
+    Textual's matcher tries every way in which the letters can lie in the text. Where these are too
+    many, only the first one counts.
+    """
+    if not query:
+        return 0.0
+    matcher = Matcher(query)
+    if query in text or math.prod(text.count(letter) for letter in query) <= MAX_WAYS:
+        score = matcher.match(text)
+    else:
+        positions = _first_positions(query, text)
+        score = matcher.fuzzy_search.score(text, positions) if positions else 0.0
+    return min(1.0, score / (4 * (len(query) + 1)))  # what the matcher gives for the same word
+
+
+def _first_positions(query: str, text: str) -> list[int]:
+    """Return where the letters lie first, in order; nothing if one is missing."""
+    positions: list[int] = []
+    for letter in query:
+        place = text.find(letter, positions[-1] + 1 if positions else 0)
+        if place < 0:
+            return []
+        positions.append(place)
+    return positions
+
+
+def ranked_paths(paths: Iterable[str], query: str, limit: int) -> list[str]:
+    """Return the paths that fit the query, the best first: its letters in their names count most.
+
+    Of equal ones the shorter comes first, and one that begins with a dot last.
+    """
+    typed = query.lower()
+    if not typed:
+        return sorted(islice(paths, limit), key=lambda path: path.startswith("."))
+    found: list[tuple[float, bool, int, str]] = []
+    for path in paths:
+        lower = path.lower()
+        quality = match_quality(typed, lower)
+        if quality == 0:
+            continue
+        named = match_quality(typed, lower.rstrip("/").rpartition("/")[2])
+        found.append((-quality - 2 * named, path.startswith("."), len(path), path))
+    return [path for *_, path in sorted(found)[:limit]]
+
+
+@dataclass(frozen=True, slots=True)
+class MenuWord:
+    """What is being typed in the prompt that the menu can complete.
+
+    `kind` is "/" for a command, "@" for a file, or the name of the command whose argument it is;
+    `text` is what was typed of it, `length` how many characters before the cursor it replaces.
+    """
+
+    kind: str
+    text: str
+    length: int
+
+
+def typed_word(text: str, before: str, with_choices: Sequence[str]) -> MenuWord | None:
+    """Return what the menu can complete in a prompt, `before` being its line up to the cursor."""
+    if text.startswith("/") and "\n" not in text and "/" not in text[1:]:
+        name, space, argument = text[1:].partition(" ")
+        if not space:
+            return MenuWord("/", name, len(text))
+        if name.lower() in with_choices:
+            return MenuWord(name.lower(), argument.strip(), len(text))
+    path = path_at_end(before)
+    return None if path is None else MenuWord("@", path, len(before) - before.rindex("@"))
