@@ -72,6 +72,7 @@ TRANSCRIPT: list[BindingType] = [
     _binding("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
     _binding("turn.code", "u", "screen.copy_code", "code", "copy the next code block", show=True),
     _binding("turn.why", "w", "screen.why", "why", "how the answer came about", show=True),
+    _binding("turn.timeline", "t", "screen.timeline", "timeline", "when each step was at work"),
     _binding(
         "turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version", show=True
     ),

@@ -296,6 +296,7 @@ class RunController:
                 turn = replace(turn, worker=author.worker)
             context.transcript.replace(turn)
             summary = context.summarise(run)
+            view.show_run(run, context.roster)
             view.finish(turn, summary.with_version(view.summary.version, view.summary.versions))
             if run.offers:  # the draft may be a version of its own now
                 versions = await self._services.store.siblings(turn.id)
