@@ -29,6 +29,7 @@ WIDEST_COLUMNS = 110
 _NARROW_COLUMNS = 44
 _MIN_NAME_COLUMNS = 12
 _MAX_NAME_COLUMNS = 48
+_MAX_JOINS_CHARS = 9
 _CHARS_PER_CELL = 24
 """Of a text whose length isn't known, the bar's mark moves one cell in so many characters."""
 
@@ -172,7 +173,9 @@ def _cells(
     branch: Branch, run: RunView, roster: CardsById, prices: Sequence[StepPrice], width: int
 ) -> _Cells:
     step = run.steps[branch.number - 1]
-    seen = f" ←{number_ranges(branch.joins).replace(' ', '')}" if branch.joins else ""
+    joined = number_ranges(branch.joins).replace(" ", "")
+    if len(joined) > _MAX_JOINS_CHARS:
+        joined = count_text(len(branch.joins), "step")
     inputs = step.step.inputs
     now = step_status(step, run)
     if prices:
@@ -181,7 +184,7 @@ def _cells(
         step,
         branch.stem,
         f"{branch.number} {step_name(step)}",
-        seen,
+        f" ←{joined}" if joined else "",
         one_line(worker_name(step.worker, roster), 40) or "any",
         _is_remote(step, run, roster),
         now,
@@ -314,9 +317,10 @@ def _name_cell(cells: _Cells, width: int, *, is_marked: bool) -> Content:
     It `is_marked` as remote here where its worker has no column.
     """
     stem = Content.assemble((cells.stem, "$muted"), ("▎" * is_marked, "$accent"))
-    room = max(1, width - stem.cell_length - len(cells.joins))
-    name = Content(cells.name).truncate(room, ellipsis=True)
-    whole = Content.assemble(stem, name, (cells.joins, "$muted"))
+    room = max(1, width - stem.cell_length)
+    joins = cells.joins if room - len(cells.joins) >= _MIN_NAME_COLUMNS // 2 else ""
+    name = Content(cells.name).truncate(room - len(joins), ellipsis=True)
+    whole = Content.assemble(stem, name, (joins, "$muted"))
     return whole.truncate(width, pad=True)
 
 
