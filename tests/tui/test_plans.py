@@ -151,7 +151,7 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
     ) as session:
         await preview_plan(session, plan)
         (card,) = session.app.screen.query(PlanCard)
-        costs = card.question.costs
+        costs = [price.most for price in card.question.prices]
         assert costs[2] == 0
         for cost in costs[:2]:
             assert (

@@ -13,9 +13,9 @@ from baton.core import events as ev
 from baton.core.labels import Label
 from baton.core.messages import Card, Finish, Purpose
 from baton.core.plan.plan import MAX_STEPS, Plan, Step
+from baton.core.ports import StepPrice
 from baton.core.view import RunView, fold_events
 from baton.tui.workflow_picture import (
-    StepPrice,
     number_ranges,
     picture_rows,
     planned_run,

@@ -15,6 +15,7 @@ from baton.core.events import Phase
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.money import show_usd
 from baton.core.plan.plan import Plan
+from baton.core.ports import StepPrice
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.presentation.answers import CardsById, worker_name, worker_place
@@ -36,17 +37,6 @@ _CHARS_PER_CELL = 24
 _COLOURS = {"failed": "$error", "skipped": "$warning", "done": "$success", "waiting": "$muted"}
 _FILLINGS = {"failed": "▒", "stopped": "▓"}
 _EMPTY, _TRACK, _FULL = "░", "·", "█"
-
-
-@dataclass(frozen=True, slots=True)
-class StepPrice:
-    """What a step is expected to cost and what it can cost at most, in nano-dollars.
-
-    None: it has no price.
-    """
-
-    expected: int | None
-    most: int | None
 
 
 @dataclass(frozen=True, slots=True)
