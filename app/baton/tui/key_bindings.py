@@ -94,10 +94,27 @@ TRANSCRIPT: list[BindingType] = [
 ]
 QUESTION: list[BindingType] = [
     _binding("question.choose", "enter", "choose", "choose", show=True),
-    _binding("question.next", "right,down", "step(1)", "next choice"),
-    _binding("question.before", "left,up", "step(-1)", "choice before"),
+    _binding("question.next", "right", "step(1)", "next choice"),
+    _binding("question.before", "left", "step(-1)", "choice before"),
+    _binding("question.down", "down", "move(1)", "next step of a plan, or choice"),
+    _binding("question.up", "up", "move(-1)", "step or choice before"),
     _binding("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
     _binding("question.read_back", "pageup", "page(-1)", "read back in it"),
+]
+PLAN: list[BindingType] = [
+    _binding("plan.worker", "w", "choose_worker", "worker", "who does the step", show=True),
+    _binding("plan.edit", "e", "edit_step", "change", "change what the step does", show=True),
+    _binding("plan.drop", "d,delete", "drop_step", "drop", "leave the step out", show=True),
+]
+_PLAN_LEAVE = _binding("plan.leave", "escape", "leave", "leave it", "leave a step as it is", show=True)
+PLAN_WORKER: list[BindingType] = [
+    _binding("plan.choose", "enter", "select", "choose", "let this worker do it", show=True),
+    _PLAN_LEAVE,
+]
+PLAN_TEXT: list[BindingType] = [
+    _binding("plan.save", "enter", "save", "save", "let the step do that", show=True, first=True),
+    _binding("plan.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
+    _PLAN_LEAVE,
 ]
 _ANSWER = _binding("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)
 PALETTE: list[BindingType] = [_ANSWER]
@@ -205,6 +222,7 @@ GROUPS: dict[str, list[BindingType]] = {
     "Conversation": CHAT,
     "Writing a prompt": PROMPT,
     "A question": QUESTION,
+    "A plan (Tab to its choices)": [*PLAN, *PLAN_WORKER, *PLAN_TEXT[:2]],
     "Messages (Tab or Esc from the prompt)": TRANSCRIPT,
     "Conversations": CONVERSATIONS,
     "Its title": RENAME,

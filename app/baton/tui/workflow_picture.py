@@ -179,7 +179,9 @@ def _cells(
         _is_remote(step, run, roster),
         now,
         "" if prices else _time_text(step, run),
-        _price_text(prices[branch.number - 1], width) if prices else _cost_text(step, run),
+        step_price_text(prices[branch.number - 1], short=width < WIDE_COLUMNS)
+        if prices
+        else _cost_text(step, run),
     )
 
 
@@ -207,12 +209,13 @@ def _cost_text(step: StepView, run: RunView) -> str:
     return show_usd(sum(call.cost for call in calls)) + doubt
 
 
-def _price_text(price: StepPrice, width: int) -> str:
+def step_price_text(price: StepPrice, *, short: bool = False) -> str:
+    """Say what a step costs: "about $0.003, at most $0.02"; "free"."""
     if price.most is None:
         return "no price"
     if not price.most:
         return "free"
-    if width < WIDE_COLUMNS or price.expected is None:
+    if short or price.expected is None:
         return _most_text(price.most)
     return f"about {show_usd(price.expected)}, {_most_text(price.most)}"
 
@@ -252,6 +255,7 @@ class _Columns:
         is_wide = width >= WIDE_COLUMNS
         gap = 2 if is_wide else 1
         bar = 14 if width >= WIDEST_COLUMNS else 10 if is_wide else 6
+        bar = 6 if is_planned else bar  # names and prices say more yet
         stem = max((len(cell.stem) for cell in cells), default=0)
         longest = max((len(c.stem) + _width(c.name + c.joins) for c in cells), default=0)
         name = min(stem + _MAX_NAME_COLUMNS, longest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from baton.core.aio import uninterrupted
+from baton.core.plan.plan import Plan
 from baton.core.ports import Question
 from baton.core.sanitiser import one_line
 from baton.tui.chat.context import ChatContext
@@ -36,11 +37,20 @@ class QuestionController:
 
     async def ask(self, question: Question, chat: ConversationState | None = None) -> str:
         """Ask a question of the conversation `chat`, after those that are open."""
+        choice, _ = await self.ask_about_plan(question, chat)
+        return choice
+
+    async def ask_about_plan(
+        self, question: Question, chat: ConversationState | None = None
+    ) -> tuple[str, Plan | None]:
+        """Ask about a plan; return the choice, and the plan as the person has changed it."""
         async with self._asking:
             if self._closed or not self._context.screen.is_running:
-                return question.default
+                return question.default, question.plan
             self._asker = chat
-            return await self._put(question_view(question, self._context.roster))
+            view = question_view(question, self._context.roster)
+            choice = await self._put(view)
+            return choice, getattr(view, "plan", None)
 
     def take_default(self) -> None:
         """Answer the open question with its default."""
