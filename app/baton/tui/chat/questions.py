@@ -10,7 +10,13 @@ from baton.core.ports import Question
 from baton.core.sanitiser import one_line
 from baton.tui.chat.context import ChatContext
 from baton.tui.prompt_queue import ConversationState
-from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView, question_view
+from baton.tui.widgets.question_view import (
+    ChoiceView,
+    QuestionLine,
+    QuestionMirror,
+    QuestionView,
+    question_view,
+)
 
 ANOTHER_CONVERSATION = "In another conversation: "
 
@@ -76,6 +82,8 @@ class QuestionController:
         for screen in self._context.screen.app.screen_stack:
             for line in screen.query(QuestionLine):
                 line.show(self.text)
+            for mirror in screen.query(QuestionMirror):
+                mirror.show(self._view)
 
     def _origin(self) -> str:
         """Name the conversation that the question is from; "" for the one on the screen."""

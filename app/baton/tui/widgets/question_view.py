@@ -76,6 +76,13 @@ class QuestionView(Vertical):
 
     NOTE = "Tab chooses among them, Esc takes the first."
 
+    class Decided(Message):
+        """The person decided with one of its choices."""
+
+        def __init__(self, view: QuestionView) -> None:
+            super().__init__()
+            self.view = view
+
     def __init__(self, question: Question) -> None:
         super().__init__()
         self.question = question
@@ -120,6 +127,7 @@ class QuestionView(Vertical):
         event.stop()
         if self.is_ready:
             self._take(event.choice.id)
+            self.post_message(self.Decided(self))
 
     @property
     def is_ready(self) -> bool:
@@ -176,6 +184,49 @@ class QuestionLine(Static):
         self.update(f"{one_line(question)} {key} answers." if question else "")
         self.display = bool(question)
         self.screen.refresh_bindings()
+
+
+class QuestionMirror(Vertical):
+    """Puts the open question on a screen that covers the conversation, with the same choices."""
+
+    def __init__(self, roster: CardsById) -> None:
+        super().__init__()
+        self._roster = roster
+        self._original: QuestionView | None = None
+        self.display = False
+
+    def on_mount(self) -> None:
+        """Show a question that waits already."""
+        questions = getattr(self.app.screen_stack[0], "questions", None)
+        self.show(questions.view if questions is not None else None)
+
+    def show(self, original: QuestionView | None) -> None:
+        """Show another question (None: none waits)."""
+        if original is self._original:
+            return
+        self._original = original
+        self.display = original is not None
+        self.screen.set_class(original is not None, "-asking")
+        self.run_worker(self._mount_copy(), exclusive=True)
+
+    async def _mount_copy(self) -> None:
+        await self.remove_children()
+        if (original := self._original) is not None:
+            copy = question_view(original.question, self._roster)
+            await self.mount(copy)
+            copy.attribute_to(original.whose)
+        self.screen.refresh_bindings()
+
+    def take_default(self) -> None:
+        """Take the safe choice."""
+        if self._original is not None:
+            self._original.take_default()
+
+    def on_question_view_decided(self, event: QuestionView.Decided) -> None:
+        """Answer the question as the person did here."""
+        event.stop()
+        if self._original is not None:
+            self._original.take_from(event.view)
 
 
 class ScrollableQuestion(QuestionView):
