@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from baton.core.plan.plan import MAX_STEPS, Step
 from baton.presentation.plan_tree import plan_tree

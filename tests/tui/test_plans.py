@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -527,7 +528,9 @@ async def test_a_step_is_dropped_given_away_and_reworded_on_the_card(tmp_path: P
         await session.press("w")
         await session.wait_for_text("▎gpt-5-mini cloud about $")
         await session.press("up", "enter")
-        await session.wait_until(lambda: "2 steps · 2 local · costs nothing" in session.screen_text())
+        await session.wait_until(
+            lambda: "2 steps · 2 local · costs nothing" in session.screen_text()
+        )
         await session.press("e")
         await session.press("backspace", *"!", "enter")
         await session.wait_for_text("2 Put it into a table in Portuguese!")
@@ -568,9 +571,9 @@ async def test_a_step_is_left_as_it_is(tmp_path: Path) -> None:
             (card,) = session.app.screen.query(PlanCard)
             card.query("ChoiceView").first().focus()
             await session.press(keys[0])
-            await session.wait_until(lambda card=card: card.query("WorkerMenu, StepEditor"))
+            await session.wait_until(partial(card.query, "WorkerMenu, StepEditor"))
             await session.press(*keys[1:])
-            await session.wait_until(lambda card=card: not card.query("WorkerMenu, StepEditor"))
+            await session.wait_until(lambda: not session.app.screen.query("WorkerMenu, StepEditor"))
             assert session.app.screen.query(PlanCard), "Esc leaves the step, not the plan"
         assert shown_plan(session) == PLAN
         await session.press("escape")

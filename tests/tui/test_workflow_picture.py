@@ -6,8 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from baton.core import events as ev
 from baton.core.labels import Label
@@ -46,6 +45,22 @@ RUNNING = (
     ev.Progress(1, ev.Phase.WRITING, tokens_per_second=31.0, at=1.5),
     ev.StepFinished(2, Finish.STOP, "Ramiro.", at=2.5),
 )
+CALL = ev.Called(
+    step=4,
+    worker="gpt",
+    purpose=Purpose.ANSWER,
+    tokens_in=9,
+    tokens_out=9,
+    cached=0,
+    context=0,
+    cost=4_000_000,
+    confirmed=True,
+    seconds=0.1,
+    first_token=0.1,
+    loading=0,
+    finish=Finish.STOP,
+    at=8.0,
+)
 PRICES = [StepPrice(0, 0)] * 3 + [StepPrice(3_000_000, 20_000_000)]
 
 
@@ -57,12 +72,12 @@ def drawn(run: RunView, width: int, prices: Sequence[StepPrice] = ()) -> list[st
 
 def test_a_running_run_shows_what_each_step_does() -> None:
     run = fold_events(RUNNING)
-    assert drawn(run, 93) == [
-        "┬─ 1 draft three days                 SmolLM2 135M  ███░░░░░░░  writing 31 tok/s       2.0 s",
+    assert drawn(run, 90) == [
+        "┬─ 1 draft three days               SmolLM2 135M  ███░░░░░░░  writing 31 tok/s       2.0 s",
         "│  │ │ Take the▌",
-        "│  └─ 3 check hours                   Qwen 4B       ░░░░░░░░░░  waits for 1",
-        "├─ 2 find restaurants                 Qwen 4B       ██████████  done                   2.0 s",
-        "└─────── 4 put it into a table ←1-3  ▎gpt-5-mini    ░░░░░░░░░░  waits for 1, 3",
+        "│  └─ 3 check hours                 Qwen 4B       ░░░░░░░░░░  waits for 1",
+        "├─ 2 find restaurants               Qwen 4B       ██████████  done                   2.0 s",
+        "└─────── 4 put it into a ta… ←1-3  ▎gpt-5-mini    ░░░░░░░░░░  waits for 1, 3",
     ]
     assert progress_text(run) == "4 steps · 1 running · 1 done · 2.5 s"
 
@@ -74,9 +89,7 @@ def test_bars_stand_where_their_time_was_once_the_run_is_over() -> None:
             ev.StepFinished(1, Finish.LENGTH, "Slow mornings.", at=5.0),
             ev.StepStarted(3, "large", at=5.0),
             ev.StepFailed(3, "WorkerError", "It died.", at=7.5),
-            ev.Called(
-                4, "gpt", Purpose.ANSWER, 9, 9, 0, 0, 4_000_000, True, 0.1, 0.1, 0, Finish.STOP, at=8
-            ),
+            CALL,
             ev.StepSkipped(4, "Only $0.001 is left.", 12_000_000, at=10.0),
             ev.Failed("WorkerError", "It died.", "", at=10.0),
         )
@@ -95,7 +108,7 @@ def test_bars_stand_where_their_time_was_once_the_run_is_over() -> None:
 def test_a_plan_before_it_runs_shows_prices() -> None:
     lines = drawn(planned_run(PLAN), 93, PRICES)
     assert lines[0].endswith("at once                           free")
-    assert lines[3].endswith("▎gpt-5-mini    ░░░░░░░░░░  after 1-3  about $0.003, at most $0.02")
+    assert lines[3].endswith("▎gpt-5-mini    ░░░░░░  after 1-3  about $0.003, at most $0.02")
     assert total_price_text(PRICES) == "about $0.003, at most $0.02"
     assert drawn(planned_run(PLAN), 74, PRICES)[3].endswith("after 1-3 at most $0.02")
     assert total_price_text(PRICES[:2]) == "costs nothing"
@@ -128,9 +141,7 @@ def any_run(seed: int) -> RunView:
     for number in range(1, count + 1):
         seen = pick.sample(range(1, number), min(number - 1, pick.choice([0, 1, 1, 2, 9])))
         access = (*map(str, sorted(seen)), *pick.choice([(), ("prompt",)]))
-        steps.append(
-            Step(pick.choice(["small", "gpt", "gone", ""]), words[number - 1], access)
-        )
+        steps.append(Step(pick.choice(["small", "gpt", "gone", ""]), words[number - 1], access))
     events: list[ev.Event] = [ev.Planned(Plan(tuple(steps), (count,)))]
     for number, text in enumerate(words, start=1):
         begins, at = pick.uniform(0, 5000), pick.uniform(0, 5000)

@@ -15,8 +15,8 @@ _MIN_STEM_COLUMNS = 4
 class Branch:
     """A step's place in the tree.
 
-    `stem` are the lines that lead to it, `below` those that pass under it. `joins` are the steps that
-    it sees where those are several: a stem leads to one place only.
+    `stem` are the lines that lead to it, `below` those that pass under it. `joins` are the steps
+    that it sees where those are several: a stem leads to one place only.
     """
 
     number: int

@@ -106,7 +106,9 @@ PLAN: list[BindingType] = [
     _binding("plan.edit", "e", "edit_step", "change", "change what the step does", show=True),
     _binding("plan.drop", "d,delete", "drop_step", "drop", "leave the step out", show=True),
 ]
-_PLAN_LEAVE = _binding("plan.leave", "escape", "leave", "leave it", "leave a step as it is", show=True)
+_PLAN_LEAVE = _binding(
+    "plan.leave", "escape", "leave", "leave it", "leave a step as it is", show=True
+)
 PLAN_WORKER: list[BindingType] = [
     _binding("plan.choose", "enter", "select", "choose", "let this worker do it", show=True),
     _PLAN_LEAVE,

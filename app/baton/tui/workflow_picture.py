@@ -6,7 +6,7 @@ timeline after it: there the bars stand where their time was, so that one sees w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from textual.content import Content
@@ -60,15 +60,21 @@ def picture_rows(
     *,
     prices: Sequence[StepPrice] = (),
     texts_of: Mapping[int, str] = {},
+    is_asking: bool = False,
 ) -> list[PictureRow]:
     """Draw every step of a run once, no line wider than `width` columns.
 
     With `prices` it is a plan before it runs. Of the steps that are running and are in `texts_of`,
-    the newest line of their text stands under them.
+    the newest line of their text stands under them. With `is_asking` the person is asked before a
+    remote step begins.
     """
     width = max(1, width)
     branches = plan_tree([step.step for step in run.steps], max(4, width // 5))
-    cells = [_cells(branch, run, roster, prices, width) for branch in branches]
+    asking = {s.number for s in run.steps if is_asking and _is_remote(s, run, roster)}
+    cells = [
+        _cells(branch, run, roster, prices, is_short=width < WIDE_COLUMNS, asking=asking)
+        for branch in branches
+    ]
     columns = _Columns.fitting(
         width, cells, is_planned=bool(prices), is_over=run.status != "running"
     )
@@ -160,7 +166,13 @@ class _Cells:
 
 
 def _cells(
-    branch: Branch, run: RunView, roster: CardsById, prices: Sequence[StepPrice], width: int
+    branch: Branch,
+    run: RunView,
+    roster: CardsById,
+    prices: Sequence[StepPrice],
+    *,
+    is_short: bool,
+    asking: Collection[int],
 ) -> _Cells:
     step = run.steps[branch.number - 1]
     joined = number_ranges(branch.joins).replace(" ", "")
@@ -168,6 +180,8 @@ def _cells(
         joined = count_text(len(branch.joins), "step")
     inputs = step.step.inputs
     now = step_status(step, run)
+    if now == "waits" and branch.number in asking:
+        now = "asks you first"
     if prices:
         now = f"after {number_ranges(inputs)}" if inputs else "at once"
     return _Cells(
@@ -179,7 +193,7 @@ def _cells(
         _is_remote(step, run, roster),
         now,
         "" if prices else _time_text(step, run),
-        step_price_text(prices[branch.number - 1], short=width < WIDE_COLUMNS)
+        step_price_text(prices[branch.number - 1], short=is_short)
         if prices
         else _cost_text(step, run),
     )

@@ -10,13 +10,9 @@ from baton.core.ports import Question
 from baton.core.sanitiser import one_line
 from baton.tui.chat.context import ChatContext
 from baton.tui.prompt_queue import ConversationState
-from baton.tui.widgets.question_view import (
-    ChoiceView,
-    QuestionLine,
-    QuestionMirror,
-    QuestionView,
-    question_view,
-)
+from baton.tui.widgets.question_cards import QuestionMirror, question_view
+from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView
+from baton.tui.widgets.workflow_view import WorkflowView
 
 ANOTHER_CONVERSATION = "In another conversation: "
 
@@ -82,6 +78,8 @@ class QuestionController:
         for screen in self._context.screen.app.screen_stack:
             for line in screen.query(QuestionLine):
                 line.show(self.text)
+            for picture in screen.query(WorkflowView):
+                picture.show_question(is_open=self._view is not None)
             for mirror in screen.query(QuestionMirror):
                 mirror.show(self._view)
 

@@ -314,7 +314,9 @@ class RunController:
             await self._undo_unsent(pending, run)
         edited, self._edited = self._edited, None
         if edited is not None and run.started is not None:
-            self.play_first(replace(edited, chat=pending.chat, after=None, again=run.started.prompt))
+            self.play_first(
+                replace(edited, chat=pending.chat, after=None, again=run.started.prompt)
+            )
         if run.status == "finished":
             self._onboarding.advise_again()
 

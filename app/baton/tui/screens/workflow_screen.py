@@ -17,7 +17,7 @@ from baton.core.view import RunView, StepView
 from baton.presentation.answers import CardsById
 from baton.tui import key_bindings, workflow_text
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.question_view import QuestionMirror
+from baton.tui.widgets.question_cards import QuestionMirror
 from baton.tui.widgets.text_view import TextView
 from baton.tui.workflow_picture import picture_rows
 
@@ -109,10 +109,8 @@ class StepsPage(Vertical):
     def move(self, step: int) -> None:
         """Go to the next step, or the one before."""
         self.stop_following()
-        if step > 0:
-            self._steps.action_cursor_down()
-        else:
-            self._steps.action_cursor_up()
+        if (index := self._steps.highlighted) is not None:
+            self._steps.highlighted = max(0, min(len(self._order) - 1, index + step))
 
     def stop_following(self) -> None:
         """Leave the cursor where it is, also when another step begins."""
@@ -134,7 +132,8 @@ class StepsPage(Vertical):
         if width <= 0:
             return
         texts = {step.number: step.text for step in run.steps}
-        rows = picture_rows(run, roster, width, texts_of=texts)
+        is_asking = self.screen.has_class("-asking")
+        rows = picture_rows(run, roster, width, texts_of=texts, is_asking=is_asking)
         order = [row.number for row in rows]
         selected = self.step
         for index, row in enumerate(rows):
@@ -283,6 +282,7 @@ class WorkflowScreen(Overlay[None]):
             self._run = run
             self._fill()
 
+    @on(QuestionMirror.Changed)
     def _fill(self) -> None:
         """Fill the page that is shown; the others when they are."""
         run, roster = self._run, self._roster

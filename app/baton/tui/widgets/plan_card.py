@@ -6,7 +6,6 @@ from collections.abc import Coroutine
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -51,7 +50,9 @@ class WorkerMenu(OptionList):
     def __init__(self, workers: list[tuple[Card, StepPrice]], chosen: str) -> None:
         ids = [card.id for card, _ in workers]
         width = max(Content(one_line(card.name, 40)).cell_length for card, _ in workers)
-        super().__init__(*(_worker_line(card, price, width) for card, price in workers), markup=False)
+        super().__init__(
+            *(_worker_line(card, price, width) for card, price in workers), markup=False
+        )
         self._ids = ids
         self._chosen = chosen
 
@@ -97,7 +98,7 @@ class PlanCard(ScrollableQuestion):
     `plan` is the plan as it stands on the card, with its prices: only that can be confirmed.
     """
 
-    BINDINGS: list[BindingType] = key_bindings.PLAN
+    BINDINGS = key_bindings.PLAN
     NOTE = "Arrows choose, Enter takes it; Esc takes the first."
     SHARE = 4
 
@@ -274,9 +275,7 @@ def places_text(plan: Plan, roster: CardsById) -> str:
     return f"{count_text(len(places), 'step')} · {away}"
 
 
-def step_text(
-    plan: Plan, number: int, roster: CardsById, prices: tuple[StepPrice, ...]
-) -> str:
+def step_text(plan: Plan, number: int, roster: CardsById, prices: tuple[StepPrice, ...]) -> str:
     """Write a step out: its whole instruction, who does it, for how much, and what it sees."""
     step = plan.steps[number - 1]
     name = one_line(worker_name(step.worker, roster), 40) or "whichever worker suits"

@@ -19,12 +19,19 @@ class WorkflowView(Static):
         self._run = run
         self._roster = roster
         self._is_open = False
+        self._is_asking = False
         self._height = 0
 
     def show(self, run: RunView, roster: CardsById) -> None:
         """Show the run as it is now."""
         if run is not self._run:
             self._run, self._roster = run, roster
+            self._draw()
+
+    def show_question(self, *, is_open: bool) -> None:
+        """Show whether the person is asked before a step begins."""
+        if is_open != self._is_asking:
+            self._is_asking = is_open
             self._draw()
 
     def toggle(self) -> None:
@@ -56,10 +63,11 @@ class WorkflowView(Static):
         if run.status == "running":
             answers = run.plan.answer if run.plan else ()
             texts = {s.number: s.text for s in run.steps if s.number not in answers}
-            return [row.content for row in picture_rows(run, roster, width, texts_of=texts)]
+            rows = picture_rows(run, roster, width, texts_of=texts, is_asking=self._is_asking)
+            return [row.content for row in rows]
         if not self._is_open:
             mark = Content.styled("▸ ", "$primary")
             return [mark + timeline_summary(run, roster, width - 2)]
-        rows = [row.content for row in picture_rows(run, roster, width - 2)]
-        marks = [Content.styled("▾ ", "$primary"), *[Content("  ")] * (len(rows) - 1)]
-        return [mark + row for mark, row in zip(marks, rows, strict=True)]
+        lines = [row.content for row in picture_rows(run, roster, width - 2)]
+        marks = [Content.styled("▾ ", "$primary"), *[Content("  ")] * (len(lines) - 1)]
+        return [mark + line for mark, line in zip(marks, lines, strict=True)]
