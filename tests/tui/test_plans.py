@@ -506,7 +506,7 @@ async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_p
         await session.wait_for_text("2 steps · 2 local")  # in the heading now
         assert session.chat.transcript.turns[-1].status is TurnStatus.DONE
         session.chat.transcript.focus()
-        await session.press("w")
+        await session.press("w", "left")
         await session.wait_until(lambda: "Planned and checked by Qwen 4B" in session.screen_text())
 
 

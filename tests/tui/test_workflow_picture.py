@@ -45,6 +45,13 @@ RUNNING = (
     ev.Progress(1, ev.Phase.WRITING, tokens_per_second=31.0, at=1.5),
     ev.StepFinished(2, Finish.STOP, "Ramiro.", at=2.5),
 )
+RUNNING_LINES = [
+    "┬─ 1 draft three days               SmolLM2 135M  ███░░░░░░░  writing 31 tok/s       2.0 s",
+    "│  │ │ Take the▌",
+    "│  └─ 3 check hours                 Qwen 4B       ░░░░░░░░░░  waits for 1",
+    "├─ 2 find restaurants               Qwen 4B       ██████████  done                   2.0 s",
+    "└─────── 4 put it into a ta… ←1-3  ▎gpt-5-mini    ░░░░░░░░░░  waits for 1, 3",
+]
 CALL = ev.Called(
     step=4,
     worker="gpt",
@@ -72,13 +79,7 @@ def drawn(run: RunView, width: int, prices: Sequence[StepPrice] = ()) -> list[st
 
 def test_a_running_run_shows_what_each_step_does() -> None:
     run = fold_events(RUNNING)
-    assert drawn(run, 90) == [
-        "┬─ 1 draft three days               SmolLM2 135M  ███░░░░░░░  writing 31 tok/s       2.0 s",
-        "│  │ │ Take the▌",
-        "│  └─ 3 check hours                 Qwen 4B       ░░░░░░░░░░  waits for 1",
-        "├─ 2 find restaurants               Qwen 4B       ██████████  done                   2.0 s",
-        "└─────── 4 put it into a ta… ←1-3  ▎gpt-5-mini    ░░░░░░░░░░  waits for 1, 3",
-    ]
+    assert drawn(run, 90) == RUNNING_LINES
     assert progress_text(run) == "4 steps · 1 running · 1 done · 2.5 s"
 
 
@@ -96,8 +97,8 @@ def test_bars_stand_where_their_time_was_once_the_run_is_over() -> None:
     )
     assert drawn(run, 80) == [
         "┬─ 1 draft three days               SmolLM2 13… ███··· done, cut    4.5 s",
-        "│  └─ 3 check hours                 Qwen 4B     ···▒·· failed       2.5 s",
-        "├─ 2 find restaurants               Qwen 4B     ██···· done         2.0 s",
+        "│  └─ 3 check hours                 Qwen 4B     ··▒▒·· failed       2.5 s",
+        "├─ 2 find restaurants               Qwen 4B     █····· done         2.0 s",
         "└─────── 4 put it into a tab… ←1-3 ▎gpt-5-mini  ······ skipped            $0.004",
     ]
     assert timeline_summary(run, ROSTER, 200).plain == (

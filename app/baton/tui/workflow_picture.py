@@ -370,9 +370,10 @@ def step_bar(step: StepView, run: RunView, cells: int) -> str:
 def _timeline_bar(step: StepView, run: RunView, cells: int) -> str:
     if step.began is None:
         return _TRACK * cells
-    total = max(run.seconds, 0.001)
+    first = min(other.began for other in run.steps if other.began is not None)
+    total = max(run.seconds - first, 0.001)  # what comes before may be a person's time
     ended = run.seconds if step.ended is None else step.ended
-    start = max(0, min(cells - 1, int(step.began / total * cells)))
-    end = max(start + 1, min(cells, round(ended / total * cells)))
+    start = max(0, min(cells - 1, int((step.began - first) / total * cells)))
+    end = max(start + 1, min(cells, round((ended - first) / total * cells)))
     filling = _FILLINGS.get(_plain_status(step, run), _FULL)
     return _TRACK * start + filling * (end - start) + _TRACK * (cells - end)

@@ -61,6 +61,7 @@ class _StepList(OptionList):
 
     def __init__(self, refit: Callable[[], object]) -> None:
         super().__init__(markup=False)
+        self.can_focus = False  # or the focus would fall to a question with another page
         self._refit = refit
         self._fitted = 0
 
@@ -224,6 +225,7 @@ class WorkflowScreen(Overlay[None]):
 
     BINDINGS = key_bindings.WORKFLOW
     HEADING = "Workflow"
+    AUTO_FOCUS = ""  # Tab alone leads to a question's choices
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (as in Textual)
 
     def __init__(
