@@ -55,7 +55,7 @@ def count(request: Request) -> Script:
     yield Text(f"I was shown {len(request.messages)} messages.")
 
 
-async def test_a_person_at_another_window_is_told_of_a_long_answer(
+async def test_a_person_at_another_window_hears_of_a_long_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baton.tui.app.NOTICE_SECONDS", 0.0)

@@ -240,6 +240,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     from baton.tui.screens.models_screen import ModelsScreen
     from baton.tui.screens.serve_screen import ServeScreen
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
+    from baton.tui.widgets.plan_card import PlanCard, StepEditor, WorkerMenu
     from baton.tui.widgets.question_view import ChoiceView
 
     async with open_app(tmp_path) as session:
@@ -249,11 +250,14 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             "The menu": session.chat,
             "Writing a prompt": type(session.chat.composer.prompt),
             "A question": ChoiceView,
+            "A plan (Tab to its choices)": PlanCard,
+            "A step's worker": WorkerMenu,
+            "A step's instruction": StepEditor,
             "Messages (Tab or Esc from the prompt)": type(session.chat.transcript),
             "Conversations": ConversationsScreen,
             "Its title": RenameScreen,
             "Models": ModelsScreen,
-            "Why this way": WorkflowScreen,
+            "Workflow": WorkflowScreen,
             "A step's text": StepScreen,
             "Money": MoneyScreen,
             "What left this machine": EgressScreen,

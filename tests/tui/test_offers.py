@@ -433,9 +433,7 @@ SIZES = [(80, 24), (100, 30), (140, 40)]
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    "keys", [("w",), ("ctrl+l",), ("f1",), ("e",), ("$",), ("ctrl+s",), ("ctrl+p",)]
-)
+@pytest.mark.parametrize("keys", [("ctrl+l",), ("f1",), ("e",), ("$",), ("ctrl+s",), ("ctrl+p",)])
 async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
     tmp_path: Path, size: tuple[int, int], keys: tuple[str, ...]
 ) -> None:
@@ -451,8 +449,6 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
             lambda: session.chat.queue.is_busy and session.chat.transcript.views
         )
         match keys[0]:
-            case "w":
-                await session.press("tab", "w")
             case "e":
                 await session.chat.run_action("egress")
             case "$":
@@ -484,19 +480,61 @@ async def test_the_workflow_beside_the_conversation_covers_no_question(
     async with open_app(tmp_path, sorry, cloud=remote_script(), size=(columns, 40)) as session:
         await wait_for_offer(session)
         await session.chat.run_action("why")
-        await session.wait_for_text("Why this way")
+        await session.wait_for_text("Workflow")
         await session.wait_for_text(
             "Leaves this machine for openai (worker gpt):", "Why: The local worker would not"
         )
         choices = ("Keep the local answer", "Send once", "Send in this conversation", "Edit first")
         await session.wait_for_text(*choices)
         await session.pilot.resize_terminal(100, 40)
-        await session.wait_until(
-            lambda: CARD in session.screen_text() and "Edit first" not in session.screen_text()
-        )
+        await session.wait_until(lambda: session.screen_text().count("Edit first") == 1)
         await session.press("escape")
         card = session.app.screen.query_one(OfferCard)
         await session.wait_until(lambda: card.region.width > 90)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_a_question_is_put_and_answered_in_the_workflow(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    asking = asyncio.Event()
+
+    def slow(request: Request) -> Iterable[Chunk | float]:
+        while not asking.is_set():
+            yield 0.02
+        yield Text(SORRY)
+
+    async with open_app(tmp_path, slow, cloud=remote_script(), size=size) as session:
+        await session.send("hello")
+        await session.wait_until(lambda: session.chat.transcript.views)
+        await session.press("tab", "w")
+        await session.wait_for_text("[Steps]")
+        workflow = session.app.screen
+        asking.set()
+        await session.wait_until(lambda: workflow.query(OfferCard))
+        await session.wait_for_text("asks you first", "Keep the local answer", "Send once")
+        await session.press("right", "left", "j", "z")  # typed for the workflow: chooses nothing
+        assert session.chat.question
+        assert await charged_nanos(session) == 0
+        await session.press("tab", "right", "enter")
+        await session.wait_for_answer()
+        assert session.app.screen is workflow
+        assert not workflow.query(OfferCard)
+        assert await charged_nanos(session) > 0
+
+
+async def test_a_question_in_the_workflow_is_left_with_its_safe_choice(tmp_path: Path) -> None:
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await wait_for_offer(session)
+        await session.chat.run_action("why")
+        await session.wait_until(lambda: session.app.screen.query(OfferCard))
+        workflow = session.app.screen
+        await session.press("tab", "escape")
+        await session.wait_for_answer()
+        assert await charged_nanos(session) == 0
+        assert session.app.screen is workflow, "Esc left the question only"
+        await session.press("escape")
+        assert session.app.screen is session.chat
 
 
 async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,10 +26,11 @@ from baton.core.messages import (
     Usage,
 )
 from baton.core.plan.plan import Need, Plan, Step
+from baton.core.ports import StepPrice
 from baton.tui.app import BatonApp
 from baton.tui.prompt_queue import QueuedPrompt, record_view
 from baton.tui.screens.help_screen import HelpScreen
-from baton.tui.widgets.question_view import PlanCard
+from baton.tui.widgets.plan_card import PlanCard
 from baton.workers.scripted_worker import Script
 from support.app_session import AppSession, open_app, play, remote_script
 
@@ -133,9 +136,13 @@ async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -
         flat = " ".join(seen.split())
         assert "3 steps · 1 local, 2 cloud" in flat
         assert "1 Draft three days in Lisbon." in flat
-        assert "gpt-5-mini · cloud · at most $0.005 · sees the prompt" in flat
-        assert "gpt-5-mini · cloud · at most about $" in flat
-        await session.press("tab", "enter")
+        assert "SmolLM2 135M · local · sees the prompt" in flat
+        assert "about $0.002, at most $" in flat
+        await session.press("tab", "down")
+        await session.wait_for_text("gpt-5-mini · cloud · at most $0.005 · sees the prompt")
+        await session.press("down")
+        await session.wait_for_text("gpt-5-mini · cloud · at most about $", "result 1, result 2")
+        await session.press("enter")
         await session.wait_for_answer()
         assert session.asked == []
         seen = " ".join(session.screen_text().split())
@@ -151,15 +158,16 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
     ) as session:
         await preview_plan(session, plan)
         (card,) = session.app.screen.query(PlanCard)
-        costs = card.question.costs
+        costs = [price.most for price in card.question.prices]
         assert costs[2] == 0
+        await session.press("tab")
         for cost in costs[:2]:
-            assert (
+            await session.wait_for_text(
                 f"gpt-5-mini · cloud · at most {shown_rounded_up(cost or 0)} · sees"
-                in session.screen_line()
             )
+            await session.press("down")
         assert costs[0] != costs[1], "the text of a brief step has another cap"
-        await session.press("tab", "right", "enter")
+        await session.press("right", "enter")
         await session.wait_for_answer()
         assert len(session.asked) == 2
         charges = await session.services.ledger.charges()
@@ -493,7 +501,7 @@ async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_p
         await wait_for_card(session)
         seen = session.screen_text()
         assert "2 steps · 2 local" in seen
-        assert "2  Translate result 1 into Portuguese." in seen
+        assert "2 translate result 1 into Portuguese" in seen
         session.chat.composer.prompt.focus()
         await session.press("tab", "right", "enter")
         await session.wait_for_answer()
@@ -501,5 +509,98 @@ async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_p
         await session.wait_for_text("2 steps · 2 local")  # in the heading now
         assert session.chat.transcript.turns[-1].status is TurnStatus.DONE
         session.chat.transcript.focus()
-        await session.press("w")
+        await session.press("w", "left")
         await session.wait_until(lambda: "Planned and checked by Qwen 4B" in session.screen_text())
+
+
+def shown_plan(session: AppSession) -> Plan:
+    """Return the plan as it stands on the card."""
+    (card,) = session.app.screen.query(PlanCard)
+    return card.plan
+
+
+async def test_a_step_is_dropped_given_away_and_reworded_on_the_card(tmp_path: Path) -> None:
+    async with open_app(
+        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+    ) as session:
+        await preview_plan(session, PLAN)
+        await session.press("tab", "down", "d")
+        await session.wait_until(lambda: "2 steps · 1 local, 1 cloud" in session.screen_text())
+        plan = shown_plan(session)
+        assert [step.access for step in plan.steps] == [("prompt",), ("1", "prompt")]
+        await session.press("w")
+        await session.wait_for_text("▎gpt-5-mini cloud about $")
+        await session.press("up", "enter")
+        await session.wait_until(
+            lambda: "2 steps · 2 local · costs nothing" in session.screen_text()
+        )
+        await session.press("e")
+        await session.press("backspace", *"!", "enter")
+        await session.wait_for_text("2 Put it into a table in Portuguese!")
+        assert session.asked == []
+        await session.press("right", "enter")
+        await session.wait_until(lambda: "Herons wade." in session.screen_text())
+        await session.wait_for_answer()
+        run = record_view(
+            await session.services.store.runs.get(session.chat.transcript.turns[1].run or "")
+        )
+        assert run.plan is not None
+        assert [(step.worker, step.subtask) for step in run.plan.steps] == [
+            ("small", "Draft three days in Lisbon."),
+            ("small", "Put it into a table in Portuguese!"),
+        ]
+        assert session.asked == [], "the cloud step was given to a worker here"
+
+
+async def test_a_changed_plan_that_is_left_plays_nothing(tmp_path: Path) -> None:
+    async with open_app(
+        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+    ) as session:
+        await preview_plan(session, PLAN)
+        await session.press("tab", "d")
+        await session.wait_until(lambda: "2 steps · 2 cloud" in session.screen_text())
+        await session.press("escape")
+        await session.wait_for_answer()
+        assert session.asked == []
+        assert [turn.text for turn in session.chat.transcript.turns] == ["Plan it", ""]
+
+
+async def test_a_step_is_left_as_it_is(tmp_path: Path) -> None:
+    async with open_app(
+        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+    ) as session:
+        await preview_plan(session, PLAN)
+        for keys in (("w", "down", "escape"), ("e", "x", "escape"), ("e", "ctrl+a", "escape")):
+            (card,) = session.app.screen.query(PlanCard)
+            card.query("ChoiceView").first().focus()
+            await session.press(keys[0])
+            await session.wait_until(partial(card.query, "WorkerMenu, StepEditor"))
+            await session.press(*keys[1:])
+            await session.wait_until(lambda: not session.app.screen.query("WorkerMenu, StepEditor"))
+            assert session.app.screen.query(PlanCard), "Esc leaves the step, not the plan"
+        assert shown_plan(session) == PLAN
+        await session.press("escape")
+        await session.wait_for_answer()
+
+
+async def test_nothing_is_confirmed_while_a_change_is_not_shown_yet(tmp_path: Path) -> None:
+    async with open_app(
+        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+    ) as session:
+        await preview_plan(session, PLAN)
+        (card,) = session.app.screen.query(PlanCard)
+        go, price_plan = asyncio.Event(), card.question.price_plan
+        assert price_plan is not None
+
+        async def slow(plan: Plan) -> tuple[StepPrice, ...]:
+            await go.wait()
+            return await price_plan(plan)
+
+        card.question = replace(card.question, price_plan=slow)
+        await session.press("tab", "right", "d", "enter")
+        assert session.app.screen.query(PlanCard)
+        go.set()
+        await session.wait_until(lambda: "2 steps · 2 cloud" in session.screen_text())
+        await session.press("enter")
+        await session.wait_for_answer()
+        assert len(session.asked) == 2

@@ -380,6 +380,9 @@ WORKFLOW = Plan(
 
 
 def quiet(request: Request) -> Iterable[Chunk | BaseException | float]:
+    if "Look" in request.messages[-1].text:
+        yield from (Text("The castle opens at nine;\nit is quiet until ele"), Writing(31.0))
+        yield 60.0
     if "Check" in request.messages[-1].text:
         yield Text("The castle opens at nine; tram 28 is full from eleven on.")
     else:
@@ -406,6 +409,17 @@ async def planned(pilot: Pilot[None], *, preview: bool = False) -> None:
         await app.workers.wait_for_complete()
 
 
+async def live(pilot: Pilot[None]) -> None:
+    app = app_of(pilot)
+    looked = replace(WORKFLOW.steps[1], subtask="Look up distances and opening hours.")
+    plan = replace(WORKFLOW, steps=(WORKFLOW.steps[0], looked, WORKFLOW.steps[2]), answer=(3,))
+    app.chat.queue.send(QueuedPrompt(app.chat.context.chat, Prompt("Plan it"), plan=plan))
+    await settle(
+        pilot, lambda: app.screen.query("WorkflowView") and "writing" in app.chat.footer.status
+    )
+    await pilot.pause(0.3)
+
+
 async def parts(pilot: Pilot[None]) -> None:
     await planned(pilot)
 
@@ -426,14 +440,37 @@ async def interrupted(pilot: Pilot[None]) -> None:
     await settle(pilot, lambda: not app_of(pilot).chat.queue.is_busy)
 
 
+async def timeline(pilot: Pilot[None]) -> None:
+    await planned(pilot)
+    app_of(pilot).chat.transcript.focus()
+    await pilot.press("t")
+
+
+async def compared(pilot: Pilot[None]) -> None:
+    await workflow(pilot)
+    await pilot.press("right")
+    await pilot.pause(0.1)
+
+
+async def reworded(pilot: Pilot[None]) -> None:
+    await card(pilot)
+    await pilot.press("tab", "down", "w")
+    await settle(pilot, lambda: app_of(pilot).screen.query("WorkerMenu"))
+
+
+MIDDLE = (100, 30)
 WORKFLOW_CASES = [
-    *((workflow, size, theme) for size in (SMALL, LARGE) for theme in ("dark", "light")),
-    (card, SMALL, "dark"),
-    (card, LARGE, "light"),
+    *((act, size, theme) for act in (workflow, card, live)
+      for size in (SMALL, MIDDLE, LARGE) for theme in ("dark", "light")),
+    (timeline, SMALL, "dark"),
+    (timeline, LARGE, "light"),
+    (compared, SMALL, "dark"),
+    (compared, LARGE, "light"),
+    (reworded, MIDDLE, "dark"),
     (parts, SMALL, "dark"),
     (parts, SMALL, "light"),
     (interrupted, SMALL, "dark"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.sampled(2)

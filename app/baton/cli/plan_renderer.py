@@ -44,7 +44,8 @@ class _PlanRenderer:
         """Show the plan, if there is one."""
         if view.plan is None or view.started is None:
             return
-        text = plan_text(view.plan, self._asker.costs, self._cards)
+        most = [price.most for price in self._asker.prices]
+        text = plan_text(view.plan, most, self._cards)
         why = "" if view.routed is None else "\n".join(wrap_lines(one_line(view.routed.why), ""))
         if view.cost:
             text += f"\nTo draw this plan cost {show_usd(view.cost)}."

@@ -34,7 +34,7 @@ from baton.core.events import (
     StepSkipped,
     StepText,
 )
-from baton.core.ports import Ask, CallOffer, Question
+from baton.core.ports import Ask, CallOffer, Question, StepPrice
 from baton.core.run.run import Run
 from baton.core.view import RunView, activity_text
 from baton.platform.os_signals import (
@@ -383,13 +383,13 @@ class TerminalAsker:
         self._output = output
         self._drop_oldest = drop_oldest
         self._lock = asyncio.Lock()
-        self.costs: tuple[int | None, ...] = ()
-        """What each step of the plan that was to be confirmed can cost at most."""
+        self.prices: tuple[StepPrice, ...] = ()
+        """The prices of the steps of the plan that was to be confirmed."""
 
     async def __call__(self, question: Question) -> str:
         """Return the id of the choice."""
         if question.plan is not None:
-            self.costs = question.costs
+            self.prices = question.prices
             return question.default  # it is shown once the run is over, and played later
         # An offer's text can't be edited here; it can be asked again.
         choices = {choice.id: choice.label for choice in question.choices if choice.id != "edit"}

@@ -490,12 +490,24 @@ class CallOffer:
 
 
 @dataclass(frozen=True, slots=True)
+class StepPrice:
+    """What a step is expected to cost and what it can cost at most, in nano-dollars.
+
+    None: it has no price. Of a step that reads other results it is only about that, since their
+    length isn't known yet.
+    """
+
+    expected: int | None
+    most: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """Something only the person can decide. `default` is the safe choice, taken without them.
 
     It is about an `offer` to send something, or about a `plan` before anything of it is called:
-    `costs` is what each of its steps can cost at most, in nano-dollars (None: it has no price);
-    of a step that reads other results only about, since their length isn't known yet.
+    `prices` are those of its steps, `workers` those who could do them, and `price_plan` returns the
+    prices of another plan; it raises BatonError where that can't be played.
     """
 
     text: str
@@ -503,7 +515,9 @@ class Question:
     default: str
     offer: CallOffer | None = None
     plan: Plan | None = None
-    costs: tuple[int | None, ...] = ()
+    prices: tuple[StepPrice, ...] = ()
+    workers: tuple[Card, ...] = ()
+    price_plan: Callable[[Plan], Awaitable[tuple[StepPrice, ...]]] | None = None
 
 
 Ask = Callable[[Question], Awaitable[str]]

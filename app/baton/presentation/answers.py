@@ -296,11 +296,8 @@ def _missing_step_text(step: StepView, run: RunView, roster: CardsById) -> str:
 
 
 def _waiting_notes(run: RunView, roster: CardsById) -> list[str]:
-    """Say that a draft is what stands there, as long as that is so; before it, how far it is."""
+    """Say that a draft is what stands there, as long as that is so."""
     current, author = run.current_step, answer_author(run)
-    begun = len(run.steps) > 1 and any(step.began is not None for step in run.steps)
-    if begun and (author is None or not author.text):
-        return [_step_progress(step) for step in run.steps]
     if author is None or not author.text or run.plan is None:
         return []
     if author.number in run.plan.answer:
@@ -312,12 +309,6 @@ def _waiting_notes(run: RunView, roster: CardsById) -> list[str]:
         return ["This is a draft; the next steps will replace it."]
     name = worker_name(current.worker, roster)
     return [f"This is the local draft; {name} was asked and will replace it."]
-
-
-def _step_progress(step: StepView) -> str:
-    """Say how far a step is, and what it is, until the answer has a word."""
-    status = "working" if step.began is not None and not step.is_over else step.status
-    return f"{step.number}  {one_line(step.step.subtask, 56)} · {status}"
 
 
 def declined_offer_text(offer: Offered, name: str, direct: bool) -> str:

@@ -39,7 +39,7 @@ QUIT_SECONDS = 1.0
 """Within how many seconds a second Ctrl+C quits."""
 
 NOTICE_SECONDS = 10.0
-"""How long an answer takes of which a person at another window is told."""
+"""How long an answer takes of which a person at another window hears, in seconds."""
 
 HANGUP_SECONDS = 10.0
 """After how long Baton ends at the latest when its terminal is gone; texts are kept at once."""

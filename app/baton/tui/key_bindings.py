@@ -95,6 +95,7 @@ TRANSCRIPT: list[BindingType] = [
     _binding("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
     _binding("turn.code", "u", "screen.copy_code", "code", "copy the next code block", show=True),
     _binding("turn.why", "w", "screen.why", "why", "how the answer came about", show=True),
+    _binding("turn.timeline", "t", "screen.timeline", "timeline", "when each step was at work"),
     _binding(
         "turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version", show=True
     ),
@@ -116,12 +117,31 @@ TRANSCRIPT: list[BindingType] = [
 ]
 QUESTION: list[BindingType] = [
     _binding("question.choose", "enter", "choose", "choose", show=True),
-    _binding("question.next", "right,down", "step(1)", "next choice"),
-    _binding("question.before", "left,up", "step(-1)", "choice before"),
+    _binding("question.next", "right", "step(1)", "next choice"),
+    _binding("question.before", "left", "step(-1)", "choice before"),
+    _binding("question.down", "down", "move(1)", "next step of a plan, or choice"),
+    _binding("question.up", "up", "move(-1)", "step or choice before"),
     _binding("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
     _binding("question.read_back", "pageup", "page(-1)", "read back in it"),
 ]
 _KEYS_HERE = _binding("app.keys", "question_mark", "app.keys_here", "keys that work here")
+PLAN: list[BindingType] = [
+    _binding("plan.worker", "w", "choose_worker", "worker", "who does the step", show=True),
+    _binding("plan.edit", "e", "edit_step", "change", "change what the step does", show=True),
+    _binding("plan.drop", "d,delete", "drop_step", "drop", "leave the step out", show=True),
+]
+_PLAN_LEAVE = _binding(
+    "plan.leave", "escape", "leave", "leave it", "leave a step as it is", show=True
+)
+PLAN_WORKER: list[BindingType] = [
+    _binding("plan.choose", "enter", "select", "choose", "let this worker do it", show=True),
+    _PLAN_LEAVE,
+]
+PLAN_TEXT: list[BindingType] = [
+    _binding("plan.save", "enter", "save", "save", "let the step do that", show=True, first=True),
+    _binding("plan.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
+    _PLAN_LEAVE,
+]
 _ANSWER = _binding("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)
 ABOVE: list[BindingType] = [
     _binding("app.help", "f1", "app.help", "help", "this help"),
@@ -149,8 +169,12 @@ WORKFLOW: list[BindingType] = [
     ),
     _binding("workflow.down", "j,down", "move(1)", "next step", first=True),
     _binding("workflow.up", "k,up", "move(-1)", "step before", first=True),
-    _binding("workflow.read_on", "pagedown", "page(1)", "read on about the step", first=True),
-    _binding("workflow.read_back", "pageup", "page(-1)", "read back", first=True),
+    _binding("workflow.read_on", "pagedown", "scroll(1)", "read on about the step", first=True),
+    _binding("workflow.read_back", "pageup", "scroll(-1)", "read back", first=True),
+    _binding("workflow.page", "right", "page(1)", "page", "the next page", show=True, first=True),
+    _binding("workflow.page_before", "left", "page(-1)", "the page before", first=True),
+    _binding("workflow.swap", "]", "swap(1)", "other text", "compare another text", show=True),
+    _binding("workflow.swap_before", "[", "swap(-1)", "compare the text before"),
     *OVERLAY,
     _binding("workflow.close", "w", "close", "back"),
 ]
@@ -245,11 +269,14 @@ GROUPS: dict[str, list[BindingType]] = {
     "The menu": MENU,
     "Writing a prompt": PROMPT,
     "A question": QUESTION,
+    "A plan (Tab to its choices)": PLAN,
+    "A step's worker": PLAN_WORKER,
+    "A step's instruction": PLAN_TEXT,
     "Messages (Tab or Esc from the prompt)": TRANSCRIPT,
     "Conversations": CONVERSATIONS,
     "Its title": RENAME,
     "Models": MODELS,
-    "Why this way": WORKFLOW,
+    "Workflow": WORKFLOW,
     "A step's text": STEP,
     "Money": MONEY,
     "What left this machine": EGRESS,

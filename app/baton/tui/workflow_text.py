@@ -1,6 +1,8 @@
-"""A run's workflow in words: its route, its steps, and all that is known of one of them."""
+"""A run's workflow in words: why it went so, all of one step, what was sent, what to compare."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from textual.content import Content
 
@@ -19,16 +21,13 @@ from baton.presentation.answers import (
     worker_place,
 )
 from baton.presentation.plans import access_text, call_charge, call_times, call_tokens, check_text
-from baton.tui.widgets.text_view import wrap_line
-
-INDENT_COLUMNS = 4
-"""Under a step's number, its title and everything else begins in this column."""
+from baton.tui.workflow_picture import progress_text, step_name
 
 MAX_QUOTED_CHARS = 800
 """How much of a step's text stands under the steps; Enter shows all of it."""
 
 _MAX_INSTRUCTION_CHARS = 2000
-_COLOURS = {"failed": "$error", "skipped": "$warning", "done": "$muted", "waiting": "$muted"}
+_COLOURS = {"failed": "$error", "skipped": "$warning"}
 _ROUTES = {
     "local": "on this machine",
     "plan": "with a plan",
@@ -52,6 +51,15 @@ def route_text(run: RunView, roster: CardsById) -> str:
     return f"Answered {where}{by}{how}: {why}."
 
 
+def progress_line(run: RunView, roster: CardsById) -> Content:
+    """Say on one line why a run went so, and how far it is."""
+    if run.planning and run.status == "running":
+        return _muted(f"{one_line(worker_name(run.planning, roster), 40)} is planning.")
+    why = one_line(run.routed.why, 200) if run.routed else "Nothing is known of this run."
+    how_far = f"{progress_text(run)}. " if run.status == "running" and len(run.steps) > 1 else ""
+    return Content.assemble(how_far, (why, "$muted"))
+
+
 def run_summary(run: RunView, roster: CardsById) -> Content:
     """Write why the run went the way it did, and why there were more steps than at first."""
     lines = [Content(sanitise(run.routed.why) if run.routed else "Nothing is known of this run.")]
@@ -72,31 +80,8 @@ def run_summary(run: RunView, roster: CardsById) -> Content:
     return Content("\n").join(lines)
 
 
-def step_row(step: StepView, run: RunView, roster: CardsById, width: int) -> Content:
-    """Write a step's lines in the list: what and how far, then by whom, where and for how much."""
-    status = step_status(step, run)
-    room = max(8, width - INDENT_COLUMNS - len(status) - 2)
-    title = Content(one_line(step.step.subtask, 200)).truncate(room, ellipsis=True, pad=True)
-    colour = _COLOURS.get(status.split()[0], "$primary")
-    first = Content.assemble((f"{step.number:>2}  ", "$primary"), title, "  ", (status, colour))
-    rest = wrap_line(" · ".join(_step_facts(step, run, roster)), max(8, width - INDENT_COLUMNS))
-    is_remote = worker_place(step.worker, run, roster) not in ("", "local")
-    style = "$accent" if is_remote else "$muted"
-    return Content("\n").join(
-        [first, *(Content.styled(f"{' ' * INDENT_COLUMNS}{line.rstrip()}", style) for line in rest)]
-    )
-
-
-def step_status(step: StepView, run: RunView) -> str:
-    """Say how a step stands, in a word or two."""
-    if run.status != "running" and not step.is_over:
-        return "not begun" if step.began is None else "stopped"
-    if step.is_over or step.status in ("waiting", "writing"):
-        return f"{step.status}, cut" if step.is_cut else step.status
-    return step.status if step.fraction is None else f"{step.status} {step.fraction * 100:.0f} %"
-
-
-def _step_facts(step: StepView, run: RunView, roster: CardsById) -> list[str]:
+def step_facts(step: StepView, run: RunView, roster: CardsById) -> str:
+    """Say on one line who did a step, where, for how long and for how much, and what it sees."""
     calls = [call for call in run.calls if call.step == step.number]
     parts = []
     if step.worker:
@@ -111,8 +96,7 @@ def _step_facts(step: StepView, run: RunView, roster: CardsById) -> list[str]:
     parts += _cost_texts(calls)
     if step.status == "skipped" and step.most:
         parts.append(f"could have cost {shown_rounded_up(step.most)}")
-    parts.append(f"sees {access_text(step.step.access)}")
-    return [*parts, *dict.fromkeys(check_text(check, note=False) for check in step.checks)]
+    return " · ".join([*parts, f"sees {access_text(step.step.access)}"])
 
 
 def _cost_texts(calls: list[Called]) -> list[str]:
@@ -130,7 +114,7 @@ def step_detail(step: StepView, run: RunView, text: str, roster: CardsById) -> C
     """Write all that is known of a step; `text` is what it has written."""
     calls = [call for call in run.calls if call.step == step.number]
     lines = [Content(sanitise(_truncate(step.step.subtask, _MAX_INSTRUCTION_CHARS)).strip())]
-    lines.append(_muted(f"Sees {access_text(step.step.access)}."))
+    lines.append(_muted(step_facts(step, run, roster)))
     if step.why:
         lines.append(Content.styled(one_line(step.why, 400), _COLOURS.get(step.status, "")))
     lines += [_muted(f"Checked: {check_text(check)}") for check in step.checks]
@@ -170,27 +154,69 @@ def _call_lines(call: Called) -> list[str]:
 
 
 def run_totals(run: RunView, roster: CardsById) -> Content:
-    """Write what went wrong, and what a run held, was charged and sent.
-
-    Offers to plan stand here.
-    """
-    lines = [
-        _muted(f"Offered: {offer_text(offer, worker_name(offer.worker, roster))}")
-        for offer in run.offers
-        if not offer.step
-    ]
+    """Write what went wrong, and what a run held and was charged."""
+    lines = []
     if run.failure is not None:
         lines.append(Content.styled(one_line(run.failure.message, 400), "$error"))
     lines += [Content.styled(warning, "$warning") for warning in charge_warnings(run, roster)]
-    held = sum(call.held for call in run.calls)
-    parts = []
-    if held:
-        parts.append(f"Held {shown_rounded_up(held)}, charged {show_usd(run.cost)}.")
+    if held := sum(call.held for call in run.calls):
+        lines.append(Content(f"Held {shown_rounded_up(held)}, charged {show_usd(run.cost)}."))
+    return Content("\n").join(lines)
+
+
+def sent_text(run: RunView, roster: CardsById) -> Content:
+    """Write what left this machine in a run, to where, and what was offered and didn't."""
+    lines = []
+    for sent in run.sent:
+        name = one_line(worker_name(sent.worker, roster), 40)
+        what = f"step {sent.step}" if sent.step else "planning"
+        where = one_line(sent.destination, 80)
+        lines.append(
+            Content.assemble(("▎", "$accent"), f"{name} · {what} · {where} · {sent.size:,} bytes")
+        )
     if run.sent:
         size = sum(sent.size for sent in run.sent)
         hosts = ", ".join(dict.fromkeys(one_line(sent.destination, 80) for sent in run.sent))
-        parts.append(f"Sent to {hosts}: {size:,} bytes (e shows them).")
-    return Content("\n").join([*lines, Content(" ".join(parts))] if parts else lines)
+        lines.append(Content(f"Sent to {hosts}: {size:,} bytes (e shows them)."))
+    else:
+        lines.append(Content("Nothing of this answer has left this machine."))
+    lines += [
+        _muted(
+            f"Offered ({f'step {offer.step}' if offer.step else 'planning'}): "
+            f"{offer_text(offer, worker_name(offer.worker, roster))}"
+        )
+        for offer in run.offers
+    ]
+    return Content("\n").join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """A text of a run, with who wrote it."""
+
+    title: str
+    text: str
+
+
+def comparable_texts(
+    run: RunView, roster: CardsById, answer: str
+) -> tuple[list[StepOutput], StepOutput]:
+    """Return what the steps wrote beside the answer, the newest last, and the answer itself."""
+    numbers = run.plan.answer if run.plan else ()
+    drafts = [
+        StepOutput(_output_title(step, roster), step.text)
+        for step in run.steps
+        if step.text.strip() and step.number not in numbers
+    ]
+    writers = ", ".join(
+        dict.fromkeys(one_line(worker_name(run.steps[n - 1].worker, roster), 40) for n in numbers)
+    )
+    return drafts, StepOutput(f"The answer · {writers}".rstrip(" ·"), run.answer or answer)
+
+
+def _output_title(step: StepView, roster: CardsById) -> str:
+    kind = "draft" if step.step.is_direct else step_name(step)
+    return f"{step.number} {kind} · {one_line(worker_name(step.worker, roster), 40)}"
 
 
 def _muted(text: str) -> Content:

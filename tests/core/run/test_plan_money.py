@@ -367,7 +367,12 @@ async def test_a_shown_plan_counts_the_results_that_a_step_will_read() -> None:
     )
     async with open_orchestra(StubWorker(local()), StubWorker(cloud())) as session:
         await session.play(plan, limits=PromptLimits(preview=True))
-        one, two, three, free = session.person.asked[-1].costs
+        prices = session.person.asked[-1].prices
+        one, two, three, free = (price.most for price in prices)
+        for price in prices[:3]:
+            assert price.expected
+            assert price.most
+            assert price.expected <= price.most
         assert one is not None
         assert two is not None
         assert three is not None

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 from baton.core import events as ev
 from baton.core.errors import PlanError
 from baton.core.messages import Finish, Message, Role
+from baton.core.money import BilledTokens
 from baton.core.plan.plan import Outcome, Plan, single_step_plan
-from baton.core.ports import Choice, Proposal, Question, Strategy
+from baton.core.plan.token_estimates import step_tokens
+from baton.core.ports import Choice, Proposal, Question, StepPrice, Strategy
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.run_context import RunContext
 from baton.core.run.step_executor import StepExecution
@@ -319,28 +322,39 @@ class PlanExecutor:
 async def _approve_plan(run: RunContext, plan: Plan) -> None:
     """Let the person decide before anything of a plan is called. Raises PromptWithdrawn."""
     choices = (Choice(GO, "Play it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
-    costs = await _step_costs(run, plan)
-    if await run.ask(Question("Play this plan?", choices, STOP, plan=plan, costs=costs)) != GO:
+    question = Question(
+        "Play this plan?",
+        choices,
+        STOP,
+        plan=plan,
+        prices=await _step_prices(run, plan),
+        workers=tuple(run.routing.roster),
+        price_plan=partial(_step_prices, run),
+    )
+    if await run.ask(question) != GO:
         raise PromptWithdrawn
 
 
-async def _step_costs(run: RunContext, plan: Plan) -> tuple[int | None, ...]:
-    """Return what each step can cost at most (None: it has no price).
+async def _step_prices(run: RunContext, plan: Plan) -> tuple[StepPrice, ...]:
+    """Return what each step is expected to cost, and what it can cost at most.
 
     The results that it reads are not there yet; they are taken to be as long as expected.
     """
-    costs: list[int | None] = []
+    prices: list[StepPrice] = []
     lengths: list[int] = []
     for number, step in enumerate(plan.steps, start=1):
         card = run.routing.card(step.worker)
         request = StepExecution(run, plan, number, inputs={}).request()
         lengths.append(request.expected_tokens or card.max_output)
         if card.price is None or card.price.is_free:
-            costs.append(None if card.price is None else 0)
+            prices.append(StepPrice(None, None) if card.price is None else StepPrice(0, 0))
             continue
         unread = sum(lengths[n - 1] for n in step.inputs) * BYTES_PER_TOKEN
         read = (*request.messages, Message(Role.USER, "-" * unread))
         request = replace(request, messages=read if unread else request.messages)
         bill = (await run.budget.prepare(card, request)).bill
-        costs.append(0 if bill is None else (await run.budget.quote(bill))[0])
-    return tuple(costs)
+        most = 0 if bill is None else (await run.budget.quote(bill))[0]
+        size = step_tokens(step, run.conversation.material)
+        likely = BilledTokens(size.read, min(size.written, card.max_output))
+        prices.append(StepPrice(min(card.price.cost(likely), most), most))
+    return tuple(prices)

@@ -11,11 +11,12 @@ from pathlib import Path
 from baton.core.errors import BatonError
 from baton.core.feedback import Signal, rating
 from baton.core.ledger_types import Status
-from baton.core.messages import Role, Turn
+from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import (
     AnswerSummary,
+    CardsById,
     answer_parts,
     without_released_charges,
 )
@@ -190,7 +191,7 @@ class ConversationController:
         if view is None:
             follower.draw = None
         else:
-            follower.draw = lambda run: view.draw(answer_parts(run, roster))
+            follower.draw = partial(_draw_run, view, roster)
 
     def _rejoin_run(self) -> None:
         """Draw the current run if its conversation is on the screen again."""
@@ -210,6 +211,8 @@ class ConversationController:
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
                 run = await self._stored_run(turn.run)
+            if run is not None and view.is_attached and turn.status is not TurnStatus.STREAMING:
+                view.show_run(run, self._context.roster)
             summary = self._context.summarise(run) if run else AnswerSummary()
             summary = summary.with_version(versions.index(turn.id) + 1, len(versions))
             if summary != view.summary and view.is_attached:
@@ -285,6 +288,14 @@ class ConversationController:
         screen = WorkflowScreen(run, context.roster, self._services.ledger, view.source)
         context.screen.app.push_screen(screen)
 
+    def toggle_timeline(self) -> None:
+        """Show when each step of the selected answer was at work, or one line again."""
+        view = self._transcript.selected
+        if view is not None and view.has_timeline:
+            view.toggle_timeline()
+        else:
+            self._context.footer.say("this message has no steps")
+
     async def show_version(self, step: int) -> None:
         """Show another version of the selected message, and what follows it."""
         view, conversation = self._transcript.selected, self._context.chat.id
@@ -342,6 +353,12 @@ class ConversationController:
         target = desktop.export_path(path, self._services.exports, stored.title)
         await asyncio.to_thread(desktop.save_export, target, text)
         return f"Saved as {_short(target)}."
+
+
+def _draw_run(view: TurnView, roster: CardsById, run: RunView) -> None:
+    """Draw an answer and the steps of its run as far as they are."""
+    view.show_run(run, roster)
+    view.draw(answer_parts(run, roster))
 
 
 def _spare_history() -> None:

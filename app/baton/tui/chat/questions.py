@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from baton.core.aio import uninterrupted
+from baton.core.plan.plan import Plan
 from baton.core.ports import Question
 from baton.core.sanitiser import one_line
 from baton.tui.chat.context import ChatContext
 from baton.tui.prompt_queue import ConversationState
-from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView, question_view
+from baton.tui.widgets.question_cards import QuestionMirror, question_view
+from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView
+from baton.tui.widgets.workflow_view import WorkflowView
 
 ANOTHER_CONVERSATION = "In another conversation: "
 
@@ -36,11 +39,20 @@ class QuestionController:
 
     async def ask(self, question: Question, chat: ConversationState | None = None) -> str:
         """Ask a question of the conversation `chat`, after those that are open."""
+        choice, _ = await self.ask_about_plan(question, chat)
+        return choice
+
+    async def ask_about_plan(
+        self, question: Question, chat: ConversationState | None = None
+    ) -> tuple[str, Plan | None]:
+        """Ask about a plan; return the choice, and the plan as the person has changed it."""
         async with self._asking:
             if self._closed or not self._context.screen.is_running:
-                return question.default
+                return question.default, question.plan
             self._asker = chat
-            return await self._put(question_view(question, self._context.roster))
+            view = question_view(question, self._context.roster)
+            choice = await self._put(view)
+            return choice, getattr(view, "plan", None)
 
     def take_default(self) -> None:
         """Answer the open question with its default."""
@@ -66,6 +78,10 @@ class QuestionController:
         for screen in self._context.screen.app.screen_stack:
             for line in screen.query(QuestionLine):
                 line.show(self.text)
+            for picture in screen.query(WorkflowView):
+                picture.show_question(is_open=self._view is not None)
+            for mirror in screen.query(QuestionMirror):
+                mirror.show(self._view)
 
     def _origin(self) -> str:
         """Name the conversation that the question is from; "" for the one on the screen."""

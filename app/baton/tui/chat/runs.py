@@ -84,7 +84,7 @@ class RunController:
         self._spent: tuple[int, ...] = ()
         self._warned: frozenset[str] = frozenset()
         self._shown = asyncio.Event()
-        self._edited: tuple[QueuedPrompt, Plan] | None = None
+        self._edited: QueuedPrompt | None = None
 
     # What the person asks for
 
@@ -182,13 +182,19 @@ class RunController:
         offer, terms = question.offer, self._services.orchestra.terms
         if offer is not None and not may_use(offer.card, pending.chat.label, terms):
             return question.default
-        while (choice := await self._questions.ask(question, pending.chat)) == EDIT:
-            if question.plan is None:
-                break
-            if (changed := await self._edit_plan(question.plan)) is not None:
-                self._edited = (pending, changed)  # it is shown once this run is over
-                break
-        return choice
+        while True:
+            choice, plan = await self._questions.ask_about_plan(question, pending.chat)
+            if plan is None or choice == question.default:
+                return choice
+            if choice != EDIT:
+                if plan == question.plan:
+                    return choice
+                # Its card showed it with its prices: it is played in place of this one.
+                self._edited = replace(pending, plan=plan, preview=False)
+                return question.default
+            if (changed := await self._edit_plan(plan)) is not None:
+                self._edited = replace(pending, plan=changed, preview=True)
+                return choice
 
     async def _edit_plan(self, plan: Plan) -> Plan | None:
         """Return a plan as changed in the person's own editor; None if it was not changed."""
@@ -308,6 +314,7 @@ class RunController:
                 turn = replace(turn, worker=author.worker)
             context.transcript.replace(turn)
             summary = context.summarise(run)
+            view.show_run(run, context.roster)
             view.finish(turn, summary.with_version(view.summary.version, view.summary.versions))
             if run.offers:  # the draft may be a version of its own now
                 versions = await self._services.store.siblings(turn.id)
@@ -318,10 +325,9 @@ class RunController:
         if run.offers:
             await self._undo_unsent(pending, run)
         edited, self._edited = self._edited, None
-        if edited is not None and edited[0] is pending and run.started is not None:
-            plan, again = edited[1], run.started.prompt
+        if edited is not None and run.started is not None:
             self.play_first(
-                QueuedPrompt(pending.chat, pending.prompt, again=again, preview=True, plan=plan)
+                replace(edited, chat=pending.chat, after=None, again=run.started.prompt)
             )
         if run.status == "finished":
             self._onboarding.advise_again()

@@ -100,6 +100,7 @@ class ChatScreen(Screen[None]):
             "copy_code": conversation.copy_code,
             "why": start(conversation.show_workflow, "why"),
             "context": conversation.describe_context,
+            "timeline": conversation.toggle_timeline,
             "branch": conversation.show_version,
             "good": self.feedback.mark_good,
             "bad": self.feedback.mark_bad,
@@ -248,6 +249,9 @@ class ChatScreen(Screen[None]):
             case "go_on":
                 view = self.transcript.selected
                 return view is not None and view.can_go_on
+            case "timeline":
+                view = self.transcript.selected
+                return view is not None and view.has_timeline
             case "leave_edit":
                 return self.composer.editing is not None
             case _ if action in OF_A_MESSAGE:

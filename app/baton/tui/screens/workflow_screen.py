@@ -1,4 +1,4 @@
-"""A run opened into its workflow: its steps, and what there is to know of each."""
+"""A run opened into its workflow: its steps, its texts side by side, what was sent, and why."""
 
 from __future__ import annotations
 
@@ -7,23 +7,53 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.widgets import OptionList, Static
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import ContentSwitcher, OptionList, Static
 
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.presentation.answers import CardsById
 from baton.tui import key_bindings, workflow_text
 from baton.tui.screens.overlay import Overlay
+from baton.tui.widgets.question_cards import QuestionMirror
 from baton.tui.widgets.text_view import TextView
+from baton.tui.workflow_picture import picture_rows
 
 if TYPE_CHECKING:
     from baton.money import Ledger
 
 REFRESH_SECONDS = 0.25
+PAGES = ("Steps", "Compare", "Sent", "Why")
 
 RunReader = Callable[[], RunView]
 """Returns how a run stands; called again and again while it goes on."""
+
+
+class PageTab(Static):
+    """The name of a page; the page that is shown has it in brackets."""
+
+    class Chosen(Message):
+        """The page was clicked."""
+
+        def __init__(self, page: int) -> None:
+            super().__init__()
+            self.page = page
+
+    def __init__(self, page: int) -> None:
+        super().__init__(markup=False)
+        self._page = page
+
+    def show(self, page: int) -> None:
+        """Show whether this is the page on the screen."""
+        name = PAGES[self._page]
+        is_shown = page == self._page
+        self.update(Content.styled(f"[{name}]", "bold $primary") if is_shown else f" {name} ")
+
+    def on_click(self) -> None:
+        """Show this page."""
+        self.post_message(self.Chosen(self._page))
 
 
 class _StepList(OptionList):
@@ -31,6 +61,7 @@ class _StepList(OptionList):
 
     def __init__(self, refit: Callable[[], object]) -> None:
         super().__init__(markup=False)
+        self.can_focus = False  # or the focus would fall to a question with another page
         self._refit = refit
         self._fitted = 0
 
@@ -41,14 +72,160 @@ class _StepList(OptionList):
             self.call_after_refresh(self._refit)
 
 
-class WorkflowScreen(Overlay[None]):
-    """Shows a run's steps, and fills in while it goes on.
+class StepsPage(Vertical):
+    """The picture of the workflow, and all that is known of the step under the cursor."""
 
-    `answer` is the answer's text, which the events of a run with one step don't hold.
+    def __init__(self, roster: CardsById, text_of: Callable[[int], str]) -> None:
+        super().__init__(id="page-0")
+        self._roster = roster
+        self._text_of = text_of
+        self._run = RunView()
+        self._order: list[int] = []
+        self._is_following = True
+        self._progress = Static(classes="summary", markup=False)
+        self._steps = _StepList(self._fill)
+        self._totals = Static(classes="totals")
+        self._detail = Static(classes="detail")
+        self._scroll = VerticalScroll(self._detail, can_focus=False)
+
+    def compose(self) -> ComposeResult:
+        """Lay out the picture over the step under the cursor."""
+        yield self._progress
+        yield self._steps
+        yield self._totals
+        yield self._scroll
+
+    def show(self, run: RunView) -> None:
+        """Show the run as it is now."""
+        self._run = run
+        self._fill()
+
+    @property
+    def step(self) -> StepView | None:
+        """The step under the cursor."""
+        index = self._steps.highlighted
+        is_there = index is not None and index < len(self._order)
+        return self._run.steps[self._order[index] - 1] if is_there and index is not None else None
+
+    def move(self, step: int) -> None:
+        """Go to the next step, or the one before."""
+        self.stop_following()
+        if (index := self._steps.highlighted) is not None:
+            self._steps.highlighted = max(0, min(len(self._order) - 1, index + step))
+
+    def stop_following(self) -> None:
+        """Leave the cursor where it is, also when another step begins."""
+        self._is_following = False
+
+    def page(self, pages: int) -> None:
+        """Read on in what is known of the step, or back."""
+        rows = max(1, self._scroll.size.height - 1)
+        self._scroll.scroll_relative(y=pages * rows, animate=False)
+
+    def _fill(self) -> None:
+        run, roster = self._run, self._roster
+        self._progress.update(workflow_text.progress_line(run, roster))
+        totals = workflow_text.run_totals(run, roster)
+        self._totals.update(totals)
+        self._totals.display = bool(totals.plain)
+        self._steps.display = bool(run.steps)
+        width = self._steps.scrollable_content_region.width - 2
+        if width <= 0:
+            return
+        texts = {step.number: step.text for step in run.steps}
+        is_asking = self.screen.has_class("-asking")
+        rows = picture_rows(run, roster, width, texts_of=texts, is_asking=is_asking)
+        order = [row.number for row in rows]
+        selected = self.step
+        for index, row in enumerate(rows):
+            if index >= self._steps.option_count:
+                self._steps.add_option(row.content)
+            else:
+                self._steps.replace_option_prompt_at_index(index, row.content)
+        number = selected.number if selected else 0
+        self._order = order
+        if rows:
+            number = self._interesting() if self._is_following or not number else number
+            self._steps.highlighted = order.index(number)
+        self._show()
+
+    def _interesting(self) -> int:
+        """Return the number of the step that is worked on, else of the answer's last."""
+        if self._run.current_step is not None:
+            return self._run.current_step.number
+        over = self._run.plan.answer if self._run.plan else ()
+        begun = [n for n in over if self._run.steps[n - 1].status != "waiting"]
+        return (begun or [1])[-1]
+
+    @on(OptionList.OptionHighlighted)
+    def _show(self) -> None:
+        if (step := self.step) is not None:
+            text = self._text_of(step.number)
+            self._detail.update(workflow_text.step_detail(step, self._run, text, self._roster))
+            if self._run.status == "running" and text and not step.is_over:
+                self._scroll.scroll_end(animate=False)
+
+
+class ComparePage(Vertical):
+    """What a step wrote beside the answer: `[` and `]` change which step."""
+
+    def __init__(self) -> None:
+        super().__init__(id="page-1")
+        self._index = -1
+        self._drafts: list[workflow_text.StepOutput] = []
+        self._final = workflow_text.StepOutput("", "")
+        self._note = Static(markup=False, classes="note")
+        self._heads = Static(markup=False, classes="head"), Static(markup=False, classes="head")
+        self._texts = TextView(""), TextView("")
+
+    def compose(self) -> ComposeResult:
+        """Lay out two columns."""
+        yield self._note
+        with Horizontal():
+            for head, text in zip(self._heads, self._texts, strict=True):
+                yield Vertical(head, text)
+
+    def show(self, drafts: list[workflow_text.StepOutput], final: workflow_text.StepOutput) -> None:
+        """Show the texts as they are now."""
+        self._drafts, self._final = drafts, final
+        count = len(drafts)
+        note = f"Draft {self._index % count + 1} of {count}." if count > 1 else ""
+        self._note.update(note or ("" if count else "One step wrote all there is."))
+        self._note.display = bool(self._note.content)
+        draft = drafts[self._index % count] if count else workflow_text.StepOutput("", "")
+        for head, text, output in zip(self._heads, self._texts, (draft, final), strict=True):
+            head.update(output.title)
+            text.put(output.text)
+        self._texts[0].parent.display = bool(count)  # type: ignore[union-attr]
+
+    def swap(self, step: int) -> None:
+        """Compare the answer with what another step wrote."""
+        if self._drafts:
+            self._index = (self._index + step) % len(self._drafts)
+            self.show(self._drafts, self._final)
+
+    @property
+    def can_swap(self) -> bool:
+        """Whether there are several texts to compare the answer with."""
+        return len(self._drafts) > 1
+
+    def scroll_texts(self, rows: float) -> None:
+        """Read on in both."""
+        for text in self._texts:
+            text.scroll_relative(y=rows, animate=False)
+
+
+class WorkflowScreen(Overlay[None]):
+    """Shows a run beside the conversation, and fills in while it goes on.
+
+    `answer` is the answer's text, which the events of a run with one step don't hold. From 120
+    columns on the conversation is laid out again beside it; below, it takes the whole screen, and a
+    question that waits is put here, too.
     """
 
     BINDINGS = key_bindings.WORKFLOW
-    HEADING = "Why this way"
+    HEADING = "Workflow"
+    AUTO_FOCUS = ""  # Tab alone leads to a question's choices
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (as in Textual)
 
     def __init__(
@@ -60,23 +237,26 @@ class WorkflowScreen(Overlay[None]):
         self._roster = roster
         self._ledger = ledger
         self._answer = answer
-        self._following = True
-        self._summary = Static(classes="summary")
-        self._steps = _StepList(self._fill)
-        self._totals = Static(classes="totals")
-        self._detail = Static(classes="detail")
-        self._scroll = VerticalScroll(can_focus=False)
+        self._page = 0
+        self._tabs = [PageTab(page) for page in range(len(PAGES))]
+        self._steps = StepsPage(roster, self._text)
+        self._compare = ComparePage()
+        self._sent, self._why = Static(), Static()
+        self._mirror = QuestionMirror(roster)
 
     def body(self) -> ComposeResult:
-        """Lay out the route over the steps, and the step under the cursor below them."""
-        yield self._summary
-        yield self._steps
-        yield self._totals
-        with self._scroll:
-            yield self._detail
+        """Lay out the pages under their names, over a question that waits."""
+        yield Horizontal(*self._tabs, id="tabs")
+        with ContentSwitcher(initial="page-0"):
+            yield self._steps
+            yield self._compare
+            yield VerticalScroll(self._sent, id="page-2", can_focus=False)
+            yield VerticalScroll(self._why, id="page-3", can_focus=False)
+        yield self._mirror
 
     def on_mount(self) -> None:
         """Show the run, and follow one that isn't over yet."""
+        self._show_page(0)
         self.call_after_refresh(self._fill)
         if self._run.status == "running":
             self.set_interval(REFRESH_SECONDS, self._follow)
@@ -91,7 +271,8 @@ class WorkflowScreen(Overlay[None]):
 
     def _make_room(self) -> None:
         panel = self.query_one("Vertical")
-        self._narrow(panel.region.width if panel.region.width < self.size.width else 0)
+        is_beside = panel.region.width < self.size.width
+        self._narrow(panel.region.width if is_beside else 0)
 
     def _narrow(self, columns: int) -> None:
         """Keep so many columns at the conversation's right free."""
@@ -103,37 +284,20 @@ class WorkflowScreen(Overlay[None]):
             self._run = run
             self._fill()
 
+    @on(QuestionMirror.Changed)
     def _fill(self) -> None:
+        """Fill the page that is shown; the others when they are."""
         run, roster = self._run, self._roster
-        self._summary.update(workflow_text.run_summary(run, roster))
-        totals = workflow_text.run_totals(run, roster)
-        self._totals.update(totals)
-        self._totals.display = bool(totals.plain)
-        self._steps.display = bool(run.steps)
-        width = self._steps.scrollable_content_region.width - 2
-        rows = [workflow_text.step_row(step, run, roster, width) for step in run.steps]
-        for index, row in enumerate(rows):
-            if index >= self._steps.option_count:
-                self._steps.add_option(row)
-            else:
-                self._steps.replace_option_prompt_at_index(index, row)
-        if rows and self._following:
-            self._steps.highlighted = self._interesting() - 1
-        self._show()
+        match self._page:
+            case 0:
+                self._steps.show(run)
+            case 1:
+                self._compare.show(*workflow_text.comparable_texts(run, roster, self._answer))
+            case 2:
+                self._sent.update(workflow_text.sent_text(run, roster))
+            case _:
+                self._why.update(workflow_text.run_summary(run, roster))
         self.refresh_bindings()
-
-    def _interesting(self) -> int:
-        """Return the number of the step that is worked on, else of the answer's last."""
-        if self._run.current_step is not None:
-            return self._run.current_step.number
-        over = [n for n in self._run.plan.answer if n] if self._run.plan else []
-        begun = [n for n in over if self._run.steps[n - 1].status != "waiting"]
-        return (begun or [1])[-1]
-
-    @property
-    def _step(self) -> StepView | None:
-        index = self._steps.highlighted
-        return None if index is None else self._run.steps[index]
 
     def _text(self, number: int) -> str:
         """Return a step's text; the only one's is the answer's."""
@@ -141,36 +305,83 @@ class WorkflowScreen(Overlay[None]):
             self._answer if len(self._run.steps) == 1 else ""
         )
 
-    @on(OptionList.OptionHighlighted)
-    def _show(self) -> None:
-        if (step := self._step) is not None:
-            text = self._text(step.number)
-            self._detail.update(workflow_text.step_detail(step, self._run, text, self._roster))
-            if self._run.status == "running" and text and not step.is_over:
-                self._scroll.scroll_end(animate=False)
+    # Pages
+
+    def _show_page(self, page: int) -> None:
+        self._page = page
+        for tab in self._tabs:
+            tab.show(page)
+        self.query_one(ContentSwitcher).current = f"page-{page}"
+
+    @on(PageTab.Chosen)
+    def _choose_page(self, event: PageTab.Chosen) -> None:
+        self._show_page(event.page)
+        self._fill()
+
+    def action_page(self, step: int) -> None:
+        """Show the next page, or the one before."""
+        self._show_page((self._page + step) % len(PAGES))
+        self._fill()
+
+    # Keys
+
+    @property
+    def _is_in_question(self) -> bool:
+        """Whether the keys are for the question that is shown here, too."""
+        focused = self.focused
+        return focused is not None and self._mirror in focused.ancestors
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer only what there is: a step to read, something that was sent."""
-        if action == "egress":
-            return bool(self._run.sent)
-        return bool(self._run.steps) if action == "open" else True
+        """Offer only what there is: a step to read, texts to compare, something that was sent."""
+        if action in ("open", "move", "scroll", "page", "swap", "egress") and self._is_in_question:
+            return False
+        match action:
+            case "egress":
+                return bool(self._run.sent)
+            case "open":
+                return self._page == 0 and bool(self._run.steps)
+            case "swap":
+                return self._page == 1 and self._compare.can_swap
+            case _:
+                return True
 
     def action_move(self, step: int) -> None:
-        """Go to the next step, or the one before."""
-        self._following = False
-        last = len(self._run.steps) - 1
-        self._steps.highlighted = max(0, min(last, (self._steps.highlighted or 0) + step))
+        """Go to the next step, or the one before; read on where there are no steps."""
+        if self._page == 0:
+            self._steps.move(step)
+        else:
+            self._scroll_page(step)
 
-    def action_page(self, pages: int) -> None:
-        """Read on in what is known of the step, or back."""
-        rows = max(1, self._scroll.size.height - 1)
-        self._scroll.scroll_relative(y=pages * rows, animate=False)
+    def action_scroll(self, pages: int) -> None:
+        """Read on, or back."""
+        if self._page == 0:
+            self._steps.page(pages)
+        else:
+            self._scroll_page(pages * max(1, self.size.height // 2))
+
+    def _scroll_page(self, rows: int) -> None:
+        if self._page == 1:
+            self._compare.scroll_texts(rows)
+        else:
+            page = self.query_one(f"#page-{self._page}", VerticalScroll)
+            page.scroll_relative(y=rows, animate=False)
+
+    def action_swap(self, step: int) -> None:
+        """Compare the answer with what another step wrote."""
+        self._compare.swap(step)
+
+    async def action_close(self) -> None:
+        """Leave the question that is shown here, or the workflow."""
+        if self._is_in_question:
+            self._mirror.take_default()
+        else:
+            self.dismiss(None)
 
     def action_open(self) -> None:
         """Show all that the step under the cursor wrote."""
-        if (step := self._step) is not None:
+        if (step := self._steps.step) is not None:
             number = step.number
-            self._following = False
+            self._steps.stop_following()
             self.app.push_screen(StepScreen(step, lambda: self._newest(number)))
 
     @on(OptionList.OptionSelected)

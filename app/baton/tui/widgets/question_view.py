@@ -12,13 +12,10 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from baton.core.plan.plan import Plan
 from baton.core.ports import CallOffer, Choice, Question
 from baton.core.sanitiser import one_line, sanitise
-from baton.core.view import RunView
-from baton.presentation.answers import CardsById, destination_text, worker_name, worker_place
+from baton.presentation.answers import destination_text
 from baton.presentation.charges import call_price_text
-from baton.presentation.plans import access_text, step_cost_text
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.text_view import TextView
@@ -63,6 +60,12 @@ class ChoiceView(Static):
         # At once, so that the next key of a quick hand reaches the choice that it is meant for.
         self.screen.set_focus(choices[(choices.index(self) + step) % len(choices)])
 
+    def action_move(self, step: int) -> None:
+        """Go to the next line of what the question is about; where it has none, to an answer."""
+        card = next((a for a in self.ancestors if isinstance(a, QuestionView)), None)
+        if card is None or not card.move(step):
+            self.action_step(step)
+
     def action_page(self, pages: int) -> None:
         """Read on, or back."""
         self.post_message(self.Scrolling(pages))
@@ -72,6 +75,13 @@ class QuestionView(Vertical):
     """Shows a question until it is answered; `answer` waits for that."""
 
     NOTE = "Tab chooses among them, Esc takes the first."
+
+    class Decided(Message):
+        """The person decided with one of its choices."""
+
+        def __init__(self, view: QuestionView) -> None:
+            super().__init__()
+            self.view = view
 
     def __init__(self, question: Question) -> None:
         super().__init__()
@@ -115,7 +125,27 @@ class QuestionView(Vertical):
     def on_choice_view_chosen(self, event: ChoiceView.Chosen) -> None:
         """Pass the decision on."""
         event.stop()
-        self._take(event.choice.id)
+        if self.is_ready:
+            self._take(event.choice.id)
+            self.post_message(self.Decided(self))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what is shown is what would be decided about."""
+        return True
+
+    def move(self, step: int) -> bool:
+        """Go to the next line of what the question is about; return whether there are any."""
+        return False
+
+    def take_from(self, other: QuestionView) -> None:
+        """Take over what was decided on another card for the same question."""
+        self._take(other.choice)
+
+    @property
+    def choice(self) -> str:
+        """What was decided, or what is by default."""
+        return self._answer.result() if self._answer.done() else self.question.default
 
     def take_default(self) -> None:
         """Take the safe choice."""
@@ -124,15 +154,6 @@ class QuestionView(Vertical):
     def _take(self, choice: str) -> None:
         if not self._answer.done():
             self._answer.set_result(choice)
-
-
-def question_view(question: Question, roster: CardsById) -> QuestionView:
-    """Return what puts a question to the person."""
-    if question.offer is not None:
-        return OfferCard(question, question.offer)
-    if question.plan is not None:
-        return PlanCard(question, question.plan, roster)
-    return QuestionView(question)
 
 
 class QuestionLine(Static):
@@ -223,55 +244,6 @@ class OfferCard(ScrollableQuestion):
 def _fact_line(name: str, text: str) -> Static:
     content = Content.assemble((f"{name}: ", "$muted"), one_line(text, 300))
     return Static(content, classes="line")
-
-
-_EMPTY_RUN = RunView()
-
-
-class PlanCard(ScrollableQuestion):
-    """Shows a plan of which nothing was called yet."""
-
-    SHARE = 2
-
-    def __init__(self, question: Question, plan: Plan, roster: CardsById) -> None:
-        self._summary = places_text(plan, roster)
-        super().__init__(question, plan_text(plan, roster, question.costs), hanging=4)
-
-    def heading(self) -> Content:
-        """Return the question with how many steps there are, and where."""
-        text = one_line(self.question.text)
-        return Content.assemble((text, "bold"), "   ", (self._summary, "$accent"))
-
-    def body(self) -> ComposeResult:
-        """Lay out the steps under the question."""
-        yield self._title
-        yield self._text
-
-
-def places_text(plan: Plan, roster: CardsById) -> str:
-    """Say how many steps there are, and how many of them in which place."""
-    places = [worker_place(step.worker, _EMPTY_RUN, roster) for step in plan.steps]
-    away = ", ".join(
-        f"{places.count(place)} {place}"
-        for place in ("local", "network", "cloud")
-        if place in places
-    )
-    return f"{count_text(len(places), 'step')} · {away}"
-
-
-def plan_text(plan: Plan, roster: CardsById, costs: Sequence[int | None]) -> str:
-    """Write a plan's steps out, each with its worker, its instruction, and what it may cost."""
-    lines = []
-    for number, (step, cost) in enumerate(zip(plan.steps, costs, strict=True), start=1):
-        name = one_line(worker_name(step.worker, roster), 40) or "whichever worker suits"
-        facts = [name, worker_place(step.worker, _EMPTY_RUN, roster)] if step.worker else [name]
-        facts += filter(None, [step_cost_text(step, cost)])
-        facts.append(f"sees {access_text(step.access)}")
-        facts += ["may be left out"] if step.optional else []
-        if number in plan.answer:
-            facts.append("its text is the answer" if len(plan.answer) == 1 else "in the answer")
-        lines += [f"{number:>2}  {' '.join(step.subtask.split())}", f"    {' · '.join(facts)}"]
-    return "\n".join(lines)
 
 
 TAB_HINT = "(Tab to get here)"

@@ -167,7 +167,7 @@ class Footer(SplitLine):
         if not self.is_attached or screen is not self.screen:
             return
         active = [a.binding for a in screen.active_bindings.values() if a.enabled]
-        if any((binding.id or "").startswith("question.") for binding in active):
+        if any((binding.id or "").startswith(("question.", "plan.")) for binding in active):
             # Who chooses has other things in mind than the message above.
             active = [binding for binding in active if not (binding.id or "").startswith("turn.")]
         shown: dict[str, Binding] = {}

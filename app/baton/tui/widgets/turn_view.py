@@ -15,13 +15,16 @@ from textual.widgets import Static
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
-from baton.presentation.answers import AnswerPart, AnswerSummary
+from baton.core.view import RunView
+from baton.presentation.answers import AnswerPart, AnswerSummary, CardsById
 from baton.presentation.words import file_text
 from baton.tui import key_bindings
 from baton.tui.widgets.status_lines import SplitLine
+from baton.tui.workflow_picture import progress_text
 
 if TYPE_CHECKING:
     from baton.tui.widgets.answer import AnswerView
+    from baton.tui.widgets.workflow_view import WorkflowView
 
 MAX_SHOWN_CHARS = 40_000
 """How much of a turn is drawn; all of it is copied, exported and sent."""
@@ -58,6 +61,8 @@ class TurnView(Vertical):
         self._head = SplitLine(classes="head")
         self._note = Static(classes="note", markup=False)
         self._answers: list[AnswerView] = []
+        self._workflow: WorkflowView | None = None
+        self._progress = ""
 
     def compose(self) -> ComposeResult:
         """Lay out the head, the text and the note under it."""
@@ -100,6 +105,32 @@ class TurnView(Vertical):
             self.source = "\n\n".join(sanitise(part.text) for part in parts)
             self._show(parts)
 
+    def show_run(self, run: RunView, roster: CardsById) -> None:
+        """Show the steps of the answer's run, where there are several and one has begun."""
+        if len(run.steps) < 2 or all(step.began is None for step in run.steps):
+            return
+        progress = progress_text(run) if run.status == "running" else ""
+        if progress != self._progress:
+            self._progress = progress
+            self._show_head()
+        if self._workflow is not None:
+            self._workflow.show(run, roster)
+        elif self._answers:
+            from baton.tui.widgets.workflow_view import WorkflowView
+
+            self._workflow = WorkflowView(run, roster)
+            self.mount(self._workflow, after=self._head)
+
+    @property
+    def has_timeline(self) -> bool:
+        """Whether it has steps whose times can be shown."""
+        return self._workflow is not None and self.turn.status is not TurnStatus.STREAMING
+
+    def toggle_timeline(self) -> None:
+        """Show when each step was at work, or one line again."""
+        if self._workflow is not None:
+            self._workflow.toggle()
+
     def finish(self, turn: Turn, facts: AnswerSummary) -> None:
         """Show the turn as it ended: once more from its whole source, so that nothing is askew."""
         self.turn, self.summary = turn, facts
@@ -140,10 +171,7 @@ class TurnView(Vertical):
     def _describe(self) -> None:
         if not self.is_attached:
             return
-        self._head.left = self._heading()
-        author = "" if self.summary.parts else one_line(self.summary.remote_author, 60)
-        self._head.right = Content.styled(author, "$accent")
-        self.set_class(bool(author), "-remote")
+        self._show_head()
         note, warnings = self._ending(), "\n".join(sanitise(w) for w in self.summary.warnings)
         doubts = "\n".join(one_line(text, 400) for text in self.summary.doubts)
         lines = [
@@ -157,8 +185,19 @@ class TurnView(Vertical):
             self._note.display = bool(lines)
         self._note.set_class(self.turn.status is TurnStatus.FAILED, "-failed")
 
+    def _show_head(self) -> None:
+        author = "" if self.summary.parts else one_line(self.summary.remote_author, 60)
+        self.set_class(bool(author), "-remote")
+        self._head.left = self._heading()
+        self._head.right = Content.styled(author, "$accent")
+        if self._progress and not author:
+            key = key_bindings.configured_keys(self.app, "turn.why")
+            self._head.right = Content.styled(f"{key} details", "$muted")
+
     def _heading(self) -> Content:
         turn, facts = self.turn, self.summary
+        if self._progress:
+            return Content.assemble(("Baton", "bold"), (f" · {self._progress}", "$muted"))
         if turn.role is Role.USER:
             name, parts = "You", [file_text(file) for file in turn.files]
         else:
