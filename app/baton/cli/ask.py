@@ -10,7 +10,6 @@ import os
 import select
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +39,7 @@ from baton.cli.options import (
 from baton.cli.output import notify
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.money import parse_usd
 from baton.platform.settings import Settings, find_paths, load_settings
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from baton.history import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AskOptions:
     """What was typed, as click hands it over: see the options below.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from baton.compose.remote_workers import (
 )
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
@@ -68,7 +69,7 @@ _changing = threading.Lock()
 """Held while a model takes its roles: others that arrive meanwhile see who has them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Baton:
     """All parts, put together. Without remote workers there is no gateway."""
 

@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
@@ -30,6 +29,7 @@ from baton.core.errors import (
     WorkerError,
     WorkerUnavailable,
 )
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 from baton.ipc import messages
 from baton.ipc.messages import (
@@ -229,7 +229,7 @@ def file_stamps(*paths: Path) -> tuple[FileStamp, ...]:
     return tuple(FileStamp(path, s.st_ino, s.st_size, s.st_mtime_ns) for path, s in found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelOrder:
     """What a child that holds a model is started with: who wants the same can share it.
 

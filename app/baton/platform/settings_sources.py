@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import EnumMeta
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import read_ordinary
 
@@ -47,7 +47,7 @@ EntryKinds = Mapping[str, type[msgspec.Struct]]
 SettingPath = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SettingsSource:
     """One source of settings: its tree, and the text that it was parsed from if it has lines."""
 

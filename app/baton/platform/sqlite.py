@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.errors import StoreError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.platform.durable_files import make_folder, open_private
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _PRAGMAS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class DatabaseWording:
     """How messages speak of a database: its name, how to repair it, how to do without it."""
 
@@ -250,7 +250,7 @@ def clean_text(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Migration:
     """One step of the schema: it happens as a whole or not at all, and never changes again."""
 

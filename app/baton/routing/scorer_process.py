@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from baton.core.errors import WorkerError, WorkerUnavailable
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.routing_types import RatedAnswer, RefitResult
 from baton.core.sanitiser import one_line
 from baton.ipc.messages import Failed, FinalReply, FrameError, Message
@@ -57,7 +58,7 @@ SINGLE_THREAD_ENVIRONMENT = {
 """One core is enough for a small encoder; the others are the workers'."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ScorerLimits:
     """How many seconds a question may take: once the child is warm, and while it still loads.
 
@@ -73,7 +74,7 @@ DEFAULT_LIMITS = ScorerLimits()
 """The first goes unnoticed; the second is mostly spent beside a worker that loads."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LoadedRouter:
     """What a child has loaded: on what it runs, and whether the person's own file is in it."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.run.policy import ANYTHING, PromptLimits
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _no_roles() -> Mapping[ModelRole, str]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AppServices:
     """Everything behind the screens.
 
