@@ -29,7 +29,17 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         reason = f"A part of Baton can't be loaded: {error}. Install it again."
         print(f"baton: {reason}", file=sys.stderr)
         code = 1
-    sys.exit(code)
+    _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
+    """End the process without taking the interpreter apart, as all is on disk and no file open."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # which reports it, in its own way
+    os._exit(code)
 
 
 def _forget_openssl() -> None:

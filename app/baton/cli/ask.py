@@ -205,6 +205,7 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
             baton.report_later(lambda text: notify(f"baton: {text}"))
             yield runner
         finally:
+            baton.end_models()
             runner.run(baton.aclose())
 
 

@@ -236,6 +236,12 @@ class Baton:
             return ""
         return background.hand_over(released, self.settings, self.paths)
 
+    def end_models(self) -> None:
+        """End what holds models at once, without waiting until it is gone: 50 ms for its memory."""
+        self.local.end()
+        if self.router is not None:
+            self.router.end()
+
     async def aclose(self) -> None:
         """Let workers, gateway, money and history go; downloads stop, and can go on later.
 

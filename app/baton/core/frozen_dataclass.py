@@ -60,7 +60,9 @@ class _LateInit:
 def _compile_init(cls: type) -> Callable[..., None]:
     """Return the constructor that the standard library would write."""
     known: dict[str, object] = {"_set": object.__setattr__, "_MISSING": MISSING}
-    heads, named_heads, body = ["self"], [], []
+    heads: list[str] = ["self"]
+    named_heads: list[str] = []
+    body: list[str] = []
     for each in _fields(cls):
         name, head, value = each.name, each.name, each.name
         if each.default_factory is not MISSING:
@@ -106,7 +108,7 @@ def _comparison(values: Values) -> Callable[[object, object], bool]:
     def compare(self: object, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return values(self) == values(other)
+        return bool(values(self) == values(other))
 
     return compare
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -402,6 +401,8 @@ def record_sent(
         )
     if not parse_price(row["price"]).is_free and connection.execute(_LEFT, [call]).fetchone():
         raise LookupError(f"call {call} was sent before; another request needs a hold of its own")
+    import hashlib
+
     digest, kept = hashlib.sha256(body).hexdigest(), body if row["keep"] else None
     connection.execute(
         "INSERT INTO egress (call, at, destination, size, sha256, body) VALUES (?, ?, ?, ?, ?, ?)",

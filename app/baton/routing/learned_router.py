@@ -178,6 +178,10 @@ class LearnedRouter:
         """Give the child away, if it can outlive this process."""
         return self._scorer.release()
 
+    def end(self) -> None:
+        """End the child, without waiting until it is gone."""
+        self._scorer.end()
+
     async def aclose(self) -> None:
         """End the child; the router may be used again."""
         await self._scorer.aclose()

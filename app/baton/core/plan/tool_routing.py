@@ -55,10 +55,11 @@ def can_compute(tool: str, text: str) -> bool:
     """Whether a tool can answer a text alone."""
     if len(text) > MAX_CHARS or "\n" in text.strip():
         return False
+    has_digit = any(sign.isdigit() for sign in text)
     match tool:
         case "calculator":
-            return _is_sum(text)
-        case "units":
+            return has_digit and _is_sum(text)
+        case "units" if has_digit:
             plain = without_lead(text)[0]
             return re.fullmatch(_CONVERSION, plain, re.IGNORECASE) is not None
         case "clock":

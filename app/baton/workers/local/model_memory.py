@@ -184,8 +184,7 @@ class CpuLock:
     @asynccontextmanager
     async def hold(self, owner: object, threads: int) -> AsyncGenerator[None]:
         """Wait for so many free cores (0: all of them), and hold them, or share the owner's."""
-        wanted = min(threads or self._cores, self._cores)
-        wait = CpuWait(owner, wanted, asyncio.get_running_loop().create_future())
+        wait = CpuWait(owner, threads, asyncio.get_running_loop().create_future())
         self._waiting.append(wait)
         self._admit()
         try:
@@ -210,13 +209,18 @@ class CpuLock:
             if wait.turn.done():
                 return  # it was cancelled, and leaves the queue when it next runs
             self._waiting.popleft()
-            held = self._holds.get(wait.owner, CpuHold(wait.cores, 0))
+            held = self._holds.get(wait.owner, CpuHold(wait.threads, 0))
             self._holds[wait.owner] = held._replace(requests=held.requests + 1)
             wait.turn.set_result(None)
 
     def _has_cores_for(self, wait: CpuWait) -> bool:
-        busy = sum(hold.cores for hold in self._holds.values())
-        return wait.owner in self._holds or busy + wait.cores <= self._cores
+        if not self._holds or wait.owner in self._holds:
+            return True
+        busy = sum(self._cores_for(hold.threads) for hold in self._holds.values())
+        return busy + self._cores_for(wait.threads) <= self._cores
+
+    def _cores_for(self, threads: int) -> int:
+        return min(threads or self._cores, self._cores)
 
     def _release(self, owner: object) -> None:
         held = self._holds.pop(owner)
@@ -225,17 +229,17 @@ class CpuLock:
 
 
 class CpuHold(NamedTuple):
-    """The cores that an owner holds, and for how many requests."""
+    """The threads that an owner computes with (0: all cores), and for how many requests."""
 
-    cores: int
+    threads: int
     requests: int
 
 
 class CpuWait(NamedTuple):
-    """Who waits for so many cores, and what ends the waiting."""
+    """Who waits to compute with so many threads (0: all cores), and what ends the waiting."""
 
     owner: object
-    cores: int
+    threads: int
     turn: asyncio.Future[None]
 
 

@@ -103,7 +103,6 @@ class Runner:
         self._parent.send(ModelLoading(0.0))
         # While the model is read, natively and on one core, the other imports what comes after.
         modules = (
-            "psutil",
             "baton.workers.local.child.chat_template",
             "baton.workers.local.child.text_stream",
         )
