@@ -20,9 +20,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         os.umask(0o077)
         _forget_openssl()
         _open_standard_streams()
+        words = sys.argv[1:] if args is None else args
+        if words[:1] == ["ask"]:
+            from baton.cli.early_start import start_children
+
+            start_children(words[1:])
         from baton.cli.root import run
 
-        code = run(sys.argv[1:] if args is None else args)
+        code = run(words)
     except KeyboardInterrupt:
         code = INTERRUPTED
     except ImportError as error:

@@ -42,6 +42,7 @@ from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.money import parse_usd
+from baton.ipc.spare_process import end_spares
 from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers import decode_text
 
@@ -158,6 +159,7 @@ def answer_prompt(options: AskOptions) -> int:
         label=_label(options),
         borrow=not options.no_daemon,
     )
+    end_spares()
     baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
 
     with running_loop(baton) as runner:

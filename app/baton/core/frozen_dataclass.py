@@ -105,10 +105,10 @@ def _values_of(chosen: Sequence[Field[Any]]) -> Values:
 
 
 def _comparison(values: Values) -> Callable[[object, object], bool]:
-    def compare(self: object, other: object) -> bool:
+    def compare(self: object, other: object) -> Any:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return bool(values(self) == values(other))
+        return values(self) == values(other)
 
     return compare
 

@@ -325,6 +325,11 @@ class Paths:
         return self.data / "server-tokens.json"
 
     @property
+    def lender_socket(self) -> Path:
+        """Where the background process lends its models, if there is one."""
+        return self.state / "lender.sock"
+
+    @property
     def logs(self) -> Path:
         """Crash reports and the children's own prints."""
         return self.state / "log"

@@ -17,6 +17,7 @@ from baton.core.routing_types import RatedAnswer, RefitResult
 from baton.core.sanitiser import one_line
 from baton.ipc.messages import Failed, FinalReply, FrameError, Message
 from baton.ipc.process import (
+    SINGLE_THREAD_VARIABLES,
     Call,
     Child,
     ChildDied,
@@ -49,13 +50,6 @@ STUCK_SECONDS = 10.0
 
 LOADING_SECONDS = 60.0
 """The same for one that is still loading."""
-
-SINGLE_THREAD_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-"""One core is enough for a small encoder; the others are the workers'."""
 
 
 @frozen_dataclass
@@ -226,7 +220,7 @@ class ScorerProcess(Supervisor):
             raise Unanswered(error.message) from error
 
     def _start(self) -> Child:
-        environ = {**environment(self._environ), **SINGLE_THREAD_ENVIRONMENT}
+        environ = {**environment(self._environ), **SINGLE_THREAD_VARIABLES}
         opening = self._begin_to_load()
         learned = () if opening.learned is None else (opening.learned,)
         files = [self._folder / name for name in SHIPPED_FILES]
@@ -325,7 +319,7 @@ async def refit_router(
     what, hint = missing_part(place)
     if what:
         raise WorkerUnavailable(what, hint)
-    environ = {**environment(environ), **SINGLE_THREAD_ENVIRONMENT}
+    environ = {**environment(environ), **SINGLE_THREAD_VARIABLES}
     child = start_child("scorer", environ, REPLIES, "The router process")
     newest = sorted(rated, key=lambda one: one.at)[-MAX_RATED:]
     try:

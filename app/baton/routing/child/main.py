@@ -7,9 +7,12 @@ ends at once when its parent does.
 
 from __future__ import annotations
 
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -195,9 +198,21 @@ def _median_seconds(model: RouterModel) -> float:
     return sorted(times)[_SAMPLE_COUNT // 2]
 
 
+def _work(parent: ParentChannel) -> None:
+    # While the parent prepares its order; an error here is met again by what needs them.
+    threading.Thread(target=_import_early, daemon=True).start()
+    Scorer(parent).serve()
+
+
+def _import_early() -> None:
+    with suppress(Exception):
+        import_module("onnxruntime")
+        import_module("baton.routing.child.router_model")
+
+
 def main() -> None:
     """Run until the parent is gone."""
-    serve(REQUESTS, lambda parent: Scorer(parent).serve())
+    serve(REQUESTS, _work)
 
 
 if __name__ == "__main__":
