@@ -22,6 +22,7 @@ from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
+from baton.platform.lean_imports import import_without
 from baton.platform.settings import (
     LocalWorkerSettings as LocalSettings,
     Paths,
@@ -284,6 +285,7 @@ def compose(
     if warm is not None:
         router.warm()
 
+    import_without("ssl", "asyncio")  # only child processes talk to the world
     from baton.core.model_roles import RULE_CONDUCTOR
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import RunTerms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +40,8 @@ from baton.routing.protocol import cut_rated
 from baton.routing.router_files import SHIPPED_FILES, file_stamp, missing_part, shipped_folder
 
 if TYPE_CHECKING:
+    import asyncio
+
     from baton.ipc.borrower import Borrower
 
 Reply = TypeVar("Reply", bound=FinalReply)
@@ -251,6 +252,8 @@ class ScorerProcess(Supervisor):
 
     def _listen_for_notices(self, child: Child) -> None:
         """See to it that this is heard, in the loop that runs now."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         if self._listener is not None:
             heard, task = self._listener
@@ -315,6 +318,8 @@ async def refit_router(
 
     A Baton that runs takes it up with its next prompt. Raises WorkerError or ModelFileError.
     """
+    import asyncio
+
     place = shipped_folder() if folder is None else folder
     what, hint = missing_part(place)
     if what:

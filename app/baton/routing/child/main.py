@@ -7,6 +7,7 @@ ends at once when its parent does.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import traceback
@@ -97,6 +98,7 @@ class Scorer:
 
         self._model, provider = _pick_fastest(model, available, load)
         name = provider.removesuffix("ExecutionProvider")
+        gc.enable()
         self._parent.send(RouterLoaded(name, learned is not None and not note, note))
 
     def _reply(self, request: Message) -> FinalReply:
@@ -199,6 +201,7 @@ def _median_seconds(model: RouterModel) -> float:
 
 
 def _work(parent: ParentChannel) -> None:
+    gc.disable()  # imports leave nothing to free, and it is a tenth of their time
     # While the parent prepares its order; an error here is met again by what needs them.
     threading.Thread(target=_import_early, daemon=True).start()
     Scorer(parent).serve()

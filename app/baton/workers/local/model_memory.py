@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections import deque
@@ -10,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from baton.core.byte_format import show_size
 from baton.core.errors import ModelFileError
@@ -23,6 +22,9 @@ from baton.gguf.memory_fit import (
 )
 from baton.platform import hardware
 from baton.workers.local.native_probe import probe_gpus
+
+if TYPE_CHECKING:
+    import asyncio
 
 ReadMemory = Callable[[], "MachineMemory"]
 
@@ -131,6 +133,8 @@ class Memory:
 
     async def find_gpus(self) -> bool:
         """Find out what GPUs have free, once; return whether there is more room by that."""
+        import asyncio
+
         if self._asking is not None and self._asking.done():
             return False
         self._asking = self._asking or asyncio.create_task(self._ask_for_gpus())
@@ -145,6 +149,8 @@ class Memory:
 
         What happened meanwhile counts: giving up an attempt takes its time.
         """
+        import asyncio
+
         if self.releases != since:
             return
         future = asyncio.get_running_loop().create_future()
@@ -184,6 +190,8 @@ class CpuLock:
     @asynccontextmanager
     async def hold(self, owner: object, threads: int) -> AsyncGenerator[None]:
         """Wait for so many free cores (0: all of them), and hold them, or share the owner's."""
+        import asyncio
+
         wait = CpuWait(owner, threads, asyncio.get_running_loop().create_future())
         self._waiting.append(wait)
         self._admit()
