@@ -263,6 +263,26 @@ async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: P
     assert not psutil.pid_exists(pid)
 
 
+async def test_what_holds_models_is_ended_without_waiting_and_can_start_again(
+    tmp_path: Path,
+) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    settings = Settings()
+    baton = compose(settings, paths, history=False, warm=settings.worker)
+    worker, router = baton.local.here[settings.worker], baton.router
+    assert router is not None
+    assert worker.process is not None
+    assert router.pid is not None
+    ended = [psutil.Process(worker.process), psutil.Process(router.pid)]
+    baton.end_models()
+    assert (worker.process, router.pid) == (None, None)
+    await asyncio.to_thread(psutil.wait_procs, ended, 30)
+    assert not any(process.is_running() for process in ended)
+    worker.warm()
+    assert worker.process is not None
+    await baton.aclose()
+
+
 async def test_a_missing_router_is_reported_at_the_start_and_not_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
