@@ -120,11 +120,11 @@ def bench_ask() -> Iterator[Row]:
     with home() as env:
         ours, bare, theirs = in_turn(
             10,
-            lambda: seconds([str(ROOT / "scripts/baton"), "ask", QUESTION], env),
+            lambda: seconds([str(ROOT / "scripts/baton"), "ask", "--no-daemon", QUESTION], env),
             lambda: seconds([PYTHON, "-I", "-c", BARE_ASK], env),
             lambda: seconds([llm, "-m", "SmolLM2", "-s", SYSTEM, "-n", QUESTION], env),
         )
-    yield row("`ask`, whole process, against a bare script", ours, bare, 1.6, "s")
+    yield row("`ask`, whole process, against a bare script", ours, bare, 1.3, "s")
     yield row("`ask`, whole process, against `llm`", ours, theirs, 1.0, "s")
 
 
@@ -235,7 +235,7 @@ def bench_first_frame() -> Iterator[Row]:
         lambda: first_frame([PYTHON, "-I", "-m", "baton"]),
         lambda: first_frame([PYTHON, "-I", "-c", EMPTY_APP]),
     )
-    yield row("app: first frame, against an empty Textual app", ours, empty, 2.0, "s")
+    yield row("app: first frame, against an empty Textual app", ours, empty, 1.8, "s")
 
 
 def bench_keys() -> Iterator[Row]:

@@ -263,6 +263,29 @@ async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: P
     assert not psutil.pid_exists(pid)
 
 
+async def test_what_holds_models_is_ended_without_waiting_and_can_start_again(
+    tmp_path: Path,
+) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    settings = Settings()
+    baton = compose(settings, paths, history=False, warm=settings.worker)
+    worker, router = baton.local.here[settings.worker], baton.router
+    assert router is not None
+
+    def pids() -> list[int]:
+        return [pid for pid in (worker.process, router.pid) if pid is not None]
+
+    ended = [psutil.Process(pid) for pid in pids()]
+    assert len(ended) == 2
+    baton.end_models()
+    assert not pids()
+    await asyncio.to_thread(psutil.wait_procs, ended, 30)
+    assert not any(process.is_running() for process in ended)
+    worker.warm()
+    assert len(pids()) == 1
+    await baton.aclose()
+
+
 async def test_a_missing_router_is_reported_at_the_start_and_not_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

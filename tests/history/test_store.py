@@ -490,14 +490,21 @@ def test_opening_loads_what_migrates_only_where_there_is_something_to_migrate(
 ) -> None:
     script = f"""
 import asyncio, pathlib, sys
-from baton.history import Store
-store = Store.open(pathlib.Path({str(tmp_path / "baton.db")!r}))
+from baton.history import Store, schema
+from baton.platform import sqlite
+file = pathlib.Path({str(tmp_path / "baton.db")!r})
+if sys.argv[1:]:
+    sqlite.create_database_file(file)
+    sqlite.open_database(file, schema.MIGRATIONS[:1]).close()
+    assert "sqlite_utils" not in sys.modules
+store = Store.open(file)
 assert store.warning == ""
 asyncio.run(store.aclose())
 print(sorted({{"sqlite_utils", "psutil", "textual", "pydantic"}} & set(sys.modules)))
 """
+    python = [sys.executable, "-c", script]
     loaded = [
-        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        for _ in range(2)
+        subprocess.run([*python, *older], capture_output=True, text=True, check=True)
+        for older in (["older"], [])
     ]
     assert [done.stdout for done in loaded] == ["['sqlite_utils']\n", "[]\n"]

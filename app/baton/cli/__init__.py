@@ -20,16 +20,34 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         os.umask(0o077)
         _forget_openssl()
         _open_standard_streams()
+        words = sys.argv[1:] if args is None else args
+        if words[:1] == ["ask"]:
+            from baton.platform.lean_imports import import_without
+
+            import_without("typing_extensions", "msgspec")
+            from baton.cli.early_start import start_children
+
+            start_children(words[1:])
         from baton.cli.root import run
 
-        code = run(sys.argv[1:] if args is None else args)
+        code = run(words)
     except KeyboardInterrupt:
         code = INTERRUPTED
     except ImportError as error:
         reason = f"A part of Baton can't be loaded: {error}. Install it again."
         print(f"baton: {reason}", file=sys.stderr)
         code = 1
-    sys.exit(code)
+    _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
+    """End the process without taking the interpreter apart, as all is on disk and no file open."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # which reports it, in its own way
+    os._exit(code)
 
 
 def _forget_openssl() -> None:

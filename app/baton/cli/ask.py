@@ -10,7 +10,6 @@ import os
 import select
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,8 +39,10 @@ from baton.cli.options import (
 from baton.cli.output import notify
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.money import parse_usd
+from baton.ipc.spare_process import end_spares
 from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers import decode_text
 
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from baton.history import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AskOptions:
     """What was typed, as click hands it over: see the options below.
 
@@ -158,6 +159,7 @@ def answer_prompt(options: AskOptions) -> int:
         label=_label(options),
         borrow=not options.no_daemon,
     )
+    end_spares()
     baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
 
     with running_loop(baton) as runner:
@@ -205,6 +207,7 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
             baton.report_later(lambda text: notify(f"baton: {text}"))
             yield runner
         finally:
+            baton.end_models()
             runner.run(baton.aclose())
 
 

@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
 
@@ -107,6 +106,8 @@ class Output:
     """
 
     def __init__(self, quiet: bool = False) -> None:
+        from concurrent.futures import Future
+
         self.failure: OSError | None = None
         self.closed: Future[None] = Future()
         self.drained: Future[None] = Future()

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from baton.cli import interrupts
@@ -34,6 +34,7 @@ from baton.core.events import (
     StepSkipped,
     StepText,
 )
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ports import Ask, CallOffer, Question, StepPrice
 from baton.core.run.run import Run
 from baton.core.view import RunView, activity_text
@@ -52,7 +53,7 @@ _READER_WAIT_SECONDS = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class OutputOptions:
     """How an answer is shown: `format` is text, whole (text at the end), json or events.
 

@@ -197,14 +197,17 @@ def _misplaced_option_error(option: str, command: str) -> ConfigError:
 def _open_app(
     latest: bool, named: str | None, worker: str | None, private: bool, offline: bool
 ) -> int:
-    import asyncio
     import gc
     import os
+
+    from baton.platform.lean_imports import import_without
 
     gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
 
     if not (os.isatty(0) and os.isatty(1)):
         raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")
+    import_without("ssl", "asyncio")  # only child processes talk to the world
+    import asyncio
     from pathlib import Path
 
     from baton.compose import compose
@@ -212,17 +215,20 @@ def _open_app(
     from baton.core.run.policy import ANYTHING, PromptLimits
     from baton.platform.secrets import remove_keys
     from baton.platform.settings import find_paths, load_settings
-    from baton.tui.app import run_app
 
     paths = find_paths()
     flags = {"offline": True} if offline else {}
     settings, worker = add_named_worker(load_settings(paths.config_file, flags=flags), worker)
     baton = compose(settings, paths)
+    from baton.tui.app import run_app  # while history and ledger are opened
+
     baton.must_know_conductor()
     lost = "" if worker is not None else baton.stand_in()
     # From here on only the gateway knows the keys; the app starts editors and clipboards.
     remove_keys(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
-    conversation = asyncio.run(find_continued(baton.store, latest, named))
+    conversation = None
+    if latest or named is not None:
+        conversation = asyncio.run(find_continued(baton.store, latest, named))
     interrupts.restore_default_handler()
     return run_app(
         baton,

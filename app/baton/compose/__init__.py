@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,11 @@ from baton.compose.remote_workers import (
 )
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
+from baton.platform.lean_imports import import_without
 from baton.platform.settings import (
     LocalWorkerSettings as LocalSettings,
     Paths,
@@ -68,7 +70,7 @@ _changing = threading.Lock()
 """Held while a model takes its roles: others that arrive meanwhile see who has them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Baton:
     """All parts, put together."""
 
@@ -273,6 +275,12 @@ class Baton:
             return ""
         return background.hand_over(released, self.settings, self.paths)
 
+    def end_models(self) -> None:
+        """End what holds models at once, without waiting until it is gone: 50 ms for its memory."""
+        self.local.end()
+        if self.router is not None:
+            self.router.end()
+
     async def aclose(self) -> None:
         """Let workers, gateway, money and history go; downloads stop, and can go on later.
 
@@ -314,6 +322,7 @@ def compose(
     if warm is not None:
         router.warm()
 
+    import_without("ssl", "asyncio")  # only child processes talk to the world
     from baton.core.model_roles import RULE_CONDUCTOR
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import RunTerms

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 STOP_COMMAND = "baton serve --stop"
 
-_SOCKET = "lender.sock"
 _NOTICE = "lender-noticed"
 """The file that says that the person knows of the background process."""
 
@@ -28,7 +27,7 @@ def borrower(settings: Settings, paths: Paths, *, allowed: bool = True) -> Borro
 
     Where no background process runs, that costs one look at the disk, and no import.
     """
-    if not (allowed and settings.daemon and (paths.state / _SOCKET).exists()):
+    if not (allowed and settings.daemon and paths.lender_socket.exists()):
         return None
     from baton.ipc.borrower import Borrower
 
@@ -55,7 +54,7 @@ def may_start(settings: Settings, paths: Paths) -> bool:
     """Whether a background process may be started here, and there is none."""
     if not (settings.daemon and os.name == "posix" and surroundings.may_leave_process()):
         return False
-    if not (paths.state / _SOCKET).exists():
+    if not paths.lender_socket.exists():
         return True
     from baton.ipc.borrower import Borrower
 
@@ -65,7 +64,7 @@ def may_start(settings: Settings, paths: Paths) -> bool:
 
 def description(paths: Paths) -> Description | None:
     """Return what the background process holds, None where there is none."""
-    if not (paths.state / _SOCKET).exists():
+    if not paths.lender_socket.exists():
         return None
     from baton.ipc.borrower import Borrower
 
@@ -74,7 +73,7 @@ def description(paths: Paths) -> Description | None:
 
 def stop(paths: Paths) -> bool:
     """End the background process and its models; return whether there was one."""
-    if not (paths.state / _SOCKET).exists():
+    if not paths.lender_socket.exists():
         return False
     from baton.ipc.borrower import Borrower
 

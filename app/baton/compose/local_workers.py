@@ -156,6 +156,11 @@ class LocalWorkers:
         released = (process.release() for process in self._models.values())
         return [child for child in released if child is not None]
 
+    def end(self) -> None:
+        """End the children that hold models, without waiting until they are gone."""
+        for process in self._models.values():
+            process.end()
+
     def workers_of(self, held: LibraryModel) -> Mapping[str, LocalWorker]:
         """Return the workers of a model that was just installed."""
         named = [entry for entry in self._settings.roster if isinstance(entry, LocalSettings)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -115,6 +114,8 @@ async def find_host_models(
 
     The gateway asks them, and no other host: at the ports where engines usually are.
     """
+    import asyncio
+
     from baton.workers.cloud import Gateway
     from baton.workers.local import ServerModel
 

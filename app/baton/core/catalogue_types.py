@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card
 
 
@@ -33,7 +34,7 @@ FREE_LICENCES = frozenset(
 """Licences under which a model may be used for anything; others need an explicit yes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Source:
     """Where a model's file comes from: a file of a hub's repository, or an address.
 
@@ -55,7 +56,7 @@ UNKNOWN_SOURCE = Source()
 """The source of a file of unknown origin."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Score:
     """A published measurement: its name, its value in points of 100, and who published it."""
 
@@ -64,7 +65,7 @@ class Score:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CatalogueEntry:
     """One model of the catalogue.
 
@@ -96,7 +97,7 @@ class CatalogueEntry:
         return self.licence.lower() in FREE_LICENCES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelOffer:
     """A file as its hub offers it now: pinned, and measured in bytes.
 

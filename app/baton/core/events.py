@@ -8,9 +8,10 @@ come, never stored one by one (the text is in StepFinished or the answer's turn,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Finish, Purpose
 from baton.core.plan.plan import Plan
 
@@ -25,7 +26,7 @@ class Phase(StrEnum):
     WRITING = "writing"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Started:
     """The prompt is on disk; nothing has been called yet."""
 
@@ -36,7 +37,7 @@ class Started:
     answer: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Routed:
     """Where the prompt goes (local, plan or cloud), and why, in a sentence; by which strategy.
 
@@ -61,7 +62,7 @@ class Routed:
     decided_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Weighed:
     """Whether a worker's help is worth its price: it is if its `gain` is above the `bar`.
 
@@ -78,7 +79,7 @@ class Weighed:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Planning:
     """A worker is asked for a plan, or to review the outcome of one."""
 
@@ -96,7 +97,7 @@ class Decision(StrEnum):
     NEVER = "never"  # the settings say so, or there was no person to ask
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Offered:
     """A remote worker could help: what it would see and cost at most, and what was decided.
 
@@ -115,7 +116,7 @@ class Offered:
     step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Sent:
     """A step's request left this machine: so many bytes to that host."""
 
@@ -126,7 +127,7 @@ class Sent:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Unsent:
     """What a step was about to send, as `Sent` says, did not leave: no connection came about."""
 
@@ -136,7 +137,7 @@ class Unsent:
     destination: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Planned:
     """The steps that will be played. A later one has the same first steps, and more.
 
@@ -150,7 +151,7 @@ class Planned:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepStarted:
     """A step was given to a worker: the plan's, or the one that took its place."""
 
@@ -159,7 +160,7 @@ class StepStarted:
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Progress:
     """A step's phase: how far it is (0 to 1, None if unknown), and its speed while writing."""
 
@@ -170,7 +171,7 @@ class Progress:
     tokens_per_second: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepText:
     """A piece of a step's text."""
 
@@ -179,7 +180,7 @@ class StepText:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepRetried:
     """A step's worker failed; it begins again after `delay` seconds.
 
@@ -193,7 +194,7 @@ class StepRetried:
     worker: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Trimmed:
     """The person chose to leave the conversation's oldest turns out from here on."""
 
@@ -201,7 +202,7 @@ class Trimmed:
     turns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Called:
     """One use of one worker is over. Times in seconds, cost in nano-dollars.
 
@@ -231,7 +232,7 @@ class Called:
     expected_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepFinished:
     """A step has its text, which is kept here unless it alone is the answer."""
 
@@ -241,7 +242,7 @@ class StepFinished:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepSkipped:
     """A step was left out: `why` in a sentence; it could have cost `most` nano-dollars."""
 
@@ -259,7 +260,7 @@ class Verdict(StrEnum):
     UNCHECKED = "not checked"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Checked:
     """A step's text was checked: `what` was looked at (code, sums), and what was found."""
 
@@ -274,7 +275,7 @@ FAILED_CHECK = "failed_check"
 """The kind of a warning about what was computed again and is wrong: never shortened."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Warned:
     """What is said beside an answer: its likely fault in a sentence, and what would help most.
 
@@ -292,7 +293,7 @@ class Warned:
     step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepFailed:
     """A step ended without its text (or with part of it, which is kept)."""
 
@@ -302,7 +303,7 @@ class StepFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Finished:
     """The run has its answer: with a `deadline` what there was after so many seconds (0: all)."""
 
@@ -310,7 +311,7 @@ class Finished:
     deadline: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Failed:
     """The run ended with an error: its class name, what happened and what to do."""
 
@@ -320,7 +321,7 @@ class Failed:
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Cancelled:
     """The person stopped the run; the text so far is kept."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.routing_types import Candidate, RatedAnswer
 
 
@@ -52,7 +52,7 @@ _SHARED_WORK_WEIGHT = 0.5
 """The weight of an answer for its author, where it includes other workers' results."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AnswerSignals:
     """An answer with the signals that are known of it.
 
@@ -69,7 +69,7 @@ class AnswerSignals:
     alone: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class GradedAnswer:
     """The grade of a worker's answer to a task of a kind, from 0 to 1, and its weight."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from baton.core.events import Event
 from baton.core.feedback import Signal
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Role
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Conversation:
     """A conversation without its turns. Times in seconds since the epoch, UTC.
 
@@ -32,7 +32,7 @@ class Conversation:
     policy: Policy | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SearchHit:
     """One turn that matches a search; `snippet` is its matching line, `spans` the matches in it.
 
@@ -51,7 +51,7 @@ class SearchHit:
     cost: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunRecord:
     """A run with the events it left behind; `status` as in RunView, or "lost"."""
 
@@ -64,7 +64,7 @@ class RunRecord:
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Weighing:
     """One decision whether help was worth its price (events.Weighed), with its conversation.
 
@@ -78,7 +78,7 @@ class Weighing:
     ok: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PastRun:
     """A finished run: what was asked, how far it may travel, what was done with its answer."""
 

@@ -7,10 +7,11 @@ person's own, by the date of the hold.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from baton.core.errors import BudgetExceeded
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Purpose
 from baton.core.money import BilledTokens, Price
 
@@ -79,7 +80,7 @@ class Status(StrEnum):
     VOID = "void"  # nothing was sent, or the provider refused it at no cost
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class HoldRequest:
     """Everything the ledger must know to hold money for one call.
 
@@ -127,7 +128,7 @@ class HoldRequest:
         return min(self.cap, MIN_USEFUL_TOKENS + self.thinking)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Hold:
     """Money set aside for one call, whose answer may have `cap` tokens."""
 
@@ -136,7 +137,7 @@ class Hold:
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ScopeBalance:
     """The balance of one scope. `ceiling` None sets no limit, and `left` is None then.
 
@@ -161,7 +162,7 @@ class ScopeBalance:
         return None if self.ceiling is None else max(0, self.ceiling - self.used)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Standing:
     """The balances of session (if given), day and month; `frozen` is why the cloud is, or ""."""
 
@@ -180,7 +181,7 @@ class Standing:
         return min(limited, key=lambda room: room.left or 0, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Charge:
     """One call as the ledger keeps it: `held` before it, `charged` once it ended; `source` is where
     its price comes from.
@@ -202,7 +203,7 @@ class Charge:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Egress:
     """One request that left: exactly these bytes, keys removed, to this address.
 
@@ -225,7 +226,7 @@ class Egress:
     left: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class UsageRow:
     """What calls came to, of one day, worker or purpose (`name`).
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from baton.core.frozen_dataclass import frozen_dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Gpu:
     """A GPU that the engine here can use; memory in bytes. `driver` is "" where unknown.
 
@@ -24,7 +24,7 @@ class Gpu:
         return self.integrated or "apple" in self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Hardware:
     """This machine, or the container that Baton is in if that has less. Sizes in bytes.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from itertools import zip_longest
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.money import FREE, Price
 from baton.core.sanitiser import one_line
@@ -31,7 +32,7 @@ class Purpose(StrEnum):
     TITLE = "title"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Message:
     """One message as a worker sees it."""
 
@@ -39,7 +40,7 @@ class Message:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AnswerFormat:
     """The form of a text, twice: as GBNF for llama.cpp and as JSON Schema (its JSON) for others.
 
@@ -52,7 +53,7 @@ class AnswerFormat:
     schema: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Request:
     """One use of one worker. `max_tokens` None means as many as the worker's card allows.
 
@@ -79,19 +80,19 @@ class Request:
 # and Writing, then Usage. Before Retrying and the next RequestSent there is no Text.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Queued:
     """Other runs hold the money that the call needs: it waits for them, and comes first of all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Loading:
     """The worker is being loaded; `fraction` from 0 to 1."""
 
     fraction: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Reading:
     """The worker has read `done` of the `total` prompt tokens that it didn't know yet."""
 
@@ -99,7 +100,7 @@ class Reading:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Thinking:
     """The worker writes thoughts, which are no part of its answer: so many tokens since the last.
 
@@ -110,14 +111,14 @@ class Thinking:
     tokens_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Writing:
     """How fast the worker writes; comes between pieces of text, not with each."""
 
     tokens_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Retrying:
     """The worker failed before its first word and is tried again in `delay` seconds.
 
@@ -128,7 +129,7 @@ class Retrying:
     delay: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RequestSent:
     """The request leaves this machine now, if this is taken: so many bytes to that host.
 
@@ -139,7 +140,7 @@ class RequestSent:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Declined:
     """The provider refused the request in a way that costs nothing; an error follows, or Retrying.
 
@@ -151,7 +152,7 @@ class Declined:
     destination: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Text:
     """A piece of the answer, standing for `tokens` tokens."""
 
@@ -170,7 +171,7 @@ class Finish(StrEnum):
     REPETITION = "repetition"  # it repeated itself and was stopped
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Usage:
     """The genuine end of an answer, as the worker counted it.
 
@@ -211,7 +212,7 @@ Chunk = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Card:
     """What is known of a worker: enough to choose it, and to describe it to a person.
 
@@ -294,7 +295,7 @@ class Card:
         return Label.LAN if self.remote else Label.LOCAL
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Attachment:
     """A file's text that goes along with a prompt. `size` is the file's, in bytes."""
 
@@ -316,7 +317,7 @@ def with_unique_names(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
     return tuple(named.values())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Prompt:
     """What a person asked. A `system` text replaces the worker's own for this conversation."""
 
@@ -336,7 +337,7 @@ class TurnStatus(StrEnum):
     LOST = "lost"  # Baton was killed while it was being written
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Turn:
     """One node of a conversation's tree: what was typed, or one answer to it.
 

@@ -6,10 +6,10 @@ A rate is in nano-dollars per million tokens, so that every published price is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 
 NANO = 10**9
@@ -59,7 +59,7 @@ def show_usd(nanos: int) -> str:
 TOKENS_PER_RATE = 10**6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Rates:
     """Nano-dollars per million tokens, for each way in which a token can be charged."""
 
@@ -69,7 +69,7 @@ class Rates:
     cache_write: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Tier:
     """The rates of a whole request whose prompt has more than `above` tokens."""
 
@@ -77,7 +77,7 @@ class Tier:
     rates: Rates
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BilledTokens:
     """What a provider counted.
 
@@ -92,7 +92,7 @@ class BilledTokens:
     reported: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Price:
     """A worker's price. `source` says in a few words where it comes from."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from baton.core.events import Checked, Event
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.ledger_types import Hold, HoldRequest, Policy, Scope, Standing
 from baton.core.messages import (
@@ -95,7 +96,7 @@ class AdaptedWorker(Protocol):
     def adapter(self) -> Path | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ConversationPosition:
     """Where in the tree of turns a prompt goes.
 
@@ -114,7 +115,7 @@ NEW = ConversationPosition()
 """A new conversation."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RecordedRun:
     """What the store recorded before anything was called: ids, and what the worker will see.
 
@@ -217,7 +218,7 @@ class Ledger(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Route:
     """What a router says of a prompt, before anything is called.
 
@@ -298,7 +299,7 @@ def no_templates() -> Mapping[str, Template]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RoutingContext:
     """What a strategy knows before anything is called.
 
@@ -330,7 +331,7 @@ class RoutingContext:
         return {card.id: card for card in self.roster}[worker]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SpendingRoom:
     """What may still be spent: `left` in nano-dollars (None: no limit) of the scope with the least.
 
@@ -408,7 +409,7 @@ class StrategyContext(PlanningContext, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Proposal:
     """What is to be played next: a plan that begins with all the steps played so far.
 
@@ -461,7 +462,7 @@ class Redactor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Choice:
     """One answer a person may give."""
 
@@ -469,7 +470,7 @@ class Choice:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CallOffer:
     """What would leave this machine: shown to the person before it does.
 
@@ -489,7 +490,7 @@ class CallOffer:
     keep: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepPrice:
     """What a step is expected to cost and what it can cost at most, in nano-dollars.
 
@@ -501,7 +502,7 @@ class StepPrice:
     most: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Question:
     """Something only the person can decide. `default` is the safe choice, taken without them.
 

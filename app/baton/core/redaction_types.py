@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
+from baton.core.frozen_dataclass import frozen_dataclass
 
-@dataclass(frozen=True, slots=True)
+
+@frozen_dataclass
 class HiddenText:
     """One thing that was hidden: `kind` in a person's words ("mail address")."""
 
@@ -16,7 +18,7 @@ class HiddenText:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RedactedTexts:
     """Texts as they may leave, in their order, and what stands behind their placeholders."""
 

@@ -7,10 +7,12 @@ so that they can be compared with a price.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from baton.core.frozen_dataclass import frozen_dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Candidate:
     """A worker as the router sees it: enough to place one that it never met.
 
@@ -26,7 +28,7 @@ class Candidate:
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Estimate:
     """Stage A: what is expected of each candidate before anything is written.
 
@@ -47,7 +49,7 @@ class Estimate:
     tokens_p99: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Draft:
     """An answer that a candidate has written, and what is known of it.
 
@@ -69,7 +71,7 @@ class Draft:
     wrong: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Judgement:
     """Stage B: what is expected now that there are drafts.
 
@@ -84,7 +86,7 @@ class Judgement:
     agreement: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RatedAnswer:
     """One answer with the grade that the person's own history gives it, from 0 to 1.
 
@@ -98,7 +100,7 @@ class RatedAnswer:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RefitResult:
     """What refitting on a person's labels came to.
 

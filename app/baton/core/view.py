@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from baton.core.events import (
     Called,
@@ -33,6 +33,7 @@ from baton.core.events import (
     Warned,
     Weighed,
 )
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Finish
 from baton.core.plan.plan import Plan, Step
 
@@ -45,7 +46,7 @@ _INCOMPLETE_REASONS = {
 _WITHDRAWN_DECISIONS = (Decision.KEPT, Decision.EDIT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepView:
     """One step as it stands: waiting, loading, reading, writing, done, failed or skipped.
 
@@ -80,7 +81,7 @@ class StepView:
         return self.finish is Finish.LENGTH
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunView:
     """A run as it stands after some of its events.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -45,6 +44,9 @@ from baton.ipc.process import (
     start_child,
 )
 from baton.ipc.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    import asyncio
 
 IDLE_SECONDS = 60.0
 """How long the child stays when it has nothing to do."""
@@ -227,6 +229,8 @@ class DownloadProcess(Supervisor):
 
     def _schedule_end(self) -> None:
         """End the child after `idle` seconds without a call."""
+        import asyncio
+
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._idle_timer = asyncio.get_running_loop().call_later(self._idle, self._end_idle)

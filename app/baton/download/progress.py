@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from baton.core.frozen_dataclass import frozen_dataclass
 
 
 class Phase(StrEnum):
@@ -14,7 +15,7 @@ class Phase(StrEnum):
     VERIFYING = "verifying"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Progress:
     """How far a download is: `done` of `total` bytes, which never go backwards.
 

@@ -7,9 +7,9 @@ and `manifest.json.sig`, the manifest's signature.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from baton.core.errors import BatonError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 
 MANIFEST = "manifest.json"
@@ -27,7 +27,7 @@ _STAGE_ORDER = {"a": 0, "b": 1, "rc": 2, None: 3}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Build:
     """What distinguishes one binary from another; `gpu` is "", cuda or vulkan."""
 
@@ -41,7 +41,7 @@ class Build:
         return f"{self.version} ({more})" if more else self.version
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ReleaseFile:
     """A file of a release; `kind` is file (to be started) or folder (to be unpacked)."""
 
@@ -54,7 +54,7 @@ class ReleaseFile:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Release:
     """What a manifest says. `released` is a date, for people."""
 
@@ -79,7 +79,7 @@ class Release:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Receipt:
     """The receipt of an installation: its build, its source, and all its files.
 
@@ -95,7 +95,7 @@ class Receipt:
     folders: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Switch:
     """A change from one version to another.
 

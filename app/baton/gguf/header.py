@@ -9,12 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import repeat
 from mmap import mmap
 from operator import length_hint
 from typing import NamedTuple
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.gguf.metadata import MAX_LAYERS, MalformedHeader, Metadata, Series, Value, layer_memory
 
 __all__ = [
@@ -102,7 +103,7 @@ class HeaderIncomplete(Exception):
         self.needed = needed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Header:
     """What a header says. Numbers are 0 and texts "" where it doesn't.
 

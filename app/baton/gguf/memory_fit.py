@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from baton.core.byte_format import show_memory, show_size
+from baton.core.frozen_dataclass import frozen_dataclass
 
 if TYPE_CHECKING:
     from baton.core.catalogue_types import CatalogueEntry
@@ -52,7 +53,7 @@ class Fit(StrEnum):
     WONT = "won't"  # it would swap, or be killed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelLoad:
     """What one model takes, in bytes: weights, and `kv` for `context` tokens.
 
@@ -85,7 +86,7 @@ class ModelLoad:
         return replace(self, kv=self.fixed + growing, context=context)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FitVerdict:
     """How well models fit together: `needed` of `room` bytes, `why` in a sentence, and a `remedy`
     ("" where none is needed).

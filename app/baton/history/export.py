@@ -7,7 +7,6 @@ Whether something is deleted, drafts, and the leave to spend stay behind.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec import Meta
 from baton.core.errors import ConfigError
 from baton.core.events import Started
 from baton.core.feedback import RATINGS, Signal
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Role, Turn, TurnStatus
 from baton.history import feedback_store as signals, rows
@@ -102,7 +102,7 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
     conversations: list[ConversationDocument]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ImportResult:
     """How much an import added, and how many conversations were there already."""
 

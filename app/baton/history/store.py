@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from baton.core.errors import BatonError, StoreError
 from baton.core.events import Event
 from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answers
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, UsageRow
@@ -284,7 +284,7 @@ class Archive:
         return await self._database.write(export.import_conversations, data)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class OpenedHistory:
     """An open database; `warning` is a sentence for the person, or empty."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from baton.platform.lean_imports import import_without
+
 MODULES = {
     "fetcher": "baton.download.child.main",
     "lender": "baton.ipc.lender",
@@ -22,6 +24,7 @@ def run_child(arguments: list[str]) -> None:
     """Run the child that the only argument names, until it ends."""
     if len(arguments) != 1 or arguments[0] not in MODULES:
         sys.exit("baton: there is no such child process")
+    import_without("typing_extensions", "msgspec")
     import_module(MODULES[arguments[0]]).main()
 
 

@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
@@ -30,6 +29,7 @@ from baton.core.errors import (
     WorkerError,
     WorkerUnavailable,
 )
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 from baton.ipc import messages
 from baton.ipc.messages import (
@@ -42,6 +42,7 @@ from baton.ipc.messages import (
     Message,
     ProgressReply,
 )
+from baton.ipc.spare_process import start_process
 from baton.platform.secrets import plain_environ
 
 DEFAULT_VARIABLES = {
@@ -54,6 +55,16 @@ DEFAULT_VARIABLES = {
     "ORT_DISABLE_TELEMETRY": "1",
 }
 """What a child has in its environment unless the person set it otherwise."""
+
+SINGLE_THREAD_VARIABLES = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+"""What the router's child has in it too: one core is enough for a small encoder."""
+
+MODEL_FOLDER = "/" if os.name == "posix" else None
+"""Where children work that hold a model: they may outlive this process."""
 
 SILENT_SECONDS = 10
 """How long a child may show no sign of life; it beats each second, even inside native code."""
@@ -229,7 +240,7 @@ def file_stamps(*paths: Path) -> tuple[FileStamp, ...]:
     return tuple(FileStamp(path, s.st_ino, s.st_size, s.st_mtime_ns) for path, s in found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelOrder:
     """What a child that holds a model is started with: who wants the same can share it.
 
@@ -278,15 +289,7 @@ class ChildProcess:
 
     def __init__(self, name: str, environ: Mapping[str, str], folder: str | None = None) -> None:
         """Start it, in that working folder. Raises OSError."""
-        self._process = subprocess.Popen(
-            command(name),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environ),
-            cwd=folder,
-            start_new_session=True,  # a Ctrl+C in the terminal is not for it
-        )
+        self._process = start_process(command(name), environ, folder)
         self.pid = self._process.pid
         self.commands = cast(BinaryIO, self._process.stdin)
         self.replies = cast(BinaryIO, self._process.stdout)
@@ -513,13 +516,9 @@ def start_child(name: str, environ: Mapping[str, str], replies: Any, title: str)
 
 
 def start_model(order: ModelOrder, replies: Any, title: str) -> Child:
-    """Start a child of this process's own that holds a model. Raises WorkerUnavailable.
-
-    It may outlive this process, so it is in no folder of the person's.
-    """
-    folder = "/" if os.name == "posix" else None
+    """Start a child of this process's own that holds a model. Raises WorkerUnavailable."""
     try:
-        child = Child(ChildProcess(order.name, order.environ, folder), replies, order)
+        child = Child(ChildProcess(order.name, order.environ, MODEL_FOLDER), replies, order)
     except OSError as error:
         raise _unstartable(title, error) from error
     child.send(order.opening)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.ipc import lending_protocol as lending, messages
 from baton.ipc.lending_protocol import Borrow
 from baton.ipc.messages import MAX_FRAME_BYTES, Beat, Cancel, Ended
@@ -60,7 +61,7 @@ class ChildUser:
             self.writer.write(frame)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Pipes:
     """A child's process and pipes. `started` is None for one that was handed over."""
 

@@ -124,6 +124,13 @@ class Supervisor(ABC):
         self._child = None
         return child
 
+    def end(self) -> None:
+        """End the child at once, without waiting until it is gone."""
+        self.closings += 1
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+
     async def aclose(self) -> None:
         """End the child and all its calls, and forget all deaths; it may be used again."""
         self.closings += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -161,6 +160,8 @@ class Library:
 
         `speed` is the starter model's here, in tokens/s; without one it is what was measured once.
         """
+        import asyncio
+
         from baton.models.recommendation import recommend
 
         machine, memory = await self.inspect_machine(), self.memory

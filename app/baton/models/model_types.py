@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
+from baton.core.frozen_dataclass import frozen_dataclass
 
 if TYPE_CHECKING:
     from baton.gguf.memory_fit import FitVerdict
@@ -30,7 +30,7 @@ class ModelState(StrEnum):
         return self in (ModelState.HERE, ModelState.LINKED, ModelState.CHANGED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FileStamp:
     """A file's bytes and time of last change when its contents were last verified."""
 
@@ -38,7 +38,7 @@ class FileStamp:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelRecord:
     """What is recorded of one model, in a file beside it.
 
@@ -64,7 +64,7 @@ class ModelRecord:
     wrong: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LibraryModel:
     """A model on this machine: its record, where its file is, how it stands, and the bytes here.
 
@@ -88,7 +88,7 @@ class LibraryModel:
         return self.state is ModelState.COMING or (is_unverified and not self.record.link)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ExternalModel:
     """A model file of another program on this machine, that could be used where it lies.
 

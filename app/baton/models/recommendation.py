@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
 from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, ThinkingMode
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.machine import Hardware
 from baton.core.plan.skill_estimates import skill_by_size
 from baton.gguf.memory_fit import (
@@ -71,7 +72,7 @@ _MIN_GAIN = 0.3
 """How much better a set must be to be worth closing other programs, or another recommendation."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Pick:
     """One model of a recommended set: what it is for, and about how fast it writes here.
 
@@ -85,7 +86,7 @@ class Pick:
     here: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Recommendation:
     """A set of models for a machine; no picks where not even the smallest fits beside the rest.
 
@@ -101,7 +102,7 @@ class Recommendation:
     worth: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RoleOption:
     """A model for a role: how difficult tasks may be for it, how fast it is, and whether it fits.
 
@@ -160,7 +161,7 @@ def role_options(
     return {role: chooser.options(role, speed) for role in ModelRole}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _ModelSet:
     """Models by role, the loads that must fit at the worst moment, and what the set is worth."""
 
@@ -169,7 +170,7 @@ class _ModelSet:
     worth: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Candidate:
     """One model for one role: what it is worth there, how it fits, and its speed in tokens/s."""
 

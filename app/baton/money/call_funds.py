@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from baton.core.errors import BudgetExceeded, ConfigError, MoneyHeld, StoreError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.hold_decision import MAX_AMOUNT_NANOS, decide_hold, overcharge_error, without_holds
 from baton.core.ledger_types import Hold, HoldRequest, Scope, ScopeBalance, Standing, Status
 from baton.core.money import BilledTokens
@@ -30,7 +30,7 @@ _MAX_LATENESS_SECONDS = 5
 """So much later than it said a call may still wait, on a busy machine."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LedgerContext:
     """This moment in this process: ceilings with a key above `since` are newer than its own.
 
@@ -401,6 +401,8 @@ def record_sent(
         )
     if not parse_price(row["price"]).is_free and connection.execute(_LEFT, [call]).fetchone():
         raise LookupError(f"call {call} was sent before; another request needs a hold of its own")
+    import hashlib
+
     digest, kept = hashlib.sha256(body).hexdigest(), body if row["keep"] else None
     connection.execute(
         "INSERT INTO egress (call, at, destination, size, sha256, body) VALUES (?, ?, ?, ?, ?, ?)",

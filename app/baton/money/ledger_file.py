@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from baton.core.errors import StoreError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.money.call_funds import freeze, freeze_reason
 from baton.money.schema import MIGRATIONS, WRONG_SUMS
 from baton.platform.durable_files import make_folder, open_private
@@ -56,7 +57,7 @@ _UNFREEZE_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class OpenedLedger:
     """An open ledger. `files` are those that it consists of while it is open (none: in memory),
     `since` the newest ceiling in it, `progress` how far it had come; `warning` is a sentence, or
@@ -201,7 +202,7 @@ OLDER_LEDGER = "the ledger is older than the one used last, so what was spent si
 OTHER_LEDGER = "another ledger was used here before this one, so what was spent is not known."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LedgerProgress:
     """Which ledger it is, and how many rows it had."""
 
@@ -209,7 +210,7 @@ class LedgerProgress:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LedgerRecords:
     """Where a ledger is remembered: beside itself, in a folder of `records`, and in the history."""
 
@@ -255,7 +256,7 @@ class LedgerRecords:
                 _write_record(self.records / progress.ledger, progress)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RecordedLedgers:
     """What was remembered of ledgers: `past` is whether there was one at all.
 

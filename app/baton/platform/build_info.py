@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from baton.core.frozen_dataclass import frozen_dataclass
 
 BUILD_FILE = "build.json"
 """The build writes it beside the package's own files."""
@@ -15,7 +16,7 @@ BINARY_VARIABLE = "BATON_BINARY"
 """The variable in which the launcher passes the path of the single file that it unpacked."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BuildInfo:
     """One build. `flavour` is full or slim; `gpu` is "", cuda or vulkan.
 

@@ -17,7 +17,6 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
@@ -101,6 +100,8 @@ def open_replacement(
 
 def _free_draft(path: Path) -> Path:
     """Return a free name beside a file; what a killed Baton began there is removed."""
+    from hashlib import sha256  # with OpenSSL, which few commands need
+
     begun = f".baton-{sha256(path.name.encode('utf-8', 'replace')).hexdigest()[:8]}-"
     with suppress(OSError):
         for left in path.parent.glob(f"{begun}*.part"):

@@ -11,9 +11,10 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.machine import Gpu, Hardware
 from baton.core.sanitiser import one_line
 from baton.platform.secrets import plain_environ
@@ -135,7 +136,7 @@ _NO_LIMIT = 1 << 60
 """Limits above that are none: version 1 writes "unlimited" as a number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MemoryAllowance:
     """How many bytes may be used in all, and how many of them aren't yet."""
 
@@ -272,7 +273,7 @@ _INTEL_CHIP_SLOT = "0000:00:02.0"
 """Where the GPU is that is a part of Intel's processors."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class GpuCard:
     """A GPU as the system knows it; "" is unknown."""
 
@@ -398,7 +399,7 @@ def _read_text(file: Path) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TerminalInfo:
     """Where Baton is shown. `colours` is how many there are; `inside` names tmux, screen or SSH."""
 

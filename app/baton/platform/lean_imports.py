@@ -11,3 +11,17 @@ def skip_package_init(name: str) -> None:
     spec = importlib.util.find_spec(name)
     if spec is not None and name not in sys.modules:
         sys.modules[name] = importlib.util.module_from_spec(spec)
+
+
+def import_without(absent: str, name: str) -> None:
+    """Import the module `name`, which takes the optional module `absent` for missing.
+
+    Others can import that one as ever. What is imported already stays as it is.
+    """
+    if absent in sys.modules or name in sys.modules:
+        return
+    sys.modules[absent] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module(name)
+    finally:
+        del sys.modules[absent]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from baton.core.frozen_dataclass import frozen_dataclass
 
 _CLOCK_TOLERANCE_SECONDS = 60
 """By so much a process's begin by the system's clock may move, and it is still the same one."""
@@ -13,7 +14,7 @@ _MIN_EPOCH_SECONDS = 10**9
 """No machine has been up for so many seconds, and no process began so early since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Owner:
     """A process: its id, and when it began, in seconds.
 

@@ -17,11 +17,12 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.platform.durable_files import make_folder, replace_file
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _TAIL_CHARS = 4
 _MAX_FILE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Provider:
     """A seller of answers: its name in models' names, its key's variables, and its address.
 
@@ -130,7 +131,7 @@ PROVIDERS: dict[str, Provider] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Key:
     """A key, and where it was found: "keyring", a variable's name, or the file's path."""
 
@@ -306,7 +307,7 @@ def _from_environment(name: str, environ: Mapping[str, str]) -> Key | None:
 # The keyring
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Answer(Generic[T]):
     """What a keyring answered, or why it didn't."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
@@ -303,7 +303,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple({w.id: w for w in (BUILT_IN_WORKER, *self.workers)}.values())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Paths:
     """Where Baton keeps its things. Folders are made when something is first written to them."""
 
@@ -346,6 +346,11 @@ class Paths:
     def server_tokens(self) -> Path:
         """What other programs show to use `baton serve`."""
         return self.data / "server-tokens.json"
+
+    @property
+    def lender_socket(self) -> Path:
+        """Where the background process lends its models, if there is one."""
+        return self.state / "lender.sock"
 
     @property
     def logs(self) -> Path:

@@ -6,10 +6,8 @@ that looks like a misspelt switch. Every mistake names its source, in the file w
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import EnumMeta
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import read_ordinary
 
@@ -47,7 +46,7 @@ EntryKinds = Mapping[str, type[msgspec.Struct]]
 SettingPath = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SettingsSource:
     """One source of settings: its tree, and the text that it was parsed from if it has lines."""
 
@@ -162,6 +161,8 @@ def _refuse_misspelt_switch(name: str, struct: type[msgspec.Struct]) -> None:
     ours = _BATON_NAME.fullmatch(name)
     if ours is None:
         return
+    import difflib
+
     words = [word for word in re.split(r"[\W_]+", ours[2].lower()) if word]
     candidates = {"".join(words), *(words if ours[1] else ())}
     if not any(
@@ -209,6 +210,8 @@ def _check_tree(
     for key, value in tree.items():
         here = (*where, key)
         if key not in fields:
+            import difflib
+
             near = difflib.get_close_matches(key, fields, n=1)
             known = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(fields)}."
             place = source.place(here)

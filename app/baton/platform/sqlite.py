@@ -1,6 +1,6 @@
 """SQLite as Baton uses it: opening a file, transactions, migrations and errors.
 
-sqlite-utils applies migrations, and is imported only where a schema is behind.
+sqlite-utils applies migrations, and is imported only where there is an older schema.
 What is pending is read inside the transaction that applies it (sqlite-utils' own `Migrations` reads
 it before), so that two Batons at their first start don't run into each other.
 """
@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.errors import StoreError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.platform.durable_files import make_folder, open_private
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _PRAGMAS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class DatabaseWording:
     """How messages speak of a database: its name, how to repair it, how to do without it."""
 
@@ -250,7 +250,7 @@ def clean_text(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Migration:
     """One step of the schema: it happens as a whole or not at all, and never changes again."""
 
@@ -265,23 +265,28 @@ def schema_version(connection: Connection) -> int:
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
-    """Apply what is missing in one transaction: no reader ever meets half a schema."""
-    database = utils_database(connection)
+    """Apply what is missing in one transaction: no reader ever meets half a schema.
+
+    An empty database is made without sqlite-utils, whose import is a tenth of a first start.
+    """
+    is_empty = schema_version(connection) == 0
+    execute = connection.execute if is_empty else utils_database(connection).execute
     with transaction(connection):
         for number, migration in enumerate(migrations, start=1):
             if schema_version(connection) >= number:
                 continue  # also when another Baton was faster
             for statement in migration.statements:
-                database.execute(statement)
-            database.table("migrations").insert({"name": migration.name, "applied": time.time()})
-            database.execute(f"PRAGMA user_version = {number}")
+                execute(statement)
+            applied = "INSERT INTO migrations (name, applied) VALUES (?, ?)"
+            execute(applied, [migration.name, time.time()])
+            execute(f"PRAGMA user_version = {number}")
 
 
 def utils_database(connection: Connection) -> Database:
     """Return what sqlite-utils makes of a connection; imported here, since most starts need none.
 
     It also loads numpy where that is installed, for columns that Baton has none of: 0.3 s and 13 MB
-    of a first start (2 cores, AVX2). So for this thread there is none meanwhile.
+    (2 cores, AVX2). So for this thread there is none meanwhile.
     """
     hidden = _HiddenNumpy()
     # Lists of their own: another thread may be on its way through the one that is there.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from baton.core.events import FAILED_CHECK, Called, Decision, Offered, Warned, Weighed
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.hold_decision import overcharge_error, shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card
@@ -35,7 +36,7 @@ DECISIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AnswerPart:
     """One part of an answer; `remote_author` names a remote worker and its cost ("": local)."""
 
@@ -43,7 +44,7 @@ class AnswerPart:
     remote_author: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AnswerSummary:
     """What is known of an answer, and its place among its versions.
 

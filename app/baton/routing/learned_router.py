@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card
 from baton.core.plan.plan import Material
 from baton.core.ports import Route
@@ -177,6 +178,10 @@ class LearnedRouter:
         """Give the child away, if it can outlive this process."""
         return self._scorer.release()
 
+    def end(self) -> None:
+        """End the child, without waiting until it is gone."""
+        self._scorer.end()
+
     async def aclose(self) -> None:
         """End the child; the router may be used again."""
         await self._scorer.aclose()
@@ -207,7 +212,7 @@ _REPETITIONS = 21
 _PROBE_LIMITS = ScorerLimits(warm=10.0, cold=60.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RouterSpeed:
     """What was found: why it doesn't answer, or how fast it does, the pipes included."""
 

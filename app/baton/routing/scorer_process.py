@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from baton.core.errors import WorkerError, WorkerUnavailable
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.routing_types import RatedAnswer, RefitResult
 from baton.core.sanitiser import one_line
 from baton.ipc.messages import Failed, FinalReply, FrameError, Message
 from baton.ipc.process import (
+    SINGLE_THREAD_VARIABLES,
     Call,
     Child,
     ChildDied,
@@ -39,6 +40,8 @@ from baton.routing.protocol import cut_rated
 from baton.routing.router_files import SHIPPED_FILES, file_stamp, missing_part, shipped_folder
 
 if TYPE_CHECKING:
+    import asyncio
+
     from baton.ipc.borrower import Borrower
 
 Reply = TypeVar("Reply", bound=FinalReply)
@@ -49,15 +52,8 @@ STUCK_SECONDS = 10.0
 LOADING_SECONDS = 60.0
 """The same for one that is still loading."""
 
-SINGLE_THREAD_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-"""One core is enough for a small encoder; the others are the workers'."""
 
-
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ScorerLimits:
     """How many seconds a question may take: once the child is warm, and while it still loads.
 
@@ -73,7 +69,7 @@ DEFAULT_LIMITS = ScorerLimits()
 """The first goes unnoticed; the second is mostly spent beside a worker that loads."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LoadedRouter:
     """What a child has loaded: on what it runs, and whether the person's own file is in it."""
 
@@ -225,7 +221,7 @@ class ScorerProcess(Supervisor):
             raise Unanswered(error.message) from error
 
     def _start(self) -> Child:
-        environ = {**environment(self._environ), **SINGLE_THREAD_ENVIRONMENT}
+        environ = {**environment(self._environ), **SINGLE_THREAD_VARIABLES}
         opening = self._begin_to_load()
         learned = () if opening.learned is None else (opening.learned,)
         files = [self._folder / name for name in SHIPPED_FILES]
@@ -256,6 +252,8 @@ class ScorerProcess(Supervisor):
 
     def _listen_for_notices(self, child: Child) -> None:
         """See to it that this is heard, in the loop that runs now."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         if self._listener is not None:
             heard, task = self._listener
@@ -320,11 +318,13 @@ async def refit_router(
 
     A Baton that runs takes it up with its next prompt. Raises WorkerError or ModelFileError.
     """
+    import asyncio
+
     place = shipped_folder() if folder is None else folder
     what, hint = missing_part(place)
     if what:
         raise WorkerUnavailable(what, hint)
-    environ = {**environment(environ), **SINGLE_THREAD_ENVIRONMENT}
+    environ = {**environment(environ), **SINGLE_THREAD_VARIABLES}
     child = start_child("scorer", environ, REPLIES, "The router process")
     newest = sorted(rated, key=lambda one: one.at)[-MAX_RATED:]
     try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from baton.core.byte_format import show_speed
 from baton.core.errors import BatonError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.download import Phase, Progress
 from baton.models import LibraryModel
 from baton.presentation.words import duration_text, percent_done
@@ -28,7 +29,7 @@ STOP_SECONDS = 1.5
 """How long stopped downloads may take to end before they are not waited for any longer."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ActiveDownload:
     """A model that is being fetched or verified, and how far that is.
 

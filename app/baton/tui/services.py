@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.run.policy import ANYTHING, PromptLimits
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _no_roles() -> Mapping[ModelRole, str]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AppServices:
     """Everything behind the screens.
 

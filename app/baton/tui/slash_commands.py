@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
 from baton.presentation.charges import POLICY_NAMES
@@ -21,7 +21,7 @@ CONVERSATION, ANSWERS, MODELS, MONEY, BATON = GROUPS = (
 """Under what the menu lists the commands, in this order."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SlashCommand:
     """One command: `action` is the screen's action, `argument` names its argument.
 
@@ -255,7 +255,7 @@ COMMANDS = (
 _COMMAND_PATTERN = re.compile(r"/([a-z?]+)(?:[ \t]+(.*))?\s*\Z", re.IGNORECASE | re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TypedCommand:
     """What was typed as a command: its name and what came after it."""
 
@@ -305,7 +305,7 @@ _EXAMPLE_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SetCeiling:
     """A ceiling is to be `amount` nano-dollars, typed as `text` (None and "": no ceiling)."""
 
@@ -314,7 +314,7 @@ class SetCeiling:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SetPolicy:
     """When money may be spent from now on; only in this conversation, if `here`."""
 
@@ -322,14 +322,14 @@ class SetPolicy:
     here: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SetPace:
     """How much help must gain from now on."""
 
     thrift: SpendingStyle
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Release:
     """The unconfirmed charges are to be taken back."""
 

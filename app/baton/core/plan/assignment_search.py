@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from baton.core.frozen_dataclass import frozen_dataclass
 
 WAITING_COST = 0.015
 """The cost of each further round where parallel steps wait for the same worker."""
@@ -22,7 +23,7 @@ _VISITS = 2000
 returns the best assignment found by then."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Option:
     """One worker for one step: its value, its highest cost, and the resource that it occupies.
 
@@ -36,7 +37,7 @@ class Option:
     slots: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Seat:
     """A step without a worker, with its options, best first.
 

@@ -11,12 +11,13 @@ import re
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from baton.core.code_blocks import LINE_BREAK, CodeBlock, blocks, prose
 from baton.core.errors import BatonError
 from baton.core.events import Verdict
+from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.late_pattern import late_pattern
 from baton.core.messages import fenced
 from baton.core.plan.claims import (
     ClaimedConversion,
@@ -48,12 +49,12 @@ _TEXT_LANGUAGES = (
     "diff",
     "log",
 )
-_TESTS = re.compile(
+_TESTS = late_pattern(
     r"^(?:[^\s#].*; *)?assert\b|^\s*(?:async )?def test|\b(?:unittest\.|IsolatedAsyncio)TestCase\b"
     r"|\bTestCase\)|^\s*>>> ",
     re.MULTILINE,
 )
-_DEFINITION = re.compile(r"@|class\b|(?:async )?def (?!(?:main|run|check|verify))")
+_DEFINITION = late_pattern(r"@|class\b|(?:async )?def (?!(?:main|run|check|verify))")
 _PARSERS = {
     "toml": "import tomllib\ntomllib.loads({text!r})",
     "yaml": "import yaml\nlist(yaml.parse({text!r}))",
@@ -79,7 +80,7 @@ _SCHEMA_WORDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Finding:
     """What was checked (code, JSON, sums), and the result."""
 
@@ -128,12 +129,12 @@ def is_checkable(text: str, prompt: str = "") -> bool:
     return bool(claimed_sums(plain) or claimed_conversions(plain))
 
 
-_JSON_WANTED = re.compile(
+_JSON_WANTED = late_pattern(
     r"\b(?:as|in|into|to|return|output|valid|only|just|als|nur|en|em|solo|sólo)\s"
     r"(?:\w+\s){0,3}json\b|\bjson (?:array|object|list|only|format)\b",
     re.IGNORECASE,
 )
-_ABOUT_JSON = re.compile(
+_ABOUT_JSON = late_pattern(
     r"\b(?:python|javascript|typescript|java|rust|function|script|code|class|api|parse[rs]?|flask"
     r"|how (?:do|can|to)|explain|what is|why|difference|yaml|csv|xml)\b",
     re.IGNORECASE,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
+from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.late_pattern import late_pattern
 from baton.core.plan.tool_routing import UNIT
 
 MAX_SUMS = 40
@@ -43,27 +44,27 @@ _SIGNS = str.maketrans(
     }
 )
 _LATEX = (
-    (re.compile(r"\\(?:times|cdot)(?![a-z])"), "*"),
-    (re.compile(r"\\div(?![a-z])"), "/"),
-    (re.compile(r"\\approx(?![a-z])"), "\u2248"),
-    (re.compile(r"\\[td]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"(\1/\2)"),
-    (re.compile(r"\\\*"), "*"),
-    (re.compile(r"\\(?:left|right|[,;!()\[\]$%])|\$\$"), ""),
+    (late_pattern(r"\\(?:times|cdot)(?![a-z])"), "*"),
+    (late_pattern(r"\\div(?![a-z])"), "/"),
+    (late_pattern(r"\\approx(?![a-z])"), "\u2248"),
+    (late_pattern(r"\\[td]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"(\1/\2)"),
+    (late_pattern(r"\\\*"), "*"),
+    (late_pattern(r"\\(?:left|right|[,;!()\[\]$%])|\$\$"), ""),
     # Bold type, but no power.
-    (re.compile(r"(?<![\w)])\*\*(?=\S)|(?<=[^\s*])\*\*(?![\w(\s*-])|(?<=[^\s*])\*\*$"), ""),
-    (re.compile(r"(?<=[^\s*])\*\* (?![\d(])"), " "),
-    (re.compile(r"`"), ""),
-    (re.compile(r"(?<=\d) (?=\d{3}(?!\d))"), ""),
-    (re.compile(r"(?<=[\d)%])\s*[xX]\s*(?=[$\u20ac\u00a3]?[\d(])"), "*"),
+    (late_pattern(r"(?<![\w)])\*\*(?=\S)|(?<=[^\s*])\*\*(?![\w(\s*-])|(?<=[^\s*])\*\*$"), ""),
+    (late_pattern(r"(?<=[^\s*])\*\* (?![\d(])"), " "),
+    (late_pattern(r"`"), ""),
+    (late_pattern(r"(?<=\d) (?=\d{3}(?!\d))"), ""),
+    (late_pattern(r"(?<=[\d)%])\s*[xX]\s*(?=[$\u20ac\u00a3]?[\d(])"), "*"),
 )
 _MATH = "0123456789-+*/^().,%$\u20ac\u00a3 \t"
-_OPERATION = re.compile(r"[\d)%]\s*[-+*/^]+\s*[-(]?\s*[$\u20ac\u00a3]?[\d(]")
-_RELATION = re.compile(r"[!<>:=~]=|=[>=<~]|[<>\u2260\u2264\u2265]")
+_OPERATION = late_pattern(r"[\d)%]\s*[-+*/^]+\s*[-(]?\s*[$\u20ac\u00a3]?[\d(]")
+_RELATION = late_pattern(r"[!<>:=~]=|=[>=<~]|[<>\u2260\u2264\u2265]")
 _OPERATORS_TOO = tuple("\u221a\u221b\u2211\u222b\u00b1|!_\\}]{[~")
-_UNSURE = re.compile(r"\.\d{13}|\d,\d{1,2}(?!\d)")
+_UNSURE = late_pattern(r"\.\d{13}|\d,\d{1,2}(?!\d)")
 """What a computer printed, and 2,5 or the next sum: 1+2=3,3+3=6."""
-_LIST_MARK = re.compile(r"^\s*(?:(?:\(?\d{1,2}[.)]|[-+*|>\u2022])\s+)+")
-_DOUBT = re.compile(
+_LIST_MARK = late_pattern(r"^\s*(?:(?:\(?\d{1,2}[.)]|[-+*|>\u2022])\s+)+")
+_DOUBT = late_pattern(
     r"n't\b|\b(?:not|never|wrong|incorrect|false|instead|if|suppose|assume|mod|modulo|binary|hex"
     r"|hexadecimal|octal|base|claims?|mistakes?|errors?|typo|should|would|unlike|versus|vs|clock"
     r"|o'clock|string|strings|concatenat\w*|joke|remainder|nicht|falsch|kein\w*|pas|faux|incorrecto"
@@ -73,7 +74,7 @@ _DOUBT = re.compile(
     r"|cannot)\b",
     re.IGNORECASE,
 )
-_AMBIGUOUS = re.compile(
+_AMBIGUOUS = late_pattern(
     r"\d\.\d{3}(?!\d)|(?<![\d.,])0,\d"  # thousands to some, decimals to others
     r"|\s[\u2013\u2014]\s|\b(?:step|day|week|option|item|case|part|question|example|method|problem"
     r"|round|level|phase|section|exercise|rule|figure|table)\s\d+\s[-\u2212]\s"  # a dash
@@ -95,7 +96,7 @@ _SCALES = _word_set(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ClaimedSum:
     """One claimed sum: its text, its readings (`left`, `right`), and whether they are doubtful."""
 
@@ -136,7 +137,7 @@ def _sums_in_line(line: str) -> Iterator[ClaimedSum]:
         yield ClaimedSum(f"{left.readings[0]} = {right.readings[0]}", tuple(readings), doubt)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Side:
     readings: tuple[str, ...]
     doubtful: bool
@@ -208,17 +209,17 @@ MAX_CONVERSION_ERROR = 0.03
 """A claimed value that is off by a larger share is wrong: prose rounds, seldom by more."""
 
 _NUMBER = r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?|-?\d+(?:\.\d+)?"
-_CONVERSION = re.compile(
+_CONVERSION = late_pattern(
     rf"(?<![\d.,/$\u20ac\u00a3^*+-])(?P<amount>{_NUMBER})\s?(?P<unit>{UNIT})\s*"
     r"(?:=|\u2248|\b(?:is|are|equals?|makes?|(?:is|are) equal to)\b)\s*"
     r"(?:(?:about|approximately|roughly|around|exactly|approx\.)\s)?"
     rf"(?P<value>{_NUMBER})\s?(?P<target>{UNIT})(?![\w/^])",
     re.IGNORECASE,
 )
-_ABOUT = re.compile(r"\b(?:about|roughly|around|approx\w*|exactly)\b", re.IGNORECASE)
+_ABOUT = late_pattern(r"\b(?:about|roughly|around|approx\w*|exactly)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ClaimedConversion:
     """One claimed conversion: what to ask of the units tool, and the value that is claimed."""
 

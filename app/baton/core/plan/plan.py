@@ -7,10 +7,11 @@ has no circles. What may start, and what a worker is shown, are pure functions o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, get_args
 
 from baton.core.errors import PlanError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Message, Role, Turn, Usage, conversation_messages, fenced
 from baton.core.sanitiser import one_line
 
@@ -44,7 +45,7 @@ PROMPT, HISTORY, FILE = "prompt", "history", "file:"
 """What an access list may name besides the numbers of earlier steps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Need:
     """What a step asks of a worker: a task kind, and a difficulty from 1 to 5."""
 
@@ -52,7 +53,7 @@ class Need:
     difficulty: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Step:
     """One subtask for one worker ("" until code has chosen one).
 
@@ -80,7 +81,7 @@ class Step:
         return self.subtask == DIRECT_SUBTASK and not self.inputs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Material:
     """What a run has to show: the conversation, its newest prompt last, each with its files."""
 
@@ -110,7 +111,7 @@ class Material:
         return name, parts[int(number) - 1] if 0 < int(number) <= len(parts) else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Plan:
     """Steps, counted from 1, and the numbers of those whose texts make up the answer.
 
@@ -234,7 +235,7 @@ def direct_step(worker: str, files: Sequence[str] = (), need: Need | None = None
     return Step(worker, DIRECT_SUBTASK, access, need or Need())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Outcome:
     """The outcome of a plan: the texts of its steps, and why some have none.
 

@@ -11,11 +11,12 @@ parts whose results this one needs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from baton.core.errors import PlanError
+from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.late_pattern import late_pattern
 from baton.core.plan.plan import KINDS, MAX_DRAWN_STEPS, Need
 
 TOOL_HEADS = {"calc": "calculator", "units": "units", "clock": "clock"}
@@ -24,11 +25,11 @@ TOOL_HEADS = {"calc": "calculator", "units": "units", "clock": "clock"}
 WHOLE_REQUEST = "*"
 MAX_TEXT_CHARS = 400
 
-_LINE = re.compile(rf"(calc|units|clock|(?:{'|'.join(KINDS)})[1-5]): (.+?)(?: <- (\d(?:, \d)*))?")
-_REFERENCE = re.compile(r"#(\d)")
+_LINE = late_pattern(rf"(calc|units|clock|(?:{'|'.join(KINDS)})[1-5]): (.+?)(?: <- (\d(?:, \d)*))?")
+_REFERENCE = late_pattern(r"#(\d)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PlanPart:
     """One part of a request.
 
@@ -47,7 +48,7 @@ class PlanPart:
         return self.text == WHOLE_REQUEST and not self.tool
 
 
-_REPEATED = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?:,? \1){3}\S*$")
+_REPEATED = late_pattern(r"(?<!\S)(\S+(?: \S+){0,3})(?:,? \1){3}\S*$")
 
 
 def is_repeating(text: str) -> bool:

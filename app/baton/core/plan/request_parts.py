@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from statistics import fmean
 from typing import Protocol
 
 from baton.core.errors import PlanError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.messages import Message, Purpose, Request, Role
 from baton.core.plan.plan import FILE, HISTORY, MAX_DRAWN_STEPS, PROMPT, Material, Need, Plan, Step
@@ -51,7 +52,7 @@ DOUBTFUL_NEED = Need("calculation", 2)
 """What a part asks of a model whose expression isn't computed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CheckedPart:
     """A part as a step's subtask, what is wrong with it ("" for nothing), and the person's words
     that it stands for. `refers`: they speak of an earlier result.
@@ -82,7 +83,7 @@ class RequestTools(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TrainedConductor:
     """The worker that writes parts, which no other step is ever given to, and its tools."""
 
@@ -96,7 +97,7 @@ class TrainedConductor:
             self.worker.warm()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class WrittenPlan:
     """What a worker wrote, and the mean log-probability of its tokens, of all and of each line's,
     where that is known.
@@ -124,7 +125,7 @@ async def split_request(
     return plan_from_parts(parts, routing.material) if parts else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RequestReader:
     """Reads a request's parts with the conductor and with the tools that are in the roster."""
 

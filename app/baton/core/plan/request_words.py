@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import re
 
+from baton.core.late_pattern import late_pattern
+
 MAX_REQUEST_CHARS = 1500
 """The conductor was trained on requests of up to about 500 tokens."""
 
 MAX_OWN_CHARS = 600
 """What a person asks for is short; the rest of a request is quoted."""
 
-_QUOTED = re.compile(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»", re.DOTALL)
+_QUOTED = late_pattern(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»", re.DOTALL)
 
-_CHOICES = re.compile(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
+_CHOICES = late_pattern(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
 """A question with answers to choose from is one thing."""
 
 _JOINING_WORDS = (
@@ -66,18 +68,18 @@ _AMOUNT_WORDS = (
     "per cento|average|median|durchschnitt|moyenne|promedio|media|média|"
     "square|cubed?|root|wurzel|racine|raíz|radice|raiz|prime|primzahl|binary|roman"
 )
-_CUE = re.compile(
+_CUE = late_pattern(
     rf"\d|(?-i:\b[MDCLXVI]{{2,}}\b)|(?<!\w)(?:{_JOINING_WORDS}|{_NUMBER_WORDS}|{_COMPOUND_NUMBERS}|{_TIME_WORDS}|{_AMOUNT_WORDS})(?!\w)"
     r"|[?.!;:]\s+\S|\n\s*\S|\S,\s",
     re.IGNORECASE,
 )
 
 
-_OPENING = re.compile(rf"^\W*(?:{_JOINING_WORDS})(?!\w)", re.IGNORECASE)
+_OPENING = late_pattern(rf"^\W*(?:{_JOINING_WORDS})(?!\w)", re.IGNORECASE)
 """A joint that a request begins with joins it to what was said before."""
 
 
-_REASONING_WORDS = re.compile(
+_REASONING_WORDS = late_pattern(
     r"(?<!\w)(?:prove(?! me)|proof|show that|riddles?|puzzle|trick question|"
     r"beweise?n?|zeige?,? dass|rätsel|scherzfrage|"
     r"démontrer?|démontrez|prouver?|prouvez|montrer? que|montrez que|devinette|énigme|"
@@ -89,7 +91,7 @@ _REASONING_WORDS = re.compile(
 """Numbers in such a request must not be computed."""
 
 
-_FORMULA = re.compile(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
+_FORMULA = late_pattern(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
 """LaTeX: a request with it is a textbook's problem, and not marked."""
 
 
@@ -154,11 +156,11 @@ _OPERATION_WORDS = {
 """What an operation is called; `+%` adds a percentage, `-%` takes one off, `%*` is a part of it."""
 
 _OPERATION_PATTERNS = {
-    operation: re.compile(rf"(?<![^\W\d_])(?:{words})(?![^\W\d_])", re.IGNORECASE)
+    operation: late_pattern(rf"(?<![^\W\d_])(?:{words})(?![^\W\d_])", re.IGNORECASE)
     for operation, words in _OPERATION_WORDS.items()
 }
-_CONVERSION = re.compile(r"[\d.]+ (\S+)(?: \* \([\d.]+ (\S+)\))? -> (\S+)")
-_OPERATION = re.compile(r"[-+]\s*[\d.]+%|[\d.]+%\s*\*|\*\s*[\d.]+%|[-+*/^]|[a-z]+(?=\()")
+_CONVERSION = late_pattern(r"[\d.]+ (\S+)(?: \* \([\d.]+ (\S+)\))? -> (\S+)")
+_OPERATION = late_pattern(r"[-+]\s*[\d.]+%|[\d.]+%\s*\*|\*\s*[\d.]+%|[-+*/^]|[a-z]+(?=\()")
 
 
 def names_operations(request: str, tool: str, expression: str) -> bool:

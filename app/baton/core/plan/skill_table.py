@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from baton.core.errors import BatonError
 from baton.core.feedback import GradedAnswer
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card
 from baton.core.model_names import matching_model, parse_model_name
 from baton.core.plan.plan import KINDS
@@ -70,7 +71,7 @@ _FRESH_SECONDS = 300.0
 """After this time the person's answers are read again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Mastery:
     """The skill of a worker at one kind of task.
 
@@ -232,7 +233,7 @@ def _smoothed_mean(mean: float, count: int) -> float:
 # The person's answers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Evidence:
     """What a person's answers to a kind come to: the weight of all, and how much of it was good."""
 

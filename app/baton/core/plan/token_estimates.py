@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from baton.core.late_pattern import late_pattern
 from baton.core.messages import Card, Role, estimated_tokens, max_text_tokens, text_with_files
 from baton.core.money import BilledTokens
 from baton.core.plan.plan import FILE, HISTORY, PROMPT, Material, Step, single_step_plan
@@ -124,7 +125,7 @@ def copied_tokens(kind: str, read: int) -> int:
     return round(COPIED_SHARE.get(kind, 0.0) * max(0, read))
 
 
-_WORD_COUNT = re.compile(
+_WORD_COUNT = late_pattern(
     r"(\d{1,3}(?:[., ]\d{3}){1,2}|\d{1,7})[ -]{0,2}(?:words?|wörter|mots|palabras|parole)\b",
     re.IGNORECASE,
 )

@@ -10,28 +10,30 @@ from __future__ import annotations
 import ast
 import re
 
+from baton.core.late_pattern import late_pattern
+
 MAX_CHARS = 200
 """A longer text is a task in words, even with numbers in it."""
 
-_SUM = re.compile(r"(?!.*\.\.)[\d\s.,()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
-_PERCENT = re.compile(r"%\s*(?:of|von|de|di)\s")
-_SEPARATORS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
+_SUM = late_pattern(r"(?!.*\.\.)[\d\s.,()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
+_PERCENT = late_pattern(r"%\s*(?:of|von|de|di)\s")
+_SEPARATORS = late_pattern(r"(?<=\d),(?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "^": "**"})
 _SIGNS |= str.maketrans({"²": "**2", "³": "**3", "!": "**1", "\u221a": "0-"})
 """Signs as Python has them, or others that stand in the same places."""
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
 
-_SUM_SIGN = re.compile(r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+\d|[)\u221a²³]")
+_SUM_SIGN = late_pattern(r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+\d|[)\u221a²³]")
 """What a bare line needs to be no date, no telephone number and no 24/7."""
-_NAME = re.compile(
+_NAME = late_pattern(
     r"9[-/]11|24/7|7[-/]11|50[-/]50|80/20|20/20|4/20|9-1-1|0-60|"
     r"4-4-2|4-3-3|4-2-3-1|3-5-2|3-4-3|5-3-2|3-2-1|\d\d?/\d\d?/\d{4}|"
     r"(?:1\d|20)\d\d-(?:1\d|20)\d\d|1-800(?:-\d+)*|\d{3}-\d{3}-\d{4}"
 )
 """They look like sums, but a person who asks what they *are* means something else: a day, a shop, a
 ratio, a football formation, some years, a date, a telephone number."""
-_DAY = re.compile(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
-_THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
+_DAY = late_pattern(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
+_THOUSANDS = late_pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
 """One number in English, another one where the point stands between thousands."""
 
 UNIT = (
@@ -53,10 +55,11 @@ def can_compute(tool: str, text: str) -> bool:
     """Whether a tool can answer a text alone."""
     if len(text) > MAX_CHARS or "\n" in text.strip():
         return False
+    has_digit = any(sign.isdigit() for sign in text)
     match tool:
         case "calculator":
-            return _is_sum(text)
-        case "units":
+            return has_digit and _is_sum(text)
+        case "units" if has_digit:
             plain = without_lead(text)[0]
             return re.fullmatch(_CONVERSION, plain, re.IGNORECASE) is not None
         case "clock":

@@ -9,9 +9,9 @@ what is known of the prompt and the turn, and w what is known of the worker.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.plan.plan import KINDS, Need
 
 MAX_TURNS = 5
@@ -25,7 +25,7 @@ class TurnRole(IntEnum):
     VERIFIER = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TurnPosition:
     """What happened so far: `turn` counts from 0, the other numbers are workers' places.
 
@@ -40,7 +40,7 @@ class TurnPosition:
     is_rejected: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class WorkerFacts:
     """What the head sees of a worker.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from baton.core.late_pattern import late_pattern
+
 CHECK_CHARS = 24
 """A text is looked at again after so many new characters: each look takes some 10 microseconds."""
 
@@ -27,10 +29,10 @@ _WINDOW_CHARS = 9000
 _PROBE_CHARS = 24
 _MAX_CANDIDATES = 6
 _SHORT_LINE_CHARS = 60
-_LINE_MARK = re.compile(r"\s*(?:[-*+|>#\u2022]|\d{1,3}[.)])\s|\s*\||(?: {4}|\t)\S")
-_FENCE = re.compile(r"^\s{0,3}(?:```|~~~)", re.MULTILINE)
-_SENTENCE_END = re.compile(r"[.!?\u2026\u3002][\"')\]*_]*(?=\s)|\n")
-_WANTED = re.compile(
+_LINE_MARK = late_pattern(r"\s*(?:[-*+|>#\u2022]|\d{1,3}[.)])\s|\s*\||(?: {4}|\t)\S")
+_FENCE = late_pattern(r"^\s{0,3}(?:```|~~~)", re.MULTILINE)
+_SENTENCE_END = late_pattern(r"[.!?\u2026\u3002][\"')\]*_]*(?=\s)|\n")
+_WANTED = late_pattern(
     r"\brepeat|\btimes\b|\bagain and again\b|\bwiederhol|\bmal\b|\brépèt|\bfois\b|\brepit|\bveces\b"
     r"|\bripet|\bvolte\b|\bvezes\b",
     re.IGNORECASE,

@@ -8,9 +8,10 @@ own is taken to be about that text.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
+from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.late_pattern import late_pattern
 from baton.core.plan.plan import Material
 
 
@@ -24,7 +25,7 @@ class Lack(StrEnum):
     ACTION = "needs_action"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LackText:
     """What is said of a lack, and what helps."""
 
@@ -58,7 +59,7 @@ LACK_TEXTS = {
 MAX_QUESTION_CHARS = 400
 """A longer prompt brings the text that it is about."""
 
-_LINK = re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)
+_LINK = late_pattern(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)
 _ABOUT_LINK = (
     r"summar|tl;?dr|read|open|visit|check|look|fetch|brows|go to|what(?:'s| is| does| do)|says?\b"
     r"|tell me|translate|explain|list|extract|fass|lies|öffne|übersetz|was steht|résum|lis\b"

@@ -16,6 +16,7 @@ from typing import Any
 from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError, BudgetExceeded
 from baton.core.events import Called
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import (
     Card,
@@ -105,7 +106,7 @@ Record = Callable[[CallUsage], Coroutine[Any, Any, None]]
 """Records what a call used."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PreparedCall:
     """A request as its `worker` may see it: permitted, redacted and priced, once for each call.
 
@@ -123,7 +124,7 @@ class PreparedCall:
         return replace(self, request=replace(self.request, max_tokens=tokens), bill=bill)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunBudget:
     """The money of one run, and what else stands between its texts and remote workers.
 

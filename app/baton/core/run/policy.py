@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from baton.core.errors import BatonError, ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.hold_decision import unknown_price_error
 from baton.core.labels import Label
+from baton.core.late_pattern import late_pattern
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import AnswerFormat, Card, Finish
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunTerms:
     """What the settings allow: ceilings in nano-dollars, when to ask, and where to connect.
 
@@ -32,7 +33,7 @@ NOTHING_SPENT = RunTerms()
 """No ceiling is set, so nothing can be spent."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PromptLimits:
     """What a person allows one prompt: where its text may go, how long the answer may get.
 
@@ -153,7 +154,7 @@ _UNABLE = (
     r"i (?:can't|cannot|can not|am (?:not able|unable) to|don't know|do not know|"
     r"(?:don't|do not) have (?:access|enough|the ability))"
 )
-_REFUSAL = re.compile(_SORRY + _MACHINE + _UNABLE)
+_REFUSAL = late_pattern(_SORRY + _MACHINE + _UNABLE)
 _SHORT = 400
 """A refusal is brief; a long text that begins like one goes on to answer."""
 

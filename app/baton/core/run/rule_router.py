@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from baton.core.late_pattern import late_pattern
 from baton.core.messages import Card, is_too_long
 from baton.core.plan.assignment import success_difficulty
 from baton.core.plan.plan import KINDS, Material, Need
@@ -53,26 +54,26 @@ _WORDS = {
 }
 """In the order in which they win where several are equally frequent."""
 
-_KINDS = {kind: re.compile(words, re.IGNORECASE) for kind, words in _WORDS.items()}
+_KINDS = {kind: late_pattern(words, re.IGNORECASE) for kind, words in _WORDS.items()}
 
 _ORDER = r"translat|summari|rewrite|write|list|explain|compare|find|calculate|convert|create|check|"
 _ORDER += r"describe|give|make|put|turn|draft|extract|plan|review|suggest|übersetz|schreib|erklär|"
 _ORDER += r"fasse|erstelle|écris|traduis|explique|escribe|traduce|resume|explica"
-_THEN = re.compile(
+_THEN = late_pattern(
     rf"(?:\bthen\b|\bafter that\b|\bafterwards\b|\bfinally\b|\band also\b|\bdanach\b|\bund dann\b|"
     rf"\bensuite\b|\bpuis\b|\bluego\b|\bdespués\b|[.;,]\s+(?:and\s+)?(?=(?:please )?(?:{_ORDER}))|"
     rf"\band (?=(?:{_ORDER})))",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"^[^\S\n]*(?:\d{1,2}[.)]|[a-h][.)]|[-*•])\s+\S", re.MULTILINE)
-_HARD = re.compile(
+_ITEM = late_pattern(r"^[^\S\n]*(?:\d{1,2}[.)]|[a-h][.)]|[-*•])\s+\S", re.MULTILINE)
+_HARD = late_pattern(
     r"prove|proof|rigorous|theorem|optimi[sz]|algorithm|complexity|concurren|distributed|"
     r"architect|in[- ]depth|detailed|comprehensive|thorough|edge cases|production|legal|contract|"
     r"diagnos|integral|differential|olympiad|derive|beweis|ausführlich|gründlich|démontr|"
     r"détaillé|detallad|demuestra|证明",
     re.IGNORECASE,
 )
-_EASY = re.compile(
+_EASY = late_pattern(
     r"^\s*(?:hi|hello|hey|thanks|thank you|ok(?:ay)?|yes|no|good (?:morning|evening)|hallo|"
     r"guten (?:tag|morgen)|danke|bonjour|merci|hola|gracias|ciao|grazie|你好|谢谢|こんにちは)\b",
     re.IGNORECASE,
@@ -80,7 +81,7 @@ _EASY = re.compile(
 
 _SHORT = 60
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = late_pattern(r"\d+")
 
 _GOOD, _MORE = 0.5, 0.2
 """With less chance than this, a worker with that much more is worth a thought."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from baton.core.errors import ContextTooLong, StoreError
 from baton.core.events import Event, Trimmed, Weighed
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import NO_LEDGER, Policy, Standing
 from baton.core.messages import (
     Card,
@@ -56,7 +57,7 @@ class WorkerSlots:
         return self._free.setdefault(card.id, asyncio.Semaphore(max(1, card.slots)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Services:
     """What an orchestra is made of, and every run of it shares.
 
@@ -79,7 +80,7 @@ class Services:
     slots: WorkerSlots = field(default_factory=WorkerSlots)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunRequest:
     """What is to be played: a prompt, where it goes, within which bounds, and who decides how.
 
@@ -165,7 +166,7 @@ _NEVER_REASON = "the policy is never."
 _UNATTENDED_REASON = "there is no person to ask."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RunContext:
     """What a run has once it is recorded. `emit` times an event, keeps it and publishes it."""
 

@@ -12,11 +12,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
 from baton.core.errors import BatonError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.history_types import Weighing
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO, show_usd
@@ -42,7 +43,7 @@ _MIN_AFFORDABLE_SHARE = 0.5
 """Help exactly on the bar is bought where there is money for this share of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SpendingRate:
     """The money for each prompt, and the fill of the bucket.
 
@@ -131,7 +132,7 @@ def share_decider(share: float) -> Callable[[float], bool]:
     return decide
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StyleRule:
     """The rule of a spending style: the planned share of the ceiling, the least gain that is paid
     for, and the gain that a dollar must buy.
@@ -156,7 +157,7 @@ _PRIOR_GAINS = tuple(step / 20 for step in range(1, 13))
 """The prior of gains, before any was weighed: evenly from .05 to .60."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PaceDecision:
     """Whether help is worth its price now: it is if its gain is above the `bar`; `why` says so."""
 

@@ -7,9 +7,9 @@ import time
 from calendar import monthrange
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import date
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Scope
 
 MAX_PROMPTS = 1000
@@ -30,7 +30,7 @@ _HALF_LIFE_DAYS = 7.0
 """After so many days a day counts half."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Outlook:
     """How many prompts of a scope are done, the current one included, and how many are expected."""
 
@@ -43,7 +43,7 @@ class Outlook:
         return self.done / (self.done + self.ahead)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _PromptTime:
     at: float
     day: int

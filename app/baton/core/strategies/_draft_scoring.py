@@ -6,10 +6,10 @@ It replaces the learned second stage where that is not available.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from itertools import combinations
 
+from baton.core.late_pattern import late_pattern
 from baton.core.messages import Card
 from baton.core.plan.assignment import success_chance
 from baton.core.plan.short_answer import answers_agree
@@ -29,7 +29,7 @@ _WRONG_ODDS, _RIGHT_ODDS, _CUT_ODDS, _REFUSED_ODDS = 0.25, 1.5, 0.4, 0.1
 _UNKNOWN_CHANCE = 0.5
 """The chance of a worker that is gone from the roster."""
 
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
+_WORD = late_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 """A word; a single character in scripts without spaces."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from baton.core.late_pattern import late_pattern
 from baton.core.messages import Card
 from baton.core.ports import RoutingContext, StrategyContext
 from baton.core.run.policy import MAX_PEER_SKILL_GAP
@@ -141,25 +142,25 @@ def _best_other_worker(routing: RoutingContext, drafted: Collection[str], least:
 # Whether the answer is short
 
 
-_AMOUNT_QUESTION = re.compile(
+_AMOUNT_QUESTION = late_pattern(
     r"\bhow (?:many|much|long|far|old|tall|fast|big|often)\b|\b(?:calculate|compute)\b|"
     r"\bwhat is the (?:smallest|largest|greatest|least|total|value|sum|number|probability)\b",
     re.IGNORECASE,
 )
-_QUESTION = re.compile(
+_QUESTION = late_pattern(
     r"\bwhat\b|\bhow\b|\b(?:find|calculate|compute|determine|evaluate|express)\b", re.IGNORECASE
 )
-_AMOUNT = re.compile(
+_AMOUNT = late_pattern(
     r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|hundred|twice|half|double)\b",
     re.IGNORECASE,
 )
-_CHOICES = re.compile(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
-_PROOF = re.compile(r"\b(?:prove|proof|show that|explain)\b", re.IGNORECASE)
-_CODE = re.compile(
+_CHOICES = late_pattern(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
+_PROOF = late_pattern(r"\b(?:prove|proof|show that|explain)\b", re.IGNORECASE)
+_CODE = late_pattern(
     r"```|\b(?:python|javascript|typescript|sql|regex|functions?|scripts?|code|implement)\b",
     re.IGNORECASE,
 )
-_WRITING_REQUEST = re.compile(
+_WRITING_REQUEST = late_pattern(
     r"\s{0,9}(?:please\s)?(?:write|draft|compose|translate|summari[sz]e|rewrite)\b", re.IGNORECASE
 )
 _TEXT_KINDS = ("writing", "rewriting", "summary", "translation", "extraction")

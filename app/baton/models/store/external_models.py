@@ -11,11 +11,11 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord
 from baton.models.store.file_header import chat_model_bytes
@@ -97,7 +97,7 @@ _MODEL_TYPE = "application/vnd.ollama.image.model"
 _ADAPTER_TYPE = "application/vnd.ollama.image.adapter"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Candidate:
     """A file that may be a model, and what its program says of it (`size` 0: nothing)."""
 
@@ -266,14 +266,14 @@ def _subfolders(folder: Path, walk: FolderScan) -> list[Path]:
     return sorted(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Layer:
     mediaType: str
     digest: str
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Manifest:
     layers: tuple[_Layer, ...]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelRecord
 from baton.models.store.store_files import (
@@ -36,12 +37,12 @@ class UnreadableRecord(Exception):
     """A record can't be used; the text is a part of a sentence saying why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _SchemaOnly:
     schema: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _RecordFile:
     record: ModelRecord
 

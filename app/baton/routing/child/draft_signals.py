@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.model_names import parse_model_name
 from baton.core.routing_types import Candidate, Draft
 
@@ -32,7 +33,7 @@ _OTHER_TRUST = 0.5
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class SignalLine:
     """What a figure above its usual value is worth in log-odds; `level` is where none is."""
 
@@ -49,7 +50,7 @@ class SignalLine:
         return min(_MAX_SHIFT, max(-_MAX_SHIFT, found))
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class DraftSignals:
     """By family of models a line of all FIGURES; for others one of the log-probability alone.
 

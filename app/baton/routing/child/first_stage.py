@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.routing_types import Candidate
 from baton.routing.child import RouterFileError
 from baton.routing.child.text_features import FEATURE_NAMES, WIDTH
@@ -35,7 +36,7 @@ Places = NDArray[np.int64]
 TREE_DEPTH = 3
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class Trees:
     """In each row a tree: the columns it asks for, the thresholds, what its leaves are worth."""
 
@@ -102,7 +103,7 @@ FIGURE_STEPS = 32.0
 _BATCH_ROWS = 1000
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class Basis:
     """Makes of a text's vector and figures what the heads are linear in."""
 
@@ -150,7 +151,7 @@ class Points:
         return np.exp(2 * SHARP_VECTORS * (cosines - 1) - apart).astype(np.float64), cosines
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class SetHeads:
     """The heads of one set: what a design, the points and trees are worth for each worker."""
 
@@ -174,7 +175,7 @@ class SetHeads:
         return np.clip(design @ self.linear + alike @ self.likeness + by_trees, 0.0, 1.0)
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class TextReading:
     """What the heads see in texts: each set's table of qualities, and how much it has to say.
 
@@ -201,7 +202,7 @@ class TextReading:
         return np.asarray(1.0 - (self.trust * self.shares[:, :-1]).sum(axis=1), np.float64)
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class FirstStage:
     """All that was fitted."""
 

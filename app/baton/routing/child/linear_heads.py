@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.plan.plan import KINDS
 from baton.routing.child import RouterFileError
 from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Vectors
@@ -38,7 +38,7 @@ _MEANING, _FIGURES, _WORDS = 5.0, 0.3, 6.0
 """How much each part of the design weighs beside the others."""
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class KindHead:
     """A linear head for each kind, whose chances make 1 together."""
 
@@ -131,7 +131,7 @@ DESIGN_COLUMNS = 1 + WIDTH + len(FEATURE_NAMES)
 LOG_TOKENS_RANGE = (np.log1p(16.0), np.log1p(8192.0))
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class LengthHead:
     """What each column of a design adds to the logarithm of the length."""
 
@@ -170,7 +170,7 @@ ROLES, POSITION, WORKER = 3, 21, 10
 TURN_SHAPE = (WIDTH + POSITION, ROLES, WORKER)
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class TurnHead:
     """A bilinear head, since every machine has other workers: the score is s W w.
 

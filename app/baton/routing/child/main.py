@@ -7,9 +7,13 @@ ends at once when its parent does.
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +98,7 @@ class Scorer:
 
         self._model, provider = _pick_fastest(model, available, load)
         name = provider.removesuffix("ExecutionProvider")
+        gc.enable()
         self._parent.send(RouterLoaded(name, learned is not None and not note, note))
 
     def _reply(self, request: Message) -> FinalReply:
@@ -195,9 +200,22 @@ def _median_seconds(model: RouterModel) -> float:
     return sorted(times)[_SAMPLE_COUNT // 2]
 
 
+def _work(parent: ParentChannel) -> None:
+    gc.disable()  # imports leave nothing to free, and it is a tenth of their time
+    # While the parent prepares its order; an error here is met again by what needs them.
+    threading.Thread(target=_import_early, daemon=True).start()
+    Scorer(parent).serve()
+
+
+def _import_early() -> None:
+    with suppress(Exception):
+        import_module("onnxruntime")
+        import_module("baton.routing.child.router_model")
+
+
 def main() -> None:
     """Run until the parent is gone."""
-    serve(REQUESTS, lambda parent: Scorer(parent).serve())
+    serve(REQUESTS, _work)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ import hashlib
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.model_names import canonical_name
 from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.platform.durable_files import open_replacement
@@ -48,7 +49,7 @@ _MIN_IMPROVEMENT = 1e-4
 """By how much the error on answers held out must fall."""
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class SeenTexts:
     """Texts as the first stage sees them: vectors, figures (usually near 0) and kinds."""
 
@@ -92,7 +93,7 @@ class UnpersonalisedRouter(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class PersonalOffsets:
     """What was learned: by worker how much lower or higher, and what each input is worth."""
 
@@ -178,7 +179,7 @@ def learn_offsets(
 # Labels
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class _Label:
     text: str
     name: str
@@ -211,7 +212,7 @@ def _canonical_name(worker: Candidate) -> str:
 # Fitting
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class _WorkerFit:
     """What was fitted for a worker, and the squared errors on its answers when held out."""
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.plan.short_answer import normalised_answer
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.routing.child import RouterFileError
@@ -241,7 +242,7 @@ def chances_from_log_odds(odds: Floats) -> Floats:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -30.0, 30.0))), np.float64)
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class Votes:
     """Drafts as the heads see them: questions are rows, their drafts columns, the first in focus.
 
@@ -285,7 +286,7 @@ class Votes:
         ])  # fmt: skip
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class SecondStage:
     """The two heads: `right` for the draft in focus, `asked` for another worker.
 

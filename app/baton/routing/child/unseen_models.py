@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.model_names import matching_model, parse_model_name, plain_name
 from baton.core.routing_types import Candidate
 
@@ -144,7 +145,7 @@ _ABILITY_AT_3, _ABILITY_A_LEVEL = 0.4, 0.9
 """What the levels of a card come to: 3 is what models of 8 billion master (core/plan)."""
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class Abilities:
     """What was fitted: the abilities of those measured, and the worth of `model_traits` for others.
 

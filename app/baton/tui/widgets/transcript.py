@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -12,6 +11,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Turn
 from baton.core.sanitiser import sanitise
 from baton.presentation.words import count_text
@@ -302,7 +302,7 @@ MAX_TURNS = 48
 """How many turns are kept there; beyond, the far end leaves."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TranscriptWindow:
     """The turns from `first` up to `end`, of `total`."""
 

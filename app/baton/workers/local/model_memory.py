@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections import deque
@@ -10,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from baton.core.byte_format import show_size
 from baton.core.errors import ModelFileError
@@ -23,6 +22,9 @@ from baton.gguf.memory_fit import (
 )
 from baton.platform import hardware
 from baton.workers.local.native_probe import probe_gpus
+
+if TYPE_CHECKING:
+    import asyncio
 
 ReadMemory = Callable[[], "MachineMemory"]
 
@@ -131,6 +133,8 @@ class Memory:
 
     async def find_gpus(self) -> bool:
         """Find out what GPUs have free, once; return whether there is more room by that."""
+        import asyncio
+
         if self._asking is not None and self._asking.done():
             return False
         self._asking = self._asking or asyncio.create_task(self._ask_for_gpus())
@@ -145,6 +149,8 @@ class Memory:
 
         What happened meanwhile counts: giving up an attempt takes its time.
         """
+        import asyncio
+
         if self.releases != since:
             return
         future = asyncio.get_running_loop().create_future()
@@ -184,8 +190,9 @@ class CpuLock:
     @asynccontextmanager
     async def hold(self, owner: object, threads: int) -> AsyncGenerator[None]:
         """Wait for so many free cores (0: all of them), and hold them, or share the owner's."""
-        wanted = min(threads or self._cores, self._cores)
-        wait = CpuWait(owner, wanted, asyncio.get_running_loop().create_future())
+        import asyncio
+
+        wait = CpuWait(owner, threads, asyncio.get_running_loop().create_future())
         self._waiting.append(wait)
         self._admit()
         try:
@@ -210,13 +217,18 @@ class CpuLock:
             if wait.turn.done():
                 return  # it was cancelled, and leaves the queue when it next runs
             self._waiting.popleft()
-            held = self._holds.get(wait.owner, CpuHold(wait.cores, 0))
+            held = self._holds.get(wait.owner, CpuHold(wait.threads, 0))
             self._holds[wait.owner] = held._replace(requests=held.requests + 1)
             wait.turn.set_result(None)
 
     def _has_cores_for(self, wait: CpuWait) -> bool:
-        busy = sum(hold.cores for hold in self._holds.values())
-        return wait.owner in self._holds or busy + wait.cores <= self._cores
+        if not self._holds or wait.owner in self._holds:
+            return True
+        busy = sum(self._cores_for(hold.threads) for hold in self._holds.values())
+        return busy + self._cores_for(wait.threads) <= self._cores
+
+    def _cores_for(self, threads: int) -> int:
+        return min(threads or self._cores, self._cores)
 
     def _release(self, owner: object) -> None:
         held = self._holds.pop(owner)
@@ -225,17 +237,17 @@ class CpuLock:
 
 
 class CpuHold(NamedTuple):
-    """The cores that an owner holds, and for how many requests."""
+    """The threads that an owner computes with (0: all cores), and for how many requests."""
 
-    cores: int
+    threads: int
     requests: int
 
 
 class CpuWait(NamedTuple):
-    """Who waits for so many cores, and what ends the waiting."""
+    """Who waits to compute with so many threads (0: all cores), and what ends the waiting."""
 
     owner: object
-    cores: int
+    threads: int
     turn: asyncio.Future[None]
 
 

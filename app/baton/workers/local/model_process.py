@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +17,7 @@ from baton.core.errors import (
     ModelFileError,
     WorkerUnavailable,
 )
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import (
     Chunk,
     Finish,
@@ -73,7 +73,7 @@ GRACE_SECONDS = 1.5
 """How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LoadSettings:
     """How a model is loaded.
 

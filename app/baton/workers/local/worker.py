@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card, Chunk, Request
 from baton.workers.local.messages import AnswerPrompt, ModelLoaded
 from baton.workers.local.model_process import ModelProcess, ModelRequest
@@ -13,7 +14,7 @@ from baton.workers.local.model_process import ModelProcess, ModelRequest
 _SEED_BITS = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class GenerationSettings:
     """How a worker writes.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.ipc.messages import FinalReply, Message
 
 
@@ -34,7 +34,7 @@ class MarkReply(FinalReply, tag="marked"):
     marked: MarkedText
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MarkedText:
     """A request with its literals marked."""
 
@@ -55,7 +55,7 @@ class MarkedText:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MarkedLiteral:
     """A literal as it was written, and as the plan language writes it."""
 

@@ -6,6 +6,7 @@ and stdout. It holds no secret, connects nowhere, and ends at once when its pare
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 import threading
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
     from baton.workers.local.child.sequence import Sequence
 
 LOADING_SECONDS = 0.05
+
+_LATER_MODULES = (
+    "baton.workers.local.child.chat_template",
+    "baton.workers.local.child.text_stream",
+    "numpy",
+)
+"""What is wanted once the model is loaded; numpy only with the first word."""
 
 
 class Runner:
@@ -101,24 +109,14 @@ class Runner:
 
     def _load_file(self, request: LoadModel) -> None:
         self._parent.send(ModelLoading(0.0))
-        # While the model is read, natively and on one core, the other imports what comes after.
-        modules = (
-            "psutil",
-            "baton.workers.local.child.chat_template",
-            "baton.workers.local.child.text_stream",
-        )
-        importing = threading.Thread(target=lambda: [importlib.import_module(m) for m in modules])
-        importing.start()
-        # This one is only wanted with the first word, so nothing waits for it here.
-        threading.Thread(target=importlib.import_module, args=["numpy"], daemon=True).start()
         llama = _start_llama()
         try:
             self._load_model(request)
-            importing.join()
             self._prepare(request.expected.total)
         except llama.LlamaError as error:
             raise _unloadable(request.path, error) from error
         self._idle_seconds = request.idle_seconds
+        gc.enable()
 
     def _load_model(self, request: LoadModel) -> None:
         """Load with as many layers on the GPU as it takes: all that fit, half of them, none."""
@@ -274,9 +272,19 @@ def _start_llama() -> ModuleType:
     return llama
 
 
+def _work(parent: ParentChannel) -> None:
+    gc.disable()  # imports leave nothing to free, and it is a tenth of their time
+    # They are imported while the parent prepares its order, and while the model is read, which
+    # takes one core.
+    importing = threading.Thread(target=lambda: [*map(importlib.import_module, _LATER_MODULES)])
+    importing.daemon = True
+    importing.start()
+    Runner(parent).serve()
+
+
 def main() -> None:
     """Run until the parent is gone or nothing was asked for too long."""
-    serve(REQUESTS, lambda parent: Runner(parent).serve())
+    serve(REQUESTS, _work)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.ipc.messages import Failed
 from baton.ipc.parent_channel import Failure, ParentChannel
 from baton.workers.local.child import reasoning_filter
@@ -31,7 +31,7 @@ USEFUL_TOKENS = 256
 """Less room than this for an answer is none, and none for thoughts before it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Prompt:
     """A prompt's tokens, and the filter for the thoughts that may follow.
 

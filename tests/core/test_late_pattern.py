@@ -1,0 +1,23 @@
+"""Patterns that are compiled at their first use."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from baton.core.late_pattern import late_pattern
+
+
+def test_it_does_what_the_compiled_pattern_does() -> None:
+    late, compiled = (make(r"\b(b)\w+", re.IGNORECASE) for make in (late_pattern, re.compile))
+    text = "A bee, a Bear"
+    assert late.findall(text) == compiled.findall(text) == ["b", "B"]
+    assert late.sub("x", text) == compiled.sub("x", text)
+    assert (late.pattern, late.flags) == (compiled.pattern, compiled.flags)
+
+
+def test_it_is_compiled_only_once_it_is_used() -> None:
+    wrong = late_pattern("(")
+    with pytest.raises(re.error):
+        wrong.search("")
