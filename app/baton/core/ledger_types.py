@@ -241,7 +241,7 @@ class UsageRow:
     unconfirmed: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class DayCharge:
     """What a worker was charged on a day ("2026-11-25"), in billionths of a dollar."""
 

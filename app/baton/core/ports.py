@@ -148,6 +148,10 @@ class Store(Protocol):
         """Record an answer's text as far as it is."""
         ...
 
+    async def save_progress(self, texts: Mapping[str, str]) -> None:
+        """Record the texts so far of answers that are being written, but for those gone by now."""
+        ...
+
     async def add_draft(self, answer: str, text: str, worker: str) -> None:
         """Record the draft that an answer replaced, as the version before it."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from baton.core.errors import ConfigError, StoreError
@@ -238,6 +239,12 @@ def write_answer(
             "WHERE id = (SELECT conversation FROM turns WHERE id = ?)",
             [time.time(), turn],
         )
+
+
+def save_progress(connection: Connection, texts: Mapping[str, str]) -> None:
+    """Record the texts so far of answers that are being written, but for those gone by now."""
+    changes = [[clean_text(text), TurnStatus.STREAMING, turn] for turn, text in texts.items()]
+    connection.executemany("UPDATE turns SET text = ?, status = ? WHERE id = ?", changes)
 
 
 _MAX_KEY_TRIES = 64

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -89,6 +89,10 @@ class Store:
     async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
         """Record an answer's text as far as it is."""
         await self._write(changes.write_answer, turn, text, status, worker)
+
+    async def save_progress(self, texts: Mapping[str, str]) -> None:
+        """Record the texts so far of answers that are being written, but for those gone by now."""
+        await self._write(changes.save_progress, texts)
 
     async def add_draft(self, answer: str, text: str, worker: str) -> None:
         """Record the draft that an answer replaced, as the version before it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from baton.core.events import (
     Cancelled,
     Event,
@@ -10,6 +12,7 @@ from baton.core.events import (
     Planned,
     StepFailed,
     StepFinished,
+    StepRetried,
     StepSkipped,
     StepText,
 )
@@ -20,24 +23,32 @@ class AnswerText:
     """Turns events into pieces of the answer. What was given is never taken back.
 
     Of a draft nothing is given, since it may be replaced. A long answer is not copied as a whole
-    for each of its pieces.
+    for each of its pieces: `_part` is the step whose texts are given as they come (0: none).
     """
 
     def __init__(self) -> None:
         self._given = 0
+        self._part = 0
+        self._is_part_empty = True
 
-    def feed(self, event: Event, view: RunView) -> str:
-        """Return what an event adds; `view` is the run with it applied."""
+    def feed(self, event: Event, view: Callable[[], RunView]) -> str:
+        """Return what an event adds; `view` returns the run with it applied."""
         match event:
-            case StepText(step=step, text=text) if not view.draft and step == _next_part(view):
-                is_first = len(view.steps[step - 1].text) == len(text)
-                piece = ("\n\n" if is_first and text and self._given else "") + text
+            case StepText(step=self._part, text=text) if text:
+                piece = ("\n\n" if self._is_part_empty and self._given else "") + text
+                self._is_part_empty = False
                 self._given += len(piece)
                 return piece
+            case StepRetried(step=self._part):
+                self._is_part_empty = True
             case Planned() | StepFinished() | StepFailed() | StepSkipped():
-                return self._rest(view.stable_answer)
+                now = view()
+                self._part = 0 if now.draft else _next_part(now)
+                self._is_part_empty = not (self._part and now.steps[self._part - 1].text)
+                return self._rest(now.stable_answer)
             case Finished() | Failed() | Cancelled():
-                return self._rest(view.answer if view.status == "finished" else "")
+                now = view()
+                return self._rest(now.answer if now.status == "finished" else "")
         return ""
 
     def _rest(self, text: str) -> str:

@@ -189,11 +189,12 @@ class Endpoint:
         writer = dialect.stream(served.asked)
         stream = EventStream(send, dialect)
         calls: list[ToolCall] = []
+        head = answer_head(served)
         try:
             async with stream.kept_alive():
                 async for text, found in read_calls(served.asked.tools, pieces):
-                    head = answer_head(served)
                     if not stream.has_begun:
+                        head = answer_head(served)  # it has an id now
                         await stream.begin(writer.begin(head))
                     if text:
                         await stream.send(writer.text(head, text))

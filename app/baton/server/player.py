@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from baton.compose import Baton
 from baton.core.errors import BatonError, ConfigError
-from baton.core.events import Cancelled, Decision
+from baton.core.events import Cancelled, Decision, Event, Offered, StepText
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Message, Prompt, Role
@@ -42,18 +42,34 @@ MAX_SERVED = 200
 class ServedRun:
     """A request that was taken: for the list of served requests, and for its answer.
 
-    `began` is in seconds since the epoch. `view` is the run as it stands, `error` what the client
-    is shown where there is no answer. `recorded` is set once it has an id; `is_over` says that
-    nothing of it goes on.
+    `began` is in seconds since the epoch. `error` is what the client is shown where there is no
+    answer. `recorded` is set once it has an id; `is_over` says that nothing of it goes on.
     """
 
     asked: ClientRequest
     offered: OfferedModel
     began: float = field(default_factory=time.time)
-    view: RunView = field(default_factory=RunView)
+    _view: RunView = field(default_factory=RunView)
     error: ApiError | None = None
     is_over: bool = False
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
+    _texts: list[StepText] = field(default_factory=list)
+
+    @property
+    def view(self) -> RunView:
+        """The run as it stands."""
+        if self._texts:
+            last, whole = self._texts[-1], "".join(one.text for one in self._texts)
+            self._texts.clear()
+            self._view = self._view.apply(StepText(last.step, whole, at=last.at))
+        return self._view
+
+    def apply(self, event: Event) -> None:
+        """Take what happened; texts are put together until the view is looked at."""
+        if isinstance(event, StepText) and (not self._texts or self._texts[-1].step == event.step):
+            self._texts.append(event)
+        else:
+            self._view = self.view.apply(event)
 
     @property
     def model(self) -> str:
@@ -119,10 +135,11 @@ class Player:
             async with await self._run(served, grant) as run:
                 text = AnswerText()
                 async for event in run:
-                    served.view = served.view.apply(event)
+                    served.apply(event)
                     served.recorded.set()
-                    self._check_ceiling(served)
-                    if piece := text.feed(event, served.view):
+                    if isinstance(event, Offered):
+                        self._check_ceiling(served)
+                    if piece := text.feed(event, lambda: served.view):
                         yield piece
             self._conclude(served)
         except BatonError as error:
@@ -135,7 +152,7 @@ class Player:
             self._running -= 1
             served.is_over = True
             if served.view.status == "running":
-                served.view = served.view.apply(Cancelled(at=served.view.seconds))
+                served.apply(Cancelled(at=served.view.seconds))
 
     def _conclude(self, served: ServedRun) -> None:
         """Remember the conversation. Raises ApiError where the run has no answer."""

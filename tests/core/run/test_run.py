@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 
 import pytest
 import pytest_asyncio
@@ -376,11 +376,11 @@ async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> N
         def __getattr__(self, name: str) -> object:
             return getattr(store, name)
 
-        async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
-            if status is TurnStatus.STREAMING and self.failures:
+        async def save_progress(self, texts: Mapping[str, str]) -> None:
+            if self.failures:
                 self.failures -= 1
                 raise StoreError("The disk is full.", "Free some space.")
-            await store.write(turn, text, status, worker)
+            await store.save_progress(texts)
 
     worker = ScriptedWorker(says("saved in the end", 60.0))
     services = Services({"scripted": worker}, FailingStore())  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -20,9 +19,6 @@ from baton.core.run.metered_worker import RunBudget
 from baton.core.run.plan_executor import PlanExecutor
 from baton.core.run.routing_context import build_routing_context, read_ahead
 from baton.core.run.run_context import RunContext, RunConversation, RunRequest, Services
-
-FLUSH_SECONDS = 0.15
-"""How long streamed text may stay in memory alone; with the write itself it stays below 250 ms."""
 
 
 class Run:
@@ -41,7 +37,6 @@ class Run:
         self._asking = asyncio.Lock()
         self._queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
-        self._saving: asyncio.Task[None] | None = None
         self._start = time.monotonic()
         self._recorded: RecordedRun | None = None
         self._executor: PlanExecutor | None = None
@@ -94,9 +89,9 @@ class Run:
         try:
             # Recording is never half done: a cancellation waits until the ids are known.
             recorded = await uninterrupted(self._record())
-            self._executor = await self._prepare(recorded)
-            self._saving = asyncio.create_task(self._keep_saving(recorded, self._executor))
-            await self._executor.play()
+            self._executor = executor = await self._prepare(recorded)
+            self._services.saver.add(self._store, recorded.answer, lambda: executor.text)
+            await executor.play()
         except (asyncio.CancelledError, PromptWithdrawn):
             status, event = TurnStatus.CANCELLED, ev.Cancelled()
             if self._is_late:
@@ -104,7 +99,7 @@ class Run:
         except BatonError as error:
             event = ev.Failed(stored_name(error), error.message, error.hint)
         else:
-            status = TurnStatus.CUT if self._executor.is_cut else TurnStatus.DONE
+            status = TurnStatus.CUT if executor.is_cut else TurnStatus.DONE
             event = ev.Finished()
         finally:  # a bug ends the run without an event
             await uninterrupted(self._end(status, event))
@@ -162,16 +157,6 @@ class Run:
             )
         )
 
-    async def _keep_saving(self, recorded: RecordedRun, executor: PlanExecutor) -> None:
-        saved = ""
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            if (text := executor.text) != saved:
-                # A disk that is full now may have room in a moment; the end says if it hasn't.
-                with contextlib.suppress(StoreError):
-                    await self._store.write(recorded.answer, text, TurnStatus.STREAMING)
-                    saved = text
-
     async def _emit(self, event: ev.Event) -> None:
         """Time an event, keep it, and publish it: what is kept is seen, also when it is stopped."""
         now = self._now
@@ -200,10 +185,9 @@ class Run:
 
     async def _end(self, status: TurnStatus, event: ev.Terminal | None) -> None:
         """Keep the text, then publish the run's last event, even if the disk won't take it."""
-        if self._saving is not None:
-            self._saving.cancel()
-            await asyncio.gather(self._saving, return_exceptions=True)
         executor, recorded = self._executor, self._recorded
+        if recorded is not None:
+            self._services.saver.remove(recorded.answer)
         text, author = (executor.text, executor.author) if executor else ("", self._request.worker)
         event = event and replace(event, at=self._now)
         try:

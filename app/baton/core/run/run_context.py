@@ -39,6 +39,7 @@ from baton.core.ports import (
     Worker,
     no_templates,
 )
+from baton.core.run.answer_saver import AnswerSaver
 from baton.core.run.approval import Approval
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import PromptLimits, RunTerms, must_ask
@@ -78,6 +79,7 @@ class Services:
     conductor: str = ""
     prefer: Mapping[str, str] = field(default_factory=dict)
     slots: WorkerSlots = field(default_factory=WorkerSlots)
+    saver: AnswerSaver = field(default_factory=AnswerSaver)
 
 
 @frozen_dataclass
