@@ -168,9 +168,7 @@ COMMANDS = (
         "NAME",
         synonyms="workflow vote cascade conductor",
     ),
-    _command(
-        _M, "model", "model", "Choose who answers", "WORKER", synonyms="models worker switch"
-    ),
+    _command(_M, "model", "model", "Choose who answers", "WORKER", synonyms="models worker switch"),
     _command(
         _M,
         "pull",
