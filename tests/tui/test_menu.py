@@ -106,11 +106,11 @@ async def test_a_command_is_chosen_with_the_arrows(tmp_path: Path) -> None:
         await session.wait_until(lambda: screen_of(session) == "ConversationsScreen")
         assert session.chat.composer.text == ""
         await session.press("escape")
-        await open_menu(session, "/", "u", "p", "up")
+        await open_menu(session, "/", "n", "up")
         await session.press("escape")
         assert not menu_of(session).is_open
-        assert session.chat.composer.text == "/up"
-        await session.press("d")
+        assert session.chat.composer.text == "/n"
+        await session.press("e")
         assert not menu_of(session).is_open, "closed, it stays closed for this word"
         assert session.chat.composer.prompt.has_focus
 
