@@ -234,12 +234,14 @@ async def test_text_typed_ahead_chooses_nothing_that_spends(
 ) -> None:
     async with open_app(tmp_path, say, cloud=remote_script()) as session:
         await session.ask("hello")
+        answer = session.chat.transcript.turns[1].id
         turns, terms = len(session.chat.transcript.turns), session.services.orchestra.terms
         burst(session, *typed, "enter", "enter", "space", "enter", "enter")
         await session.pilot.pause(0.3)
         await session.press("enter", "enter")
         await session.wait_for_answer()
         assert session.asked == []
+        assert len(await session.services.store.siblings(answer)) == 1
         assert session.chat.context.worker == "small"
         assert session.services.orchestra.terms == terms
         spent = [turn for turn in session.chat.transcript.turns[turns:] if turn.text == "hello"]
