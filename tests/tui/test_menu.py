@@ -106,11 +106,11 @@ async def test_a_command_is_chosen_with_the_arrows(tmp_path: Path) -> None:
         await session.wait_until(lambda: screen_of(session) == "ConversationsScreen")
         assert session.chat.composer.text == ""
         await session.press("escape")
-        await open_menu(session, "/", "u", "p", "up")
+        await open_menu(session, "/", "n", "up")
         await session.press("escape")
         assert not menu_of(session).is_open
-        assert session.chat.composer.text == "/up"
-        await session.press("d")
+        assert session.chat.composer.text == "/n"
+        await session.press("e")
         assert not menu_of(session).is_open, "closed, it stays closed for this word"
         assert session.chat.composer.prompt.has_focus
 
@@ -234,12 +234,14 @@ async def test_text_typed_ahead_chooses_nothing_that_spends(
 ) -> None:
     async with open_app(tmp_path, say, cloud=remote_script()) as session:
         await session.ask("hello")
+        answer = session.chat.transcript.turns[1].id
         turns, terms = len(session.chat.transcript.turns), session.services.orchestra.terms
         burst(session, *typed, "enter", "enter", "space", "enter", "enter")
         await session.pilot.pause(0.3)
         await session.press("enter", "enter")
         await session.wait_for_answer()
         assert session.asked == []
+        assert len(await session.services.store.siblings(answer)) == 1
         assert session.chat.context.worker == "small"
         assert session.services.orchestra.terms == terms
         spent = [turn for turn in session.chat.transcript.turns[turns:] if turn.text == "hello"]

@@ -36,7 +36,7 @@ def _binding(
 
 
 APP: list[BindingType] = [
-    _binding("app.menu", "ctrl+p", "menu", "more", "everything there is", show=True),
+    _binding("app.menu", "ctrl+p", "menu", "more", "everything there is", show=True, first=True),
     _binding("app.help", "f1", "help", "help", "this help"),
     _binding("app.keys", "question_mark", "keys_here", "keys that work here"),
     _binding("app.answer", "ctrl+g", "answer", "answer", "to the question that waits"),

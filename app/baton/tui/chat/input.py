@@ -63,8 +63,10 @@ class InputController:
     async def _run_typed(self, typed: slash_commands.TypedCommand) -> bool:
         """Run what was typed as a command; return whether there is such a command."""
         found = slash_commands.matching_commands(typed.name)
-        if len(found) != 1:
-            what = "could be several commands" if found else "is no command"
+        is_short = typed.name not in [command.name for command in found]
+        if len(found) != 1 or (is_short and found[0].may_spend):
+            several = "could be several commands" if len(found) > 1 else "is not written out"
+            what = several if found else "is no command"
             self._context.footer.say(f"/{one_line(typed.name, 30)} {what}")
             hint = slash_commands.unknown_command_hint(typed.name)
             await self._context.transcript.note(f"/{typed.name} {what}{hint}", error=True)

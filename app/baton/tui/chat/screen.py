@@ -174,7 +174,7 @@ class ChatScreen(Screen[None]):
         Pressed in the prompt, Enter sends it if nothing is to be chosen any more. Pressed in the
         menu's own line it doesn't, since a draft may stand in the prompt.
         """
-        if self.composer.prompt.has_focus:
+        if self.focused is self.composer.prompt:  # `has_focus` comes later
             self.composer.prompt.action_send()
         else:
             self.context.menu.line.call_later(self.menu.choose)
