@@ -367,7 +367,7 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
     async with open_app(tmp_path, then, cloud=dear, terms=BUDGET) as session:
         session.app.bell = lambda: rung.append(1)  # type: ignore[method-assign]
         await play(session, plan, wait=False)
-        await session.wait_until(lambda: "working" in session.screen_text())
+        await session.wait_until(lambda: "░ asking" in session.screen_text())
         if place == "another conversation":
             await session.press("ctrl+n")
             await session.wait_until(lambda: not session.chat.transcript.turns)
@@ -412,11 +412,11 @@ async def test_why_leads_to_what_its_run_sent(tmp_path: Path) -> None:
         await send_body(session, b"another run's", "another")
         await send_body(session, b"this run's", run)
         await session.press("escape", "w")
-        await session.wait_until(lambda: "Why this way" in session.screen_text())
-        seen = flat(session)
-        assert "Held $0.005, charged $0.002. Sent to api.openai.com: 1,834 bytes (e shows" in seen
-        assert "Offered: gpt-5-mini, at most $0.005 · sent" in seen
-        await session.press("k")
+        await session.wait_for_text("[Steps]", "Held $0.005, charged $0.002.")
+        assert "Offered: gpt-5-mini, at most $0.005 · sent" in flat(session)
+        await session.press("right", "right")
+        await session.wait_for_text("Sent to api.openai.com: 1,834 bytes (e shows them).")
+        await session.press("right", "right", "k")
         await session.wait_until(lambda: "I'm sorry" in session.screen_text())
         assert "Its draft" in session.screen_text()
         await session.press("e")

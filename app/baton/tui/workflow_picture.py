@@ -180,6 +180,9 @@ def _cells(
         joined = count_text(len(branch.joins), "step")
     inputs = step.step.inputs
     now = step_status(step, run)
+    is_remote = _is_remote(step, run, roster)
+    if is_remote and now == Phase.LOADING:
+        now = "asking"
     if now == "waits" and branch.number in asking:
         now = "asks you first"
     if prices:
@@ -190,7 +193,7 @@ def _cells(
         f"{branch.number} {step_name(step)}",
         f" ←{joined}" if joined else "",
         one_line(worker_name(step.worker, roster), 40) or "any",
-        _is_remote(step, run, roster),
+        is_remote,
         now,
         "" if prices else _time_text(step, run),
         step_price_text(prices[branch.number - 1], short=is_short)
