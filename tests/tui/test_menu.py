@@ -301,6 +301,7 @@ async def test_a_question_mark_shows_the_keys_that_work_here(tmp_path: Path) -> 
 async def test_what_a_cloud_worker_needs_and_how_full_the_context_is(tmp_path: Path) -> None:
     async with open_app(tmp_path, say) as session:
         await session.press("ctrl+p", *"provider", "enter")
-        await session.wait_for_text("`baton keys set openai` stores the key")
+        await session.wait_until(lambda: screen_of(session) == "ConnectScreen")
+        await session.press("escape")
         await session.send("/context")
         await session.wait_for_text("Context of SmolLM2 135M", "nothing of it yet")

@@ -122,14 +122,6 @@ ACTIONS = (
         group=slash_commands.MODELS,
     ),
     _action(
-        "Provider",
-        "How to add a cloud provider and its key",
-        "explain_providers",
-        "",
-        "key api cloud openai anthropic connect account",
-        group=slash_commands.MODELS,
-    ),
-    _action(
         "Keys here",
         "Show the keys that work here",
         "app.keys_here",

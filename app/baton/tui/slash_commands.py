@@ -190,7 +190,7 @@ COMMANDS = (
         "connect",
         "Set up a cloud provider: model, key, ceiling",
         "MODEL",
-        synonyms="provider key cloud api add openai anthropic",
+        synonyms="provider key api cloud openai anthropic account add",
     ),
     _command(
         MONEY,

@@ -21,15 +21,7 @@ from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.widgets.transcript import Transcript
 
-NONE_STRONGER = (
-    "There is no stronger worker here. A cloud worker can be entered in config.toml "
-    "(`baton config edit`) under [[workers]]."
-)
-PROVIDERS_TEXT = (
-    "A cloud worker needs a key, an entry and a ceiling. `baton keys set openai` stores the key, "
-    "`baton config edit` opens config.toml for the entry under [[workers]], and /budget day 2 "
-    "allows up to $2 a day."
-)
+NONE_STRONGER = "There is no stronger worker here. /connect sets a cloud provider up, or a server."
 CLOUD_OFF = (
     "{name} costs money, and the cloud is off, since no ceiling is set. "
     "/budget day 2 (for example) allows up to $2 a day."
@@ -204,10 +196,6 @@ class BudgetController:
         from baton.platform.settings import write_settings
 
         return await asyncio.to_thread(write_settings, self._services.config, changes)
-
-    async def explain_providers(self) -> None:
-        """Say how a cloud provider is added."""
-        await self._note(PROVIDERS_TEXT)
 
     # What may leave this machine
 

@@ -137,7 +137,6 @@ class ChatScreen(Screen[None]):
             "private": self.budget.set_private,
             "models": start(self.onboarding.show_models, "overlay", exclusive=True),
             "model": self._choose_or_open("model", self.onboarding.set_worker),
-            "explain_providers": self.budget.explain_providers,
             "recommend": self.onboarding.recommend,
             "serve": start(self.serving.run_command, "serve"),
             "pull": start(self.downloads.pull, "want"),
