@@ -218,7 +218,7 @@ def test_where_no_prompt_is_written_a_letter_may_be_a_key(name: str) -> None:
 
 
 async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
-    async with open_app(tmp_path, size=(100, 170)) as session:
+    async with open_app(tmp_path, size=(100, 190)) as session:
         await session.press("f1")
         await session.wait_until(lambda: screen_of(session) == "HelpScreen")
         seen = session.screen_text()

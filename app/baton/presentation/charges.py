@@ -52,7 +52,9 @@ def spending_wordings(standing: Standing) -> tuple[str, ...]:
         short = f"{used}/{ceiling.removeprefix('$')}"
         parts = [f"{used} of {ceiling}"]
     parts += [f"{show_usd(room.held)} held"] if room.held else []
-    parts += [f"{show_usd(room.unconfirmed)} unconfirmed"] if room.unconfirmed else []
+    if room.unconfirmed:
+        parts.append(f"{show_usd(room.unconfirmed)} unconfirmed")
+        short += " unconfirmed"
     return " · ".join(parts), short
 
 
