@@ -31,6 +31,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.download.releases import (
     FLAVOURS,
     MANIFEST,
@@ -94,7 +95,7 @@ class BuiltFile:
         return ReleaseFile(*about, size, sha256)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SignedRelease(Release):
     """A release's list, with the sha256 of all else that lies there, by name."""
 

@@ -62,8 +62,9 @@ model = "anthropic/claude-haiku-4-5"
 PARIS = "What is the capital of France?"
 
 PLAY = """
-import json, sys
+import json, os, sys
 from baton.cli import main
+os._exit = sys.exit  # which is how a command ends its process
 for args, code in json.loads(sys.argv[1]):
     try:
         main(args)

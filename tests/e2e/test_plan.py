@@ -81,7 +81,7 @@ def test_five_steps_are_planned_played_and_shown(cloud: Cloud, home: Path) -> No
     app = Terminal(BATON, {**os.environ, "LAB_KEY": KEY}, 140, 40)
     app.wait_for("Ask anything")
     app.send("/strategy conductor\r")
-    app.wait_for("from now on")
+    app.wait_for("Strategy: conductor")
     app.send(PROMPT + "\r")
     app.wait_for("water is never still", 60)
     app.wait_for("finished in", 60)

@@ -329,13 +329,13 @@ async def test_deleting_can_be_undone_until_it_is_meant(store: Store) -> None:
         await store.conversation(begun.conversation)
     with pytest.raises(ConfigError):
         await store.runs.get(begun.run)
-    await store.restore(begun.conversation)
+    await store.hide(begun.conversation, undo=True)
     assert len(await store.search("secret")) == 1
     await store.hide(begun.conversation)
     assert await store.purge_hidden(older_than_seconds=60) == 0
     assert await store.purge_hidden() == 1
     with pytest.raises(ConfigError):
-        await store.restore(begun.conversation)
+        await store.hide(begun.conversation, undo=True)
     assert len(await store.search("else")) == 1
 
 

@@ -77,7 +77,8 @@ def open_to_others(modes: Modes, folder: Path) -> Modes:
 
 
 _WATCHED = """
-import json, sys
+import json, os, sys
+os._exit = sys.exit  # which is how a command ends its process
 sys.path.insert(0, sys.argv[1])
 from support.file_modes import record_modes
 with record_modes() as modes:

@@ -363,3 +363,13 @@ async def test_no_color_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 for colour in (style.color, style.bgcolor):
                     if colour is not None and colour.triplet is not None:
                         assert len(set(colour.triplet)) == 1, style
+
+
+async def test_a_prompt_of_no_width_is_drawn_without_a_fault(tmp_path: Path) -> None:
+    """So it is for a moment where a window beside a panel gets narrow."""
+    async with open_app(tmp_path) as session:
+        session.chat.composer.prompt.styles.width = 0
+        await session.pilot.pause()
+        session.chat.composer.prompt.render_line(0)
+        session.chat.composer.prompt.styles.width = "1fr"
+        await session.wait_for_text("Ask anything")

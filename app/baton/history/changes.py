@@ -340,14 +340,9 @@ def set_policy(connection: Connection, conversation: str, policy: Policy | None)
     _update_conversation(connection, conversation, "policy = ?", policy)
 
 
-def hide(connection: Connection, conversation: str) -> None:
-    """Delete a conversation so that `restore` can bring it back."""
-    _update_conversation(connection, conversation, "hidden_at = ?", time.time())
-
-
-def restore(connection: Connection, conversation: str) -> None:
-    """Bring a deleted conversation back."""
-    _update_conversation(connection, conversation, "hidden_at = NULL")
+def hide(connection: Connection, conversation: str, undo: bool) -> None:
+    """Delete a conversation so that it can be brought back, or do that."""
+    _update_conversation(connection, conversation, "hidden_at = ?", None if undo else time.time())
 
 
 def _update_conversation(

@@ -158,13 +158,9 @@ class Store:
         """Let everything in a conversation travel exactly so far from now on, and record that."""
         await self._write(changes.relabel, conversation, label)
 
-    async def hide(self, conversation: str) -> None:
-        """Delete a conversation so that `restore` can bring it back."""
-        await self._write(changes.hide, conversation)
-
-    async def restore(self, conversation: str) -> None:
-        """Bring a deleted conversation back."""
-        await self._write(changes.restore, conversation)
+    async def hide(self, conversation: str, *, undo: bool = False) -> None:
+        """Delete a conversation so that `undo` can bring it back."""
+        await self._write(changes.hide, conversation, undo)
 
     async def purge(self, conversation: str) -> None:
         """Remove a conversation so that nothing of it remains in the file."""

@@ -190,7 +190,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
         """Bring back what was deleted last."""
         if self._deleted:
             back = self._deleted.pop()
-            await self._store.restore(back.conversation)
+            await self._store.hide(back.conversation, undo=True)
             self.refresh_bindings()
             self.footer.say(f"brought back {one_line(back.title, 24)}")
             self._search()

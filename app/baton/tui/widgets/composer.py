@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import reactive
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
@@ -104,6 +105,10 @@ class PromptArea(TextArea):
         lines = min(most, max(1, self.wrapped_document.height))
         if self.styles.height is None or self.styles.height.value != lines + 2:
             self.styles.height = lines + 2
+
+    def render_line(self, y: int) -> Strip:
+        """Draw nothing where there is no column: Textual can't wrap a placeholder to none."""
+        return super().render_line(y) if self.content_size.width > 0 else Strip([])
 
     def on_resize(self) -> None:
         """Fit the height to the new width."""
