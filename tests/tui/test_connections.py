@@ -129,6 +129,7 @@ async def test_without_a_keyring_plain_text_needs_a_yes(
     async with connecting(tmp_path) as session:
         await session.press(*"openai/gpt-5-mini", "enter", *KEY, "enter", "enter")
         await session.wait_for_text("Keep the key as plain text?")
+        assert not paths_of(tmp_path).config_file.exists()
         await session.press("enter")  # the cursor is on leaving it
         await session.wait_until(lambda: type(session.app.screen).__name__ == "ConnectScreen")
         assert not paths_of(tmp_path).keys_file.exists()

@@ -214,9 +214,9 @@ class Baton:
     ) -> str:
         """Add a worker at a provider or an address, from the next prompt on; return a line.
 
-        It goes into the settings file, with the same checks as `baton workers add`; its key into
-        the keyring, or as plain text into the file of keys. May take seconds. Raises NoKeyring and
-        ConfigError; then nothing was added.
+        It goes into the settings file, with the same checks as `baton workers add`. The key is kept
+        first: in the keyring, or as plain text in the file of keys. May take seconds. Raises
+        NoKeyring and ConfigError; then no worker was added.
         """
         from baton.compose.worker_entries import add_worker
         from baton.platform import secrets
@@ -228,9 +228,7 @@ class Baton:
                 "For a server with a key, `api_key_env` in config.toml names its variable.",
             )
         if key:
-            key = secrets.check_key(key)
-            if not is_plain and (why := secrets.keyring_status()[1]):
-                raise secrets.NoKeyring(why)
+            secrets.save_key(provider, key, file=self.paths.keys_file if is_plain else None)
         with _changing:
             file = self.paths.config_file
             flags = {"offline": True} if self.orchestra.terms.offline else {}
@@ -238,8 +236,6 @@ class Baton:
             id = str(added.entry["id"])
             entry = next(one for one in load_settings(file).roster if one.id == id)
             assert not isinstance(entry, LocalSettings)
-            if key:
-                secrets.save_key(provider, key, file=self.paths.keys_file if is_plain else None)
             if self.orchestra.services.redactor is None:
                 self.orchestra.configure(redactor=self.remote.redaction())
             self.orchestra.add(self.remote.worker(entry))

@@ -34,7 +34,7 @@ _HERE_QUESTION = (
 
 
 def _decline(_: str) -> bool:
-    """Nobody can be asked."""
+    """Answer no, where there is no way to ask."""
     return False
 
 
@@ -43,7 +43,7 @@ class AddOptions:
     """What the person says besides the target of `workers add`.
 
     `agree` asks them a question, without a mark at its end. `ask_price` asks what a million tokens
-    cost that a model reads and that it writes, in US dollars; None: nobody can be asked.
+    cost that a model reads and that it writes, in US dollars; None: there is no way to ask.
     """
 
     id: str = ""
@@ -56,7 +56,7 @@ class AddOptions:
 
 
 class PriceUnknown(ConfigError):
-    """What a worker costs is in no list, and nobody named it."""
+    """What a worker costs is in no list, and the person didn't name it."""
 
 
 @dataclass(frozen=True, slots=True)

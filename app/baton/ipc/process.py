@@ -173,32 +173,18 @@ class Mailbox:
         """Wait for what a message or the child's end brings about; False if that takes longer."""
         import asyncio
 
-        loop = asyncio.get_running_loop()
-        woken, is_late = loop.create_future(), False
-
-        def look_again() -> None:
-            if not woken.done():
-                woken.set_result(None)
-
-        def give_up() -> None:
-            nonlocal is_late
-            is_late = True
-            look_again()
-
-        # Once for each token: with asyncio's Event and timeout it takes 80 microseconds, not 55.
-        wake = partial(loop.call_soon_threadsafe, look_again)
-        alarm = None if seconds is None else loop.call_later(seconds, give_up)
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        wake = partial(loop.call_soon_threadsafe, event.set)
         self._waiting.add(wake)
         try:
-            while not ready():
-                if is_late:
-                    return False
-                woken = loop.create_future()
-                await woken
+            async with asyncio.timeout(seconds):
+                while not ready():
+                    await event.wait()
+                    event.clear()
+        except TimeoutError:
+            return False
         finally:
             self._waiting.discard(wake)
-            if alarm is not None:
-                alarm.cancel()
         return True
 
 

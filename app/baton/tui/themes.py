@@ -64,14 +64,7 @@ MIN_CONTRAST = 4.5
 
 BLEND_STEPS = 20
 
-_TEXT_COLOURS = (
-    "primary",
-    "secondary",
-    "accent",
-    "warning",
-    "error",
-    "success",
-)
+_TEXT_COLOURS = ("primary", "secondary", "accent", "warning", "error", "success")
 
 
 def names() -> tuple[str, ...]:

@@ -41,7 +41,7 @@ EDIT = "edit"
 
 
 class AnswerEnded(Message):
-    """A prompt has its answer, or none: what to say of it elsewhere, and how long it took."""
+    """A prompt has its answer, or none: how a notice says it, and how many seconds it took."""
 
     def __init__(self, text: str, seconds: float) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ class ConversationPlace:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the list, and where it leads to; None: it heads the lines below it."""
+    """A line of the list, and where it leads to; None: a heading, or the last line: find more."""
 
     text: Content
     place: ConversationPlace | None = None
