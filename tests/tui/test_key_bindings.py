@@ -242,11 +242,13 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
     from baton.tui.widgets.plan_card import PlanCard, StepEditor, WorkerMenu
     from baton.tui.widgets.question_view import ChoiceView
+    from baton.tui.widgets.side_bar_view import WaitingList
 
     async with open_app(tmp_path) as session:
         owners = {
             "Everywhere": type(session.app),
             "Conversation": session.chat,
+            "The side bar (Tab to what waits)": WaitingList,
             "The menu": session.chat,
             "Writing a prompt": type(session.chat.composer.prompt),
             "A question": ChoiceView,

@@ -263,10 +263,14 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScreenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the app looks; `mouse` off leaves selecting to the terminal."""
+    """How the app looks; `mouse` off leaves selecting to the terminal.
+
+    `side_bar` is shown from 120 columns on.
+    """
 
     theme: ThemeName = "dark"
     mouse: bool = True
+    side_bar: bool = True
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

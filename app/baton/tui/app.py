@@ -163,8 +163,8 @@ class BatonApp(App[None], inherit_bindings=False):
         self._interrupted_at = now
         if again:
             await self.action_quit()
-        elif self.chat.queue.is_busy:
-            self.chat.runs.stop()
+        elif self.chat.queue.is_busy or self.chat.shell.is_running:
+            self.chat.stop()
         else:
             footer = getattr(self.screen, "footer", self.chat.footer)
             footer.say("Ctrl+C again quits")
@@ -292,6 +292,7 @@ def run_app(
         state=baton.paths.state,
         started=started,
         has_warnings=baton.settings.warnings,
+        has_side_bar=baton.settings.screen.side_bar,
         serve=serve,
         connect=baton.connect,
     )

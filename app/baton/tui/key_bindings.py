@@ -81,6 +81,11 @@ CHAT: list[BindingType] = [
     _binding("chat.models", "ctrl+l", "models", "models"),
     _binding("chat.rename", "ctrl+r", "rename", "rename the conversation"),
     _binding("chat.editor", "ctrl+o", "editor", "write in your editor"),
+    _binding("chat.side", "ctrl+t", "side", "side bar: show or hide it", first=True),
+]
+SIDE: list[BindingType] = [
+    _binding("side.edit", "enter", "edit", "edit", "take the prompt back to edit it", show=True),
+    _binding("side.remove", "d,delete", "remove", "remove", "don't send the prompt", show=True),
 ]
 PROMPT: list[BindingType] = [
     _binding("prompt.send", "enter", "send", "send", show=True, first=True),
@@ -266,6 +271,7 @@ HELP: list[BindingType] = [
 GROUPS: dict[str, list[BindingType]] = {
     "Everywhere": APP,
     "Conversation": CHAT,
+    "The side bar (Tab to what waits)": SIDE,
     "The menu": MENU,
     "Writing a prompt": PROMPT,
     "A question": QUESTION,

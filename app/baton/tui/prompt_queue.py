@@ -170,9 +170,12 @@ class PromptQueue:
         else:
             self._observer.changed(self.current)
 
-    def take_back(self) -> QueuedPrompt | None:
-        """Take the prompt that was sent last out of the queue, if one waits."""
-        taken = self.waiting.pop() if self.waiting else None
+    def take_back(self, pending: QueuedPrompt | None = None) -> QueuedPrompt | None:
+        """Take a prompt that waits out of the queue (None: the one sent last), if it still does."""
+        taken = pending or (self.waiting[-1] if self.waiting else None)
+        if taken not in self.waiting:
+            return None
+        self.waiting.remove(taken)
         self._observer.changed(self.current)
         return taken
 

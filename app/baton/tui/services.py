@@ -94,8 +94,9 @@ class AppServices:
     worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
     and returns a line, too. `state` is the folder for what the app remembers of what was decided.
     `started` is called once the first frame is on the screen. `has_warnings` is whether doubts
-    about an answer are shown. `serve` lets other programs use these parts (None: it can't).
-    `connect` adds a worker and keeps its key, and returns the line that says so.
+    about an answer are shown, `has_side_bar` whether the side bar is. `serve` lets other programs
+    use these parts (None: it can't). `connect` adds a worker and keeps its key, and returns the
+    line that says so.
     """
 
     orchestra: Orchestra
@@ -119,5 +120,6 @@ class AppServices:
     state: Path | None = None
     started: Callable[[], None] = _do_nothing
     has_warnings: bool = True
+    has_side_bar: bool = True
     serve: Serve | None = None
     connect: Connect = _connect_nothing

@@ -234,6 +234,14 @@ COMMANDS = (
     ),
     _command(
         _B,
+        "side",
+        "side",
+        "Show or hide the side bar, in a wide window",
+        synonyms="sidebar bar panel status queue memory gauge",
+        binding="chat.side",
+    ),
+    _command(
+        _B,
         "theme",
         "theme",
         "Choose the colours, seen as you go through them",

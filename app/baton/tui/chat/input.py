@@ -15,6 +15,7 @@ from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.runs import RunController
+from baton.tui.chat.shell import SHELL_SIGN, ShellController
 
 NO_MESSAGE = "there is no message here yet"
 
@@ -29,18 +30,24 @@ class InputController:
         feedback: FeedbackController,
         conversation: ConversationController,
         runs: RunController,
+        shell: ShellController,
     ) -> None:
         self._context = context
         self._composer = context.composer
         self._feedback = feedback
         self._conversation = conversation
         self._runs = runs
+        self._shell = shell
 
     async def send(self, text: str) -> None:
         """Have a prompt answered, run a command, or play what waits if nothing is written."""
         composer, pasted = self._composer, self._composer.pasted
         if not text.strip() and not pasted:
             self._runs.play_waiting()
+            return
+        if text.startswith(SHELL_SIGN) and text[1:].strip():
+            if not self._shell.run(text[1:]):
+                composer.put_before(Prompt(text))
             return
         try:
             if (typed := slash_commands.parse_command(text)) is not None:

@@ -16,6 +16,7 @@ from baton.core.labels import strictest
 from baton.core.messages import Prompt, TurnStatus
 from baton.core.ports import Choice, ConversationPosition, Question
 from baton.core.run.policy import may_use
+from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
 from baton.presentation.answers import (
     answer_author,
@@ -123,15 +124,20 @@ class RunController:
         if self._queue.is_held and self._queue.waiting:
             self._queue.resume()
 
-    def take_back(self) -> None:
-        """Put the prompt that waits last back into the composer, one at a time."""
+    def take_back(self, pending: QueuedPrompt | None = None) -> None:
+        """Put a prompt that waits (None: the last one) back into the composer, one at a time."""
         composer = self._context.composer
         if not composer.is_empty:
             text = "send this prompt, or empty it; then Esc takes the next one back"
             self._context.footer.say(text, 12)
-        elif (pending := self._queue.take_back()) is not None:
-            composer.put_before(pending.prompt)
+        elif (taken := self._queue.take_back(pending)) is not None:
+            composer.put_before(taken.prompt)
             composer.prompt.focus()
+
+    def remove(self, pending: QueuedPrompt) -> None:
+        """Take a prompt that waits out of the queue."""
+        if self._queue.take_back(pending) is not None:
+            self._context.footer.say(f"not sent: {one_line(pending.prompt.text, 60)}")
 
     def regenerate(self) -> None:
         """Answer the selected prompt again; the answer there is stays as another version."""

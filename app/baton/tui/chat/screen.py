@@ -27,11 +27,14 @@ from baton.tui.chat.other_programs import ServingController
 from baton.tui.chat.plan import PlanController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
+from baton.tui.chat.shell import ShellController
+from baton.tui.chat.side_bar import SideBarController
 from baton.tui.prompt_queue import PromptQueue
 from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer, PromptArea
 from baton.tui.widgets.menu_view import MenuView
 from baton.tui.widgets.question_view import ChoiceView, RecommendationView
+from baton.tui.widgets.side_bar_view import WaitingList
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
 
@@ -77,11 +80,17 @@ class ChatScreen(Screen[None]):
         self.plan = PlanController(
             context, budget=self.budget, conversation=self.conversation, runs=self.runs
         )
+        self.shell = ShellController(context, self.questions)
         self.input = InputController(
-            context, feedback=self.feedback, conversation=self.conversation, runs=self.runs
+            context,
+            feedback=self.feedback,
+            conversation=self.conversation,
+            runs=self.runs,
+            shell=self.shell,
         )
         self.menu = MenuController(context, self.input)
         self.composer.prompt.choose = self.menu.choose
+        self.side_bar = SideBarController(context, self.runs)
         self.serving = ServingController(context)
         self.queue.report_to(self.runs)
         for name, method in self._actions().items():
@@ -117,9 +126,10 @@ class ChatScreen(Screen[None]):
             "choose_in_menu": self._choose_in_menu,
             "complete_in_menu": lambda: (self.focused or self).call_later(self.menu.complete),
             "close_menu": self.menu.dismiss,
+            "side": self.side_bar.toggle,
             "theme": self.menu.set_theme,
             # Runs
-            "stop": runs.stop,
+            "stop": self.stop,
             "take_back": runs.take_back,
             "regenerate": runs.regenerate,
             "stronger": start(runs.ask_stronger, "stronger", exclusive=True),
@@ -141,6 +151,12 @@ class ChatScreen(Screen[None]):
             "serve": start(self.serving.run_command, "serve"),
             "pull": start(self.downloads.pull, "want"),
         }
+
+    def stop(self) -> None:
+        """Stop what runs: the answer, and a command of the person's own."""
+        self.shell.stop()
+        if self.queue.is_busy:
+            self.runs.stop()
 
     def _start(
         self,
@@ -203,12 +219,14 @@ class ChatScreen(Screen[None]):
         if services.greeting:
             await self.transcript.note(services.greeting)
         self.downloads.resume()
+        self.side_bar.begin()
         services.warm_cloud()
         import baton.tui.widgets.answer  # noqa: F401 (so that the first answer needn't wait)
 
     async def close(self) -> None:
         """Stop what runs and keep everything, before the app is left."""
         self.questions.close()
+        self.shell.stop()
         self.onboarding.dismiss_advice()
         await asyncio.gather(self.queue.close(), self.downloads.close(), self.serving.close())
         await self.conversation.close()
@@ -244,7 +262,8 @@ class ChatScreen(Screen[None]):
             case "take_back":
                 return bool(self.queue.waiting)
             case "stop":
-                return self.queue.is_busy and not (self.queue.is_held and self.queue.waiting)
+                is_stopping = self.queue.is_held and self.queue.waiting
+                return self.shell.is_running or (self.queue.is_busy and not is_stopping)
             case "go_on":
                 view = self.transcript.selected
                 return view is not None and view.can_go_on
@@ -289,8 +308,13 @@ class ChatScreen(Screen[None]):
             self.menu.leave()
 
     def on_resize(self) -> None:
-        """Give the menu as many lines as there are now."""
+        """Give the menu as many lines as there are now; show the side bar where it has room."""
         self.context.menu.fit()
+        self.side_bar.fit()
+
+    @on(WaitingList.Wanted)
+    def _take_out(self, event: WaitingList.Wanted) -> None:
+        self.side_bar.take_out(event.place, is_edit=event.is_edit)
 
     @on(PromptArea.Recalling)
     def _recall(self) -> None:

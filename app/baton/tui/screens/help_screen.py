@@ -109,6 +109,9 @@ def _command_entries() -> list[MenuEntry]:
         *commands,
         MenuEntry("@", "@path", "send a file along; its letters find it", group=group),
         MenuEntry(
+            "!", "!command", "run it in your shell; a yes attaches what it wrote", group=group
+        ),
+        MenuEntry(
             "backspace",
             "Backspace",
             "in an empty prompt: leave out the last pasted text",

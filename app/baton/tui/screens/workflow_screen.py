@@ -278,6 +278,7 @@ class WorkflowScreen(Overlay[None]):
         """Keep so many columns at the conversation's right free."""
         for screen in self.app.screen_stack[:1]:
             screen.styles.padding = (0, columns, 0, 0)
+            screen.set_class(columns > 0, "-beside-panel")
 
     def _follow(self) -> None:
         if (run := self._read_run()) is not self._run:

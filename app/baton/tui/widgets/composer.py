@@ -37,6 +37,9 @@ MAX_PASTED_CHARS = 8_000
 """From how many characters on a pasted text goes along as a file instead of into the prompt."""
 
 
+SHELL_TITLE = "a command for your shell"
+
+
 class PromptArea(TextArea):
     """The prompt. `choose` takes what the menu shows for it, and returns whether it shows any."""
 
@@ -303,6 +306,11 @@ class Composer(Vertical):
         else:
             self.put(self.text)
 
+    def attach(self, file: Attachment) -> None:
+        """Let a text go along with the prompt."""
+        self._pasted.append(file)
+        self._show_files()
+
     def put_before(self, prompt: Asked) -> None:
         """Put a prompt that comes back before what is being written."""
         text = "\n\n".join(filter(None, (prompt.text, self.text)))
@@ -320,6 +328,7 @@ class Composer(Vertical):
         event.stop()
         self._changed_at = time.monotonic()
         self.prompt.fit()
+        self.prompt.border_title = SHELL_TITLE if self.text.startswith("!") else ""
         self.post_message(self.Edited())
         if self._pause is not None:
             self._pause.stop()
@@ -333,8 +342,7 @@ class Composer(Vertical):
     def _paste(self, event: PromptArea.LongPasted) -> None:
         number = len(self._pasted) + 1
         name = "pasted text" if number == 1 else f"pasted text {number}"
-        self._pasted.append(Attachment(name, event.text, len(event.text.encode())))
-        self._show_files()
+        self.attach(Attachment(name, event.text, len(event.text.encode())))
 
     @on(PromptArea.FileDropped)
     def _drop(self) -> None:
