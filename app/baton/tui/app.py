@@ -307,7 +307,7 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
         leave = partial(loop.call_soon_threadsafe, app.terminate, signal.SIGINT)
         signal.signal(signal.SIGINT, lambda *_: leave())
     try:
-        await app.run_async(mouse=mouse)
+        await app.run_async(mouse=mouse and desktop.can_use_mouse())
     finally:
         with suppress(OSError):
             sys.stdout.write(desktop.RESTORE_TITLE)

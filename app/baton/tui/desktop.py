@@ -41,6 +41,14 @@ SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 """Have the terminal keep its window's title, and show it again; those that can't ignore it."""
 
 
+def can_use_mouse() -> bool:
+    """Whether the terminal can report the mouse without harm.
+
+    While it does so, GNU screen keeps a lone Esc to itself until another key comes.
+    """
+    return "STY" not in os.environ
+
+
 def title_sequence(title: str) -> str:
     """Return what gives the terminal's window that title."""
     return f"\x1b]2;{one_line(title, 80)}\x07"
