@@ -203,7 +203,7 @@ def bench_memory() -> Iterator[Row]:
         screen.wait_for("Ask anything")
         screen.send(STORY + "\r")
         screen.wait_for("tokens/s")
-        yield limit("front process while answering, app", _highest_memory(screen.process, 4), 130)
+        yield limit("front process while answering, app", _highest_memory(screen.process, 4), 90)
         screen.close()
 
 
@@ -254,6 +254,14 @@ def bench_keys() -> Iterator[Row]:
         screen.close()
     p95 = sorted(times)[int(len(times) * 0.95)] * 1000
     yield limit("app: key to screen, p95, streaming into 5,000 messages", p95, 50, "ms")
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(ROOT / "tests" / "support" / "streaming_app.py")
+        screen = Terminal([PYTHON, "-P", program, folder], os.environ)
+        screen.wait(lambda shown: shown.count("writing") >= 4)
+        times = [key_time(screen, letter) for letter in LETTERS]
+        screen.close()
+    p95 = sorted(times)[int(len(times) * 0.95)] * 1000
+    yield limit("app: key to screen, p95, four steps writing into the picture", p95, 16, "ms")
 
 
 def key_time(screen: Terminal, letter: str) -> float:

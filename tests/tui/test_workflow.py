@@ -30,7 +30,7 @@ from baton.core.ports import NEW
 from baton.history import Store
 from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
 from baton.tui.widgets.answer import AnswerView
-from support.app_session import AppSession, open_app, play, remote_script
+from support.app_session import GPT, AppSession, open_app, play, remote_script
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -195,10 +195,11 @@ async def test_keys_are_quick_while_four_steps_write(tmp_path: Path) -> None:
             yield Text("word ")
             yield 0.002
 
-    steps = tuple(Step("small", f"Write part {n}.", ("prompt",)) for n in range(1, 5))
-    async with open_app(tmp_path, gated, gated, cloud=gated, terms=BUDGET) as session:
+    steps = tuple(Step("gpt", f"Write part {n}.", ("prompt",)) for n in range(1, 5))
+    card = replace(GPT, slots=4)
+    async with open_app(tmp_path, cloud=gated, card=card, terms=BUDGET) as session:
         await play(session, Plan(steps, (1, 2, 3, 4)), wait=False)
-        await session.wait_for_text("4 steps")
+        await session.wait_until(lambda: session.screen_text().count("writing") >= 4)
         await session.press(*"typed meanwhile")
         assert session.chat.composer.text == "typed meanwhile"
         go.set()
