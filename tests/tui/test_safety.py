@@ -29,6 +29,7 @@ from baton.tui.screens.workflow_screen import WorkflowScreen
 from baton.tui.widgets.answer import block_painter, parse_blocks
 from support.app_session import GPT, AppSession, open_app
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "app.md"
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 PIECES = [
     "\x1b]52;c;aGk=\x07", "\x1b]0;title\x07", "\x1b[2J", "\x9b31m", "\x1b[201~", "\x1b[6n", "\x00",
@@ -345,6 +346,10 @@ def test_text_can_be_read(name: str) -> None:
             assert colour is not None
             assert ground is not None
             assert _contrast(colour, ground) >= 4.5, (colour, ground)
+    grounds = (theme.background or "", theme.surface or "", theme.panel or "")
+    shown = [min(_contrast(one, ground) for ground in grounds) for one in map(str, colours)]
+    row = f"| {name} | {shown[0]:.1f} | {shown[-1]:.1f} | {min(shown):.1f} |"
+    assert row in DOCUMENT.read_text("utf-8").splitlines()
 
 
 async def test_no_color_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
