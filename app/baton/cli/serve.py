@@ -92,7 +92,7 @@ def serve(
         emit(client_settings(print_config or "", port, tokens))
         return 0
     settings = _load_settings(paths.config_file, offline)
-    from baton.compose import compose
+    from baton.compose import background, compose
     from baton.server import is_loopback
 
     if host is not None and not is_loopback(host):
@@ -100,6 +100,8 @@ def serve(
             f"baton: Everyone who reaches {host} can ask Baton now, if they have a token;"
             " what they send isn't encrypted."
         )
+    if (notice := background.share(settings, paths)) and not quiet:
+        notify(f"baton: {notice}")
     baton = compose(settings, paths, warm=settings.worker)
     with asyncio.Runner() as runner:
         try:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 STOP_COMMAND = "baton serve --stop"
 
+ENDING_SECONDS = 1.0
+"""After what time without a borrower it ends where it may not stay."""
+
 _NOTICE = "lender-noticed"
 """The file that says that the person knows of the background process."""
 
@@ -48,6 +51,29 @@ def hand_over(children: Sequence[Child], settings: Settings, paths: Paths) -> st
             child.kill()
         return ""
     return _first_notice(paths.state / _NOTICE, settings.daemon_minutes)
+
+
+def share(settings: Settings, paths: Paths) -> str:
+    """Have this process's models held where others can use them, too; return what to say, or "".
+
+    Where no process may stay behind, it ends as soon as nothing is borrowed any more.
+    """
+    if not (settings.daemon and os.name == "posix"):
+        return ""
+    from baton.ipc.borrower import Borrower, start_lender
+    from baton.platform.durable_files import make_folder
+
+    make_folder(paths.state)
+    if Borrower(paths.state).description() is not None:
+        return ""
+    stays = surroundings.may_leave_process()
+    idle_seconds = settings.daemon_minutes * 60 if stays else ENDING_SECONDS
+    is_started = start_lender(paths.state, idle_seconds, ())
+    return (
+        _first_notice(paths.state / _NOTICE, settings.daemon_minutes)
+        if is_started and stays
+        else ""
+    )
 
 
 def may_start(settings: Settings, paths: Paths) -> bool:

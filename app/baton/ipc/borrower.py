@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -165,14 +166,15 @@ def borrow_request(order: ModelOrder, replies: Any) -> Borrow | None:
 def start_lender(folder: Path, idle_seconds: float, children: Sequence[Child]) -> bool:
     """Start the background process and hand it children; return whether that was possible.
 
-    It inherits the children's pipes and its own stdin, on which it learns what it holds. That pipe
-    stays open until this process has ended: only then does it read what the children send, so that
-    no reply is taken by the wrong reader.
+    It inherits the children's pipes and its own stdin, on which it learns what it holds. With
+    children, that pipe stays open until this process has ended: only then does it read what they
+    send, so that no reply is taken by the wrong reader. Without any, it starts models as they are
+    borrowed, and this returns once it can be asked.
     """
     if not lending.IS_SUPPORTED:
         return False
     adopted = [one for one in map(_adoption, children) if one is not None]
-    if not adopted:
+    if children and not adopted:
         return False
     start = StartLending(folder=folder, build=lending.own_build(), idle_seconds=idle_seconds)
     words = b"".join(map(messages.encode, (start, *adopted)))
@@ -190,12 +192,26 @@ def start_lender(folder: Path, idle_seconds: float, children: Sequence[Child]) -
             pass_fds=[pipe for one in adopted for pipe in one.pipes],
         ).returncode = 0  # it isn't this process's to wait for
         os.set_blocking(writing, False)
-        return os.write(writing, words) == len(words)
+        is_whole = os.write(writing, words) == len(words)
+        if children:
+            return is_whole
+        os.close(writing)
+        return is_whole and _is_up(folder)
     except OSError:
         os.close(writing)
         return False
     finally:
         os.close(reading)
+
+
+def _is_up(folder: Path) -> bool:
+    """Wait until the background process answers; return whether it does in time."""
+    end = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < end:
+        if Borrower(folder).description() is not None:
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def _adoption(child: Child) -> Adopt | None:

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ from baton.ipc.shared_child import (
     read_frame,
     read_id,
     read_type,
+    slots_of,
 )
 from baton.platform.durable_files import open_private
 
@@ -60,6 +61,9 @@ LENDABLE_CHILDREN = ("runner", "scorer")
 
 HELLO_SECONDS = 5.0
 MAX_CONNECTIONS = 64
+FIRST_MODEL_SECONDS = 30.0
+"""How long it waits for its first model, where none was handed over."""
+
 LOW_MEMORY_SHARE = 0.05
 """With less of the machine's memory free than this, models that nothing uses are ended."""
 
@@ -72,12 +76,14 @@ class Lender:
         self._children: list[SharedChild] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
-        self._unused_since = time.monotonic()
+        self._waits_until = time.monotonic() + FIRST_MODEL_SECONDS
 
-    async def run(self, adopted: Iterable[Adopt], listening: socket.socket) -> None:
+    async def run(self, adopted: Sequence[Adopt], listening: socket.socket) -> None:
         """Lend until it is time to end, then end all children."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._ended.set)
+        if adopted:
+            self._waits_until = 0.0
         for one in adopted:
             child = SharedChild(one.borrow, Pipes(one.pid, *one.pipes), self._forget)
             child.last_id = one.last_id
@@ -113,9 +119,8 @@ class Lender:
                     is_old = bool(idle) and now - child.unused_since > idle
                     if is_old or is_low or not child.is_lendable:
                         child.end()
-            if any(child.borrowers for child in self._children):
-                self._unused_since = now
-            if not self._children or not _is_there(place, number):
+            is_needed = self._children or now < self._waits_until
+            if not (is_needed and _is_there(place, number)):
                 self._ended.set()
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -175,9 +180,9 @@ class Lender:
 
     def _child_for(self, borrow: Borrow) -> SharedChild | None:
         """Return the child with that model, started if there is none; None where it can't be."""
-        key = key_of(borrow)
+        key, slots = key_of(borrow), slots_of(borrow)
         for child in self._children:
-            if child.key == key and child.is_lendable:
+            if child.key == key and child.slots >= slots and child.is_lendable:
                 return child
         current = file_stamps(*(file.path for file in borrow.files))
         is_unchanged = bool(current) and current == borrow.files
@@ -190,6 +195,7 @@ class Lender:
             return None
         child.send_opening(borrow)
         self._children.append(child)
+        self._waits_until = 0.0
         return child
 
     async def _lend(

@@ -40,6 +40,7 @@ read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 read_id = msgspec.json.Decoder(int).decode
 read_type = msgspec.json.Decoder(str).decode
 _BEAT = messages.encode(Beat())
+_OF_SLOTS = ("slots", "expected")
 
 
 class Malformed(Exception):
@@ -82,6 +83,7 @@ class SharedChild:
     def __init__(self, borrow: Borrow, pipes: Pipes, on_end: Callable[[SharedChild], None]) -> None:
         self.kind = borrow.child
         self.key = key_of(borrow)
+        self.slots = slots_of(borrow)
         self.files = borrow.files
         self.pid = pipes.pid
         self.borrowers: set[ChildUser] = set()
@@ -240,9 +242,19 @@ class SharedChild:
 
 
 def key_of(borrow: Borrow) -> Key:
-    """Return what two children have in common that can stand for each other."""
+    """Return what two children have in common that can stand for each other.
+
+    For how many calls at once one was started, and what memory that takes, may differ.
+    """
+    opening = read_fields(borrow.opening)
+    common = {name: bytes(value) for name, value in opening.items() if name not in _OF_SLOTS}
     environ = lending.shared_environment(borrow.environ)
-    return borrow.child, bytes(borrow.opening), borrow.files, environ, borrow.priority
+    return borrow.child, tuple(common.items()), borrow.files, environ, borrow.priority
+
+
+def slots_of(borrow: Borrow) -> int:
+    """Return for how many calls at once a child is wanted."""
+    return read_id(read_fields(borrow.opening).get("slots", b"1"))
 
 
 def read_frame(body: bytes) -> tuple[Fields, str, int]:
