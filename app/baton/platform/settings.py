@@ -263,10 +263,14 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScreenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the app looks; `mouse` off leaves selecting to the terminal."""
+    """How the app looks; `mouse` off leaves selecting to the terminal.
+
+    With `plain` it is a chat line by line instead, as with `--plain`.
+    """
 
     theme: ThemeName = "dark"
     mouse: bool = True
+    plain: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
