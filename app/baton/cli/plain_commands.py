@@ -15,11 +15,13 @@ from baton.cli.plain_session import PlainSession
 from baton.cli.prompt_run import wait_until_written
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
+from baton.core.messages import Card
 from baton.core.sanitiser import one_line
 from baton.ipc.process import own_command
 from baton.models import ModelState
 from baton.platform.settings import load_settings
 from baton.presentation.answers import interruption_text
+from baton.presentation.charges import price_text
 from baton.presentation.plans import record_view
 from baton.presentation.way_texts import (
     MODES,
@@ -118,7 +120,7 @@ async def _set_worker(session: PlainSession, worker: str) -> None:
     if not worker:
         cards = [card for card in session.orchestra.roster if not card.is_tool]
         now = session.answering_worker
-        names = {card.id: f"{card.name}, {card.place}{_now(card.id == now)}" for card in cards}
+        names = {card.id: f"{_card_text(card)}{_now(card.id == now)}" for card in cards}
         session.say(_listed(names))
         return
     session.orchestra.worker(worker).warm()
@@ -128,6 +130,10 @@ async def _set_worker(session: PlainSession, worker: str) -> None:
 
 def _listed(texts: Mapping[str, str]) -> str:
     return "\n".join(f"{one_line(name, 40)}: {one_line(text)}" for name, text in texts.items())
+
+
+def _card_text(card: Card) -> str:
+    return f"{card.name}, {card.place}, {price_text(card)}"
 
 
 def _now(is_chosen: bool) -> str:

@@ -28,6 +28,7 @@ from baton.presentation.answers import (
     summarise_answer,
     worker_place,
 )
+from baton.presentation.charges import CeilingAlarm
 from baton.presentation.words import file_text
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class PlainSession:
         self.label = limits.label
         self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._remember = remember
+        self._alarm = CeilingAlarm()
+        self._has_draft = False
         self._run: Run | None = None
         self._is_program_running = False
 
@@ -119,7 +122,9 @@ class PlainSession:
         self.conversation, self.title, self.label = None, "", self.limits.label
         if conversation is not None:
             await self._show_last_turns(conversation)
-        if draft := (await self.store.draft(conversation or "")).strip():
+        draft = (await self.store.draft(conversation or "")).strip()
+        self._has_draft = bool(draft)
+        if draft:
             self._remember(draft)
             self.say(f"Not sent yet, the Up key brings it back: {draft}")
 
@@ -160,12 +165,14 @@ class PlainSession:
             self.complain(error)
         if not begun:
             await self.keep_draft(text)
-        elif await self.store.draft(draft_of) == text:
+        elif self._has_draft:
+            self._has_draft = False
             await self.store.save_draft(draft_of, "")
 
     async def keep_draft(self, text: str) -> None:
         """Keep what was not sent for when this conversation, or a new one, is opened again."""
         if text.strip():
+            self._has_draft = True
             await self.store.save_draft(self.conversation or "", text)
 
     def _with_files(self, text: str) -> Prompt:
@@ -203,17 +210,23 @@ class PlainSession:
             form.finish(view)
         if view.started is not None:
             await self._enter(view.started.conversation)
-        self._report(view)
+        await self._report(view)
         return view.started is not None
 
-    def _report(self, view: RunView) -> None:
+    async def _report(self, view: RunView) -> None:
         """Say in one line who answered and what is to be known of it; or why there is no answer."""
         facts = summarise_answer(view, self.roster)
         doubts = facts.doubts if self.baton.settings.warnings else ()
         if view.failure is not None:
             self.output.warn(f"Error: {facts.failure}")
-        self.say(" ".join([_ending_text(view, facts, self.roster), *doubts, *facts.notes]).strip())
-        for warning in facts.warnings:
+        notes = () if facts.is_withdrawn else facts.notes
+        if ending := " ".join([_ending_text(view, facts, self.roster), *doubts, *notes]).strip():
+            self.say(ending)
+        alarms: list[str] = []
+        if view.cost:
+            standing = await self.orchestra.standing(self.conversation)
+            alarms = self._alarm.new_alarms(standing, self.conversation, spent=True)
+        for warning in (*facts.warnings, *alarms):
             self.output.warn(warning)
 
 
@@ -224,6 +237,8 @@ def _ending_text(view: RunView, facts: AnswerSummary, roster: CardsById) -> str:
     if facts.interruption:
         does = "plays it" if facts.is_unplayed else "goes on from there"
         return f"{facts.interruption} /continue {does}."
+    if facts.is_unplayed:
+        return "Nothing of it was played; your prompt is kept."
     if view.status == "cancelled":
         kept = "the text so far is kept" if view.answer else "your prompt is kept"
         return f"Stopped after {view.worked_seconds:.1f} s; {kept}."
