@@ -130,7 +130,7 @@ class Output:
         self._quiet = quiet
         self._may_talk = sys.stderr.isatty() and not quiet
         self._sparse_status = _SparseStatus() if plain else None
-        self._sentences = _Sentences() if plain and self.to_terminal else None
+        self._sentences = _Sentences() if plain else None
         can_overwrite = os.environ.get("TERM") not in {None, "", "dumb"} and not plain
         self._may_overwrite = self._may_talk and can_overwrite
         self._status = ""
@@ -142,15 +142,20 @@ class Output:
         self._thread.start()
 
     @property
+    def _is_read(self) -> bool:
+        """Whether a person reads it as it comes: a plain output perhaps through `tee`."""
+        return self.to_terminal or self._sentences is not None
+
+    @property
     def is_terminal_shared(self) -> bool:
         """Whether answer and status would meet on the same screen."""
-        return self.to_terminal and self._may_talk
+        return self._is_read and self._may_talk
 
     def write(self, text: str) -> None:
         """Write a piece of the data to stdout."""
         if not text:
             return
-        if self.to_terminal:
+        if self._is_read:
             self.show_status("")
             text = self._sanitiser.feed(text)
             if self._sentences is not None:
@@ -213,7 +218,7 @@ class Output:
             self._queue.put(item)
 
     def _put(self, item: tuple[int, bytes]) -> None:
-        if self._held is not None and (item[0] == 2 or self.to_terminal):
+        if self._held is not None and (item[0] == 2 or self._is_read):
             self._held.append(item)
         else:
             self._queue.put(item)

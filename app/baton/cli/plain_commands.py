@@ -168,8 +168,8 @@ async def _run_own(session: PlainSession, argument: str, *words: str) -> None:
     """
     try:
         words = (*words, *shlex.split(argument))
-    except ValueError as error:
-        raise ConfigError(f"{one_line(argument)} is not understood: {error}.") from error
+    except ValueError:  # an apostrophe
+        words = (*words, *argument.split())
     await wait_until_written(session.output)
     environ = {**os.environ, "TERM": "dumb"}
     if session.orchestra.terms.offline:
@@ -179,11 +179,11 @@ async def _run_own(session: PlainSession, argument: str, *words: str) -> None:
     await session.wait_for_program(asyncio.to_thread(run))
 
 
-def _own(*words: str) -> Run:
-    """Return what runs one of Baton's commands, with what was typed after it."""
+def _own(*words: str, default: str = "") -> Run:
+    """Return what runs one of Baton's commands, with what was typed after it, or a default."""
 
     async def run(session: PlainSession, argument: str) -> None:
-        await _run_own(session, argument, *words)
+        await _run_own(session, argument or default, *words)
 
     return run
 
@@ -212,7 +212,7 @@ async def _change_budget(session: PlainSession, typed: str) -> None:
 
 async def _change_models(session: PlainSession, typed: str) -> None:
     """List or change the models; one that has arrived can answer from now on."""
-    await _run_own(session, typed, "models")
+    await _run_own(session, typed or "ls", "models")
     for held in await asyncio.to_thread(session.baton.library.models):
         if held.state in (ModelState.HERE, ModelState.LINKED) and held.id not in session.roster:
             await asyncio.to_thread(session.baton.join, held)
@@ -257,7 +257,7 @@ _ENTRIES: tuple[tuple[SlashCommand, Run], ...] = (
     (_plain("usage", "Show what was spent (baton usage)", "OPTIONS"), _own("usage")),
     (
         _plain("egress", "Show what left this machine (baton egress)", "ls|show NUMBER"),
-        _own("egress"),
+        _own("egress", default="ls"),
     ),
     (
         _plain("models", "List, download and remove models (baton models)", "COMMAND"),
