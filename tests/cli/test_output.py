@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import tty
 from pathlib import Path
 from typing import Self
@@ -116,6 +117,58 @@ def test_nothing_said_in_passing_is_obeyed(
             notify(text)
     assert not OBEYED.search(screen.shown)
     assert screen.shown.count("漢") > 1000
+
+
+def test_a_plain_output_passes_a_text_on_by_whole_sentences(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with capfd.disabled(), Screen() as screen:
+        output = Output(plain=True)
+        for clock[0], text in (
+            (0, "It is"),
+            (1, " so."),
+            (2, " And"),
+            (3, " more\nof it"),
+            (4, " is"),
+            (9, " slow"),  # so long that words are better than nothing
+        ):
+            output.write(text)
+            output.warn("|")
+        output.end_line()
+        drain(output)
+    assert screen.shown == "|\n|\nIt is so. |\nAnd more\n|\n|\nof it is |\nslow\n"
+
+
+def test_a_plain_output_says_what_is_happening_only_now_and_then(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    with capfd.disabled(), Screen() as screen:
+        output = Output(plain=True)
+        for clock[0], status in (
+            (1, "starting"),
+            (2, "loading small 10 %"),
+            (6, "loading small 50 %"),
+            (7, "loading small 60 %"),
+            (8, "step 1 of 2: writing"),
+            (9, "step 1 of 2: writing 31 tokens/s"),
+            (9, "step 2 of 2: writing"),
+            (15, ""),
+            (19, "step 2 of 2: writing 7 tokens/s"),
+            (20, "step 2 of 2: writing 8 tokens/s"),
+        ):
+            output.show_status(status)
+        drain(output)
+    assert screen.shown.split("\n") == [
+        "Loading small 50 %.",
+        "Step 1 of 2: writing.",
+        "Step 2 of 2: writing.",
+        "Step 2 of 2: writing 8 tokens/s.",
+        "",
+    ]
 
 
 def test_stdout_is_written_in_one_place() -> None:

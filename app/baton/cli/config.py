@@ -56,6 +56,7 @@ TEMPLATE = """\
 # [screen]
 # theme = "dark"              # or light, high-contrast, nord ...: /theme in the app shows them
 # mouse = true                # false leaves selecting to the terminal
+# plain = false               # true: line by line, for screen readers
 
 # [budget]                    # US dollars, 2 or "2"; cloud stays off until one is above 0
 # session = ""                # one conversation; "": no limit of its own

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
@@ -20,6 +22,15 @@ SCHEMA = 1
 """The version of what `--json` prints."""
 
 _CLEAR = "\r\x1b[2K"
+
+_PLAIN_SECONDS = 5.0
+"""How long a plain output waits for the end of a sentence, or to say what is happening."""
+
+_SENTENCES = re.compile(r".*(?:\n|[.!?:;]\s|\u3002)", re.DOTALL)
+"""As much of a text as consists of whole sentences or lines."""
+
+_WORDS = re.compile(r".*\s", re.DOTALL)
+"""As much of a text as consists of whole words."""
 
 _Item = tuple[int, bytes] | Callable[[], object] | None
 """What the thread is given: bytes for a descriptor, something to call, or the end."""
@@ -103,9 +114,12 @@ class Output:
     A reader that pauses (`| less`, Ctrl+S) would otherwise hold up the event loop, and with it the
     saving of the text and the way out by Ctrl+C. `closed` is done when stdout takes no more, and
     `failure` says why; `drained` is done when all has been written after `close`.
+
+    A `plain` one only ever adds lines, for who hears them: text by whole sentences, and a status
+    only now and then.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, *, plain: bool = False) -> None:
         from concurrent.futures import Future
 
         self.failure: OSError | None = None
@@ -115,7 +129,10 @@ class Output:
         self.to_terminal = sys.stdout.isatty()
         self._quiet = quiet
         self._may_talk = sys.stderr.isatty() and not quiet
-        self._may_overwrite = self._may_talk and os.environ.get("TERM") not in {None, "", "dumb"}
+        self._sparse_status = _SparseStatus() if plain else None
+        self._sentences = _Sentences() if plain else None
+        can_overwrite = os.environ.get("TERM") not in {None, "", "dumb"} and not plain
+        self._may_overwrite = self._may_talk and can_overwrite
         self._status = ""
         self._at_line_start = True
         self._sanitiser = StreamSanitiser()
@@ -125,24 +142,35 @@ class Output:
         self._thread.start()
 
     @property
+    def _is_read(self) -> bool:
+        """Whether a person reads it as it comes: a plain output perhaps through `tee`."""
+        return self.to_terminal or self._sentences is not None
+
+    @property
     def is_terminal_shared(self) -> bool:
         """Whether answer and status would meet on the same screen."""
-        return self.to_terminal and self._may_talk
+        return self._is_read and self._may_talk
 
     def write(self, text: str) -> None:
         """Write a piece of the data to stdout."""
         if not text:
             return
-        if self.to_terminal:
+        if self._is_read:
             self.show_status("")
             text = self._sanitiser.feed(text)
-            if not text:
-                return
-        self._at_line_start = text.endswith("\n")
-        self._put((1, text.encode("utf-8", "replace")))
+            if self._sentences is not None:
+                text = self._sentences.feed(text)
+        self._put_text(text)
+
+    def _put_text(self, text: str) -> None:
+        if text:
+            self._at_line_start = text.endswith("\n")
+            self._put((1, text.encode("utf-8", "replace")))
 
     def end_line(self) -> bool:
         """End the line on stdout that was begun; return whether one was."""
+        if self._sentences is not None:
+            self._put_text(self._sentences.take())
         begun = not self._at_line_start
         if begun:
             self.write("\n")
@@ -150,6 +178,8 @@ class Output:
 
     def show_status(self, text: str) -> None:
         """Show what is happening now in place of what was shown before; "" clears it."""
+        if self._sparse_status is not None and self._sparse_status.is_due(text):
+            self.notify(f"{text[:1].upper()}{text[1:]}.")
         if not self._may_overwrite or text == self._status:
             return
         self._status = text
@@ -188,7 +218,7 @@ class Output:
             self._queue.put(item)
 
     def _put(self, item: tuple[int, bytes]) -> None:
-        if self._held is not None and (item[0] == 2 or self.to_terminal):
+        if self._held is not None and (item[0] == 2 or self._is_read):
             self._held.append(item)
         else:
             self._queue.put(item)
@@ -217,6 +247,49 @@ class Output:
                     self.failure = error
                     self.closed.set_result(None)
         self.drained.set_result(None)
+
+
+class _SparseStatus:
+    """Chooses which status is worth a line: the first of a step, else one every few seconds."""
+
+    def __init__(self) -> None:
+        self._step, self._since = "", time.monotonic()
+
+    def is_due(self, text: str) -> bool:
+        """Whether this is to be said; "" (something else was written) begins the waiting again."""
+        now = time.monotonic()
+        if not text:
+            self._since = now
+            return False
+        step = text.partition(":")[0] if text.startswith("step ") else self._step
+        is_due = step != self._step or now - self._since >= _PLAIN_SECONDS
+        if is_due:
+            self._step, self._since = step, now
+        return is_due
+
+
+class _Sentences:
+    """Passes a text on by whole sentences or lines; a slow one by words every few seconds."""
+
+    def __init__(self) -> None:
+        self._held, self._since = "", time.monotonic()
+
+    def feed(self, text: str) -> str:
+        """Add a piece; return what is to be written now."""
+        self._held += text
+        found = _SENTENCES.match(self._held)
+        if found is None and time.monotonic() - self._since >= _PLAIN_SECONDS:
+            found = _WORDS.match(self._held)
+        if found is None:
+            return ""
+        self._since = time.monotonic()
+        self._held = self._held[found.end() :]
+        return found[0]
+
+    def take(self) -> str:
+        """Return the rest, and hold nothing."""
+        held, self._held = self._held, ""
+        return held
 
 
 def _wrap_lines(text: str) -> str:

@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -92,7 +92,7 @@ async def show_run(
                 output.warn(f"baton: {warning['message']} {warning['hint']}")
             _report_ending(view, output, manner, left)
         finally:
-            await _drain_output(output, left)
+            await drain_output(output, left)
     return _exit_code(view, output, manner, left)
 
 
@@ -221,7 +221,7 @@ async def _stop_on_signal(output: Output, cancel: Callable[[], None]) -> AsyncIt
                 remove_signal_handler(number)
 
 
-async def _drain_output(output: Output, left: list[int]) -> None:
+async def drain_output(output: Output, left: Sequence[int] = ()) -> None:
     """Wait until all is written, unless the reader has paused and the person wants to leave."""
     output.close()
     drained = asyncio.wrap_future(output.drained)
@@ -247,12 +247,13 @@ class TextRenderer:
     """The answer and nothing else, as it is written (or `whole`, at the end).
 
     A pipe gets what no second look can change; a terminal is shown drafts as well. A long answer is
-    never copied as a whole for each of its pieces.
+    never copied as a whole for each of its pieces. `opening` stands before its first word.
     """
 
-    def __init__(self, output: Output, whole: bool = False) -> None:
+    def __init__(self, output: Output, whole: bool = False, opening: str = "") -> None:
         self._output = output
         self._whole = whole
+        self._opening = opening
         self._answer: tuple[int, ...] = ()
         self._shown_parts: tuple[int, ...] = ()
         self._shown = 0
@@ -319,6 +320,8 @@ class TextRenderer:
         return f"{' and '.join(names)} {'do' if len(names) > 1 else 'does'} a part of it again"
 
     def _write(self, text: str) -> None:
+        if text and not self._shown:
+            self._output.write(self._opening)
         self._shown += len(text)
         self._shown_parts = self._answer
         if self._is_broken and text:
@@ -378,21 +381,30 @@ class EventRenderer:
 
 
 class TerminalAsker:
-    """Puts the engine's questions to the person at the terminal; else takes the safe choice."""
+    """Puts the engine's questions to the person at the terminal; else takes the safe choice.
 
-    def __init__(self, output: Output, drop_oldest: bool) -> None:
+    A plan is asked about if `plan_question` writes it out; else it only is remembered.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        drop_oldest: bool = False,
+        plan_question: Callable[[Question], str] | None = None,
+    ) -> None:
         self._output = output
         self._drop_oldest = drop_oldest
+        self._plan_question = plan_question
         self._lock = asyncio.Lock()
         self.prices: tuple[StepPrice, ...] = ()
         """The prices of the steps of the plan that was to be confirmed."""
 
     async def __call__(self, question: Question) -> str:
         """Return the id of the choice."""
-        if question.plan is not None:
+        if question.plan is not None and self._plan_question is None:
             self.prices = question.prices
             return question.default  # it is shown once the run is over, and played later
-        # An offer's text can't be edited here; it can be asked again.
+        # Neither an offer's text nor a plan can be edited here; it can be asked again.
         choices = {choice.id: choice.label for choice in question.choices if choice.id != "edit"}
         if self._drop_oldest and "trim" in choices:
             return "trim"
@@ -402,14 +414,19 @@ class TerminalAsker:
             return await self._ask(question, choices)
 
     async def _ask(self, question: Question, choices: Mapping[str, str]) -> str:
-        listed = [f"  {n}  {label}" for n, label in enumerate(choices.values(), start=1)]
         default = list(choices).index(question.default) + 1
-        text = question.text if question.offer is None else offer_text(question.offer)
+        listed = [
+            f"  {n}  {label}{' (default)' * (n == default)}"
+            for n, label in enumerate(choices.values(), start=1)
+        ]
         if self._output.is_terminal_shared:
             self._output.end_line()  # a draft may stand there
-        self._output.warn("\n".join([text, *listed, f"Number, then Enter ({default}):"]))
+        self._output.warn(
+            "\n".join([self._text(question), *listed, f"Number, then Enter ({default}):"])
+        )
         try:
-            await self._wait_until_shown()
+            self._output.hold_output()  # steps beside the one that asks go on writing
+            await wait_until_written(self._output)  # a terminal may be paused (Ctrl+S)
             typed = (await read_line()).strip()
         finally:
             self._output.release_output()
@@ -417,17 +434,22 @@ class TerminalAsker:
             return list(choices)[int(typed) - 1]
         return question.default
 
-    async def _wait_until_shown(self) -> None:
-        """Wait until the question stands there: a terminal may be paused (Ctrl+S)."""
-        loop, shown = asyncio.get_running_loop(), asyncio.Event()
+    def _text(self, question: Question) -> str:
+        if question.plan is not None and self._plan_question is not None:
+            return self._plan_question(question)
+        return question.text if question.offer is None else offer_text(question.offer)
 
-        def report_shown() -> None:
-            with contextlib.suppress(RuntimeError):  # the person left, and the loop is closed
-                loop.call_soon_threadsafe(shown.set)
 
-        self._output.call_when_written(report_shown)
-        self._output.hold_output()  # steps beside the one that asks go on writing
-        await shown.wait()
+async def wait_until_written(output: Output) -> None:
+    """Wait until all that was written so far stands there."""
+    loop, written = asyncio.get_running_loop(), asyncio.Event()
+
+    def report_written() -> None:
+        with contextlib.suppress(RuntimeError):  # the person left, and the loop is closed
+            loop.call_soon_threadsafe(written.set)
+
+    output.call_when_written(report_written)
+    await written.wait()
 
 
 def offer_text(offer: CallOffer) -> str:

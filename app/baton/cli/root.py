@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,6 +23,7 @@ from baton.cli.options import (
     worker_option,
 )
 from baton.core.errors import ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -81,6 +82,7 @@ EPILOG = """\b
 Examples:
   baton                                   open the app
   baton -c                                open it with the latest conversation
+  baton --plain                           chat line by line, for screen readers
   baton ask "What is the capital of France?"
   git diff | baton ask "Write a commit message for this"
   baton ask -c "And of Spain?"            go on with the latest conversation
@@ -100,6 +102,18 @@ reached or a charge above what was held · 5 model file · 6 worker failed · 13
 BATON_HOME=FOLDER keeps everything in one folder; BATON_OFFLINE=1 stays offline;
 BATON_LOCAL__THREADS=4 (for example) sets any setting.
 """
+
+
+@frozen_dataclass
+class AppOptions:
+    """What was typed for the app, as click hands it over: see the options of `baton`."""
+
+    latest: bool
+    conversation: str | None
+    worker: str | None
+    private: bool
+    offline: bool
+    plain: bool
 
 
 class LazyGroup(click.Group):
@@ -151,15 +165,11 @@ def _unknown_command_error(ctx: click.Context, name: str) -> Exception:
 @worker_option
 @click.option("--private", is_flag=True, help="Never let a conversation leave this machine.")
 @offline_option
+@click.option(
+    "--plain", is_flag=True, help="Chat line by line, for screen readers and simple terminals."
+)
 @click.pass_context
-def baton(
-    ctx: click.Context,
-    latest: bool,
-    conversation: str | None,
-    worker: str | None,
-    private: bool,
-    offline: bool,
-) -> int | None:
+def baton(ctx: click.Context, /, **typed: Any) -> int | None:
     """Talk to language models on your own machine.
 
     Without a command, Baton opens the app. The options below are the app's; a command's own go
@@ -167,7 +177,7 @@ def baton(
     """
     _warn_of_variables()
     if ctx.invoked_subcommand is None:
-        return _open_app(latest, conversation, worker, private, offline)
+        return _open_app(AppOptions(**typed))
     for option in ctx.command.params:
         if ctx.params.get(option.name or ""):
             raise _misplaced_option_error(option.opts[-1], ctx.invoked_subcommand)
@@ -194,9 +204,7 @@ def _misplaced_option_error(option: str, command: str) -> ConfigError:
     )
 
 
-def _open_app(
-    latest: bool, named: str | None, worker: str | None, private: bool, offline: bool
-) -> int:
+def _open_app(options: AppOptions) -> int:
     import gc
     import os
 
@@ -204,8 +212,15 @@ def _open_app(
 
     gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
 
-    if not (os.isatty(0) and os.isatty(1)):
-        raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")
+    from baton.platform.settings import find_paths, load_settings
+
+    paths = find_paths()
+    flags = {"offline": True} if options.offline else {}
+    settings = load_settings(paths.config_file, flags=flags)
+    is_plain = options.plain or settings.screen.plain
+    if not is_plain:
+        _require_screen()
+    settings, worker = add_named_worker(settings, options.worker)
     import_without("ssl", "asyncio")  # only child processes talk to the world
     import asyncio
     from pathlib import Path
@@ -214,35 +229,55 @@ def _open_app(
     from baton.core.labels import Label
     from baton.core.run.policy import ANYTHING, PromptLimits
     from baton.platform.secrets import remove_keys
-    from baton.platform.settings import find_paths, load_settings
 
-    paths = find_paths()
-    flags = {"offline": True} if offline else {}
-    settings, worker = add_named_worker(load_settings(paths.config_file, flags=flags), worker)
     baton = compose(settings, paths)
-    from baton.tui.app import run_app  # while history and ledger are opened
+    if not is_plain:
+        from baton.tui.app import run_app  # while history and ledger are opened
 
     baton.must_know_conductor()
     lost = "" if worker is not None else baton.stand_in()
+    conversation = None
+    if options.latest or options.conversation is not None:
+        found = find_continued(baton.store, options.latest, options.conversation)
+        conversation = asyncio.run(found)
+    interrupts.restore_default_handler()
+    greeting = " ".join(filter(None, (lost, baton.warning)))
+    limits = PromptLimits(label=Label.LOCAL) if options.private else ANYTHING
+    if is_plain:
+        from baton.cli.plain_chat import run_plain_chat
+
+        gc.enable()
+        return run_plain_chat(
+            baton, limits=limits, worker=worker, conversation=conversation, greeting=greeting
+        )
     # From here on only the gateway knows the keys; the app starts editors and clipboards.
     remove_keys(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
-    conversation = None
-    if latest or named is not None:
-        conversation = asyncio.run(find_continued(baton.store, latest, named))
-    interrupts.restore_default_handler()
     return run_app(
         baton,
         exports=Path.cwd(),
         theme=settings.screen.theme,
         mouse=settings.screen.mouse,
         keymap=settings.keys,
-        limits=PromptLimits(label=Label.LOCAL) if private else ANYTHING,
+        limits=limits,
         worker=worker,
         conversation=conversation,
-        greeting=" ".join(filter(None, (lost, baton.warning))),
+        greeting=greeting,
         started=gc.enable,
         serve=partial(_serve, baton),
     )
+
+
+def _require_screen() -> None:
+    """Raise ConfigError where the app can't be shown."""
+    import os
+
+    if not (os.isatty(0) and os.isatty(1)):
+        raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")
+    if os.environ.get("TERM") == "dumb":
+        raise ConfigError(
+            "The app needs a terminal that can move its cursor, and TERM is dumb.",
+            "`baton --plain` chats line by line.",
+        )
 
 
 @asynccontextmanager

@@ -112,8 +112,18 @@ def command(name: str) -> list[str]:
     """
     if getattr(sys, "frozen", False):
         return [sys.executable, "--child", name]
-    isolation = "-I" if sys.flags.isolated else "-P"
-    return [sys.executable, isolation, "-m", "baton.ipc.child_entry", name]
+    return [*_module_runner(), "baton.ipc.child_entry", name]
+
+
+def own_command(*words: str) -> list[str]:
+    """Return the command that runs one of Baton's own, from a checkout or frozen."""
+    if getattr(sys, "frozen", False):
+        return [sys.executable, *words]
+    return [*_module_runner(), "baton", *words]
+
+
+def _module_runner() -> list[str]:
+    return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m"]
 
 
 def environment(

@@ -265,12 +265,14 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ScreenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the app looks; `mouse` off leaves selecting to the terminal.
 
-    `side_bar` is shown from 120 columns on.
+    `side_bar` is shown from 120 columns on. With `plain` it is a chat line by line instead, as with
+    `--plain`.
     """
 
     theme: ThemeName = "dark"
     mouse: bool = True
     side_bar: bool = True
+    plain: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

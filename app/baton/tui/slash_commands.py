@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 
 from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
+from baton.core.sanitiser import one_line
 from baton.presentation.charges import POLICY_NAMES
 
 CONVERSATION, ANSWERS, MODELS, MONEY, BATON = GROUPS = (
@@ -271,7 +273,7 @@ class TypedCommand:
     argument: str
 
 
-def parse_command(text: str) -> TypedCommand | None:
+def parse_command(text: str, commands: Sequence[SlashCommand] = COMMANDS) -> TypedCommand | None:
     """Return the command in a prompt, or None for what is text.
 
     Text is what begins with `//`, paths, several lines (but for commands that take them), and words
@@ -280,31 +282,40 @@ def parse_command(text: str) -> TypedCommand | None:
     if (found := _COMMAND_PATTERN.match(text)) is None:
         return None
     typed = TypedCommand(found[1].lower(), (found[2] or "").strip())
-    meant = matching_commands(typed.name)
+    meant = matching_commands(typed.name, commands)
     if "\n" in typed.argument and not (len(meant) == 1 and meant[0].is_multiline):
         return None
     return None if typed.argument and len(meant) == 1 and not meant[0].argument else typed
 
 
-def unescape_prompt(text: str) -> str:
+def unescape_prompt(text: str, commands: Sequence[SlashCommand] = COMMANDS) -> str:
     """Return a prompt without the slash that kept it from being a command."""
-    return text[1:] if text.startswith("//") and parse_command(text[1:]) is not None else text
+    is_escaped = text.startswith("//") and parse_command(text[1:], commands) is not None
+    return text[1:] if is_escaped else text
 
 
-def matching_commands(name: str) -> list[SlashCommand]:
+def matching_commands(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> list[SlashCommand]:
     """Return the commands that begin so; exactly the one, where a name is complete."""
-    exact = [command for command in COMMANDS if command.name == name]
-    return exact or [command for command in COMMANDS if command.name.startswith(name)]
+    exact = [command for command in commands if command.name == name]
+    return exact or [command for command in commands if command.name.startswith(name)]
 
 
-def unknown_command_hint(name: str) -> str:
-    """Return the end of a sentence about a name that is no command's: which could be meant."""
-    if found := [command.name for command in matching_commands(name)]:
-        return f": {', '.join(f'/{one}' for one in found)}."
-    near = difflib.get_close_matches(name, [command.name for command in COMMANDS], n=1)
-    if near:
-        return f"; did you mean /{near[0]}?"
-    return f": {', '.join(f'/{command.name}' for command in COMMANDS)}."
+def find_command(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> SlashCommand:
+    """Return the command that is meant; one that may spend must be written out.
+
+    Raises ConfigError.
+    """
+    found = matching_commands(name, commands)
+    if len(found) == 1 and (found[0].name == name or not found[0].may_spend):
+        return found[0]
+    what = "is no command"
+    if found:
+        what = "could be several commands" if len(found) > 1 else "is not written out"
+    near = difflib.get_close_matches(name, [command.name for command in commands], n=1)
+    meant = [command.name for command in found] or near or [command.name for command in commands]
+    listed = ", ".join(f"/{one}" for one in meant)
+    hint = f"Did you mean {listed}?" if found or near else f"There are: {listed}."
+    raise ConfigError(f"/{one_line(name, 30)} {what}.", hint)
 
 
 _SCOPES = (Scope.SESSION, Scope.DAY, Scope.MONTH)

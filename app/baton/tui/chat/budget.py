@@ -15,6 +15,7 @@ from baton.core.money import show_usd
 from baton.core.run.policy import check
 from baton.core.view import RunView
 from baton.presentation import charges
+from baton.presentation.way_texts import is_on, offline_text, private_text
 from baton.tui import slash_commands
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import DownloadController
@@ -203,32 +204,24 @@ class BudgetController:
         """Connect to nothing but this machine, or lift that; "" changes what is set."""
         orchestra = self._services.orchestra
         before = orchestra.terms.offline
-        offline = _is_on(state) if state.strip() else not before
+        offline = is_on(state) if state.strip() else not before
         orchestra.go_offline(offline)
         if offline:
             self.keep_local()
         self._context.show_header()
-        await self._note(
-            "Baton is offline: it connects to nothing but this machine, until /offline off."
-            if offline
-            else "Baton may connect again. What leaves is still asked about, as you set it."
-        )
+        await self._note(offline_text(offline))
         if offline != before:
             await self._downloads.set_offline(offline)
 
     async def set_private(self, state: str = "on") -> None:
         """Keep the conversation on this machine, or lift that again."""
-        chat, private = self._context.chat, _is_on(state)
+        chat, private = self._context.chat, is_on(state)
         label = Label.LOCAL if private else Label.CLOUD
         if chat.id is not None:
             await self._services.store.relabel(chat.id, label)
         chat.label = label
         self._context.show_header()
-        await self._note(
-            "Nothing of this conversation leaves this machine from now on."
-            if private
-            else "This conversation may leave this machine again, if you let a cloud worker help."
-        )
+        await self._note(private_text(private))
         if private:
             self.keep_local()
 
@@ -282,10 +275,6 @@ class BudgetController:
         except BatonError as error:
             return str(error)
         return NONE_STRONGER
-
-
-def _is_on(state: str) -> bool:
-    return state.strip().lower() not in ("off", "no")
 
 
 def _describe_bound(room: ScopeBalance) -> str:

@@ -9,7 +9,6 @@ from textual import events
 from baton.core.errors import BatonError
 from baton.core.feedback import Signal
 from baton.core.messages import Attachment, Prompt
-from baton.core.sanitiser import one_line
 from baton.tui import slash_commands
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
@@ -51,8 +50,8 @@ class InputController:
             return
         try:
             if (typed := slash_commands.parse_command(text)) is not None:
-                if not await self._run_typed(typed):
-                    composer.put_before(Prompt(text))
+                found = slash_commands.find_command(typed.name)
+                await self.run_command(found, typed.argument)
                 return
             files = await asyncio.to_thread(read_mentions, text)
         except BatonError as error:
@@ -66,20 +65,6 @@ class InputController:
         after = None if edited is None else edited.parent or ""
         prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
         self._runs.play(prompt, after=after, worker=worker)
-
-    async def _run_typed(self, typed: slash_commands.TypedCommand) -> bool:
-        """Run what was typed as a command; return whether there is such a command."""
-        found = slash_commands.matching_commands(typed.name)
-        is_short = typed.name not in [command.name for command in found]
-        if len(found) != 1 or (is_short and found[0].may_spend):
-            several = "could be several commands" if len(found) > 1 else "is not written out"
-            what = several if found else "is no command"
-            self._context.footer.say(f"/{one_line(typed.name, 30)} {what}")
-            hint = slash_commands.unknown_command_hint(typed.name)
-            await self._context.transcript.note(f"/{typed.name} {what}{hint}", error=True)
-            return False
-        await self.run_command(found[0], typed.argument)
-        return True
 
     async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
         """Run a command."""

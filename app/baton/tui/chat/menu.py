@@ -13,10 +13,10 @@ from textual.widget import Widget
 from baton.core.errors import ConfigError
 from baton.core.messages import Card
 from baton.presentation.charges import price_text
+from baton.presentation.way_texts import MODES
 from baton.tui import key_bindings, themes
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.input import InputController
-from baton.tui.chat.plan import MODES
 from baton.tui.file_paths import folder_paths, is_outside, mention_of, tree_paths
 from baton.tui.menu_entries import (
     MenuEntry,

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 
 from baton.core.messages import Prompt, Role
-from baton.core.sanitiser import one_line
+from baton.presentation.way_texts import find_mode, find_strategy, mode_text, strategy_text
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.input import read_mentions
 from baton.tui.chat.runs import RunController
 from baton.tui.prompt_queue import QueuedPrompt
-
-MODES = {
-    "auto": "local first, with help and plans where they are needed",
-    "local": "nothing leaves this machine",
-    "mini": "never waits for a plan",
-    "ultra": "plans, has another worker verify, and repairs once",
-}
 
 
 class PlanController:
@@ -41,37 +33,22 @@ class PlanController:
 
     async def set_mode(self, name: str) -> None:
         """Choose the mode from now on."""
-        orchestra, transcript = self._services.orchestra, self._context.transcript
-        mode = name.strip().lower()
-        if mode not in MODES:
-            text = f"There is no mode {one_line(name, 30)!r}. /mode alone lists them."
-            await transcript.note(text, error=True)
-            return
-        orchestra.change_terms(mode=mode)
+        mode = find_mode(name)
+        self._services.orchestra.change_terms(mode=mode)
         if mode == "local":
             self._budget.keep_local()
         self._context.choose_strategy("")
-        await transcript.note(f"Mode: {mode}, {MODES[mode]}.")
+        await self._context.transcript.note(mode_text(mode))
 
     async def set_strategy(self, name: str) -> None:
         """Choose the strategy from now on."""
         from baton.core.strategies import STRATEGIES
 
-        context, note = self._context, self._context.transcript.note
         templates = self._services.orchestra.services.templates
         workflows = await asyncio.to_thread(lambda: sorted(templates()))
-        strategy = name.strip()
-        if strategy == "auto":
-            context.choose_strategy("")
-        elif strategy in STRATEGIES or strategy in workflows:
-            context.choose_strategy(strategy)
-        else:
-            near = difflib.get_close_matches(strategy, [*STRATEGIES, *workflows], n=1)
-            meant = f"Did you mean {near[0]}?" if near else "/strategy alone lists them."
-            await note(f"There is no strategy {one_line(strategy, 30)!r}. {meant}", error=True)
-            return
-        way = f"{context.strategy}, until /strategy auto" if context.strategy else "automatic"
-        await note(f"Strategy: {way}.")
+        strategy = find_strategy(name, [*STRATEGIES, *workflows])
+        self._context.choose_strategy(strategy)
+        await self._context.transcript.note(strategy_text(strategy))
 
     async def explain_route(self) -> None:
         """Say in a sentence why the selected answer, or the newest, was made as it was."""
