@@ -66,14 +66,15 @@ MENU: list[BindingType] = [
 
 CHAT: list[BindingType] = [
     _binding("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
+    _binding("chat.messages", "tab", "messages", "messages", "to the messages", show=True),
     _binding("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
     _binding("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
     _binding("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
     _binding(
-        "chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True
+        "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
     ),
     _binding(
-        "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
+        "chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True
     ),
     _binding("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
     _binding("chat.new", "ctrl+n", "new", "new conversation", first=True),
@@ -289,6 +290,15 @@ GROUPS: dict[str, list[BindingType]] = {
 _GROUPED = [binding for group in GROUPS.values() for binding in group]
 BY_ID = {b.id: b for b in _GROUPED if isinstance(b, Binding) and b.id is not None}
 _LAST_GROUPS = ("chat.", "screen.", "app.")
+_NEEDED = {
+    "app.answer": 0,
+    "chat.stop": 1,
+    "chat.messages": 2,
+    "menu.complete": 3,
+    "app.menu": 4,
+    "chat.answer": 5,
+    "chat.switch": 5,
+}
 
 
 def active_bindings(screen: Screen[Any]) -> list[Binding]:
@@ -299,15 +309,22 @@ def active_bindings(screen: Screen[Any]) -> list[Binding]:
 
 
 def footer_rank(binding: Binding) -> tuple[int, int]:
-    """Return the place in the footer: a waiting question, what can be done, ways out.
-
-    What doesn't fit is left out from the end.
-    """
+    """Return the place in the footer: a waiting question, what can be done, ways out."""
     name = binding.id or ""
     if name == "app.answer":
         return 0, -1
     place = next((place for place, part in enumerate(_LAST_GROUPS, 1) if name.startswith(part)), 0)
     return place, list(BY_ID).index(name) if name in BY_ID else 0
+
+
+def footer_need(binding: Binding) -> int:
+    """Return how much a key is needed in a footer that is too narrow for all; 0 is the most.
+
+    A waiting question, what stops or closes, what Enter does, the way to everything there is.
+    """
+    name = binding.id or ""
+    default = BY_ID[name].key if name in BY_ID else ""
+    return _NEEDED.get(name, {"escape": 2, "enter": 3}.get(default, 6))
 
 
 def configured_keys(app: App[Any], name: str) -> str:

@@ -64,15 +64,25 @@ class MenuController:
         if self._menu.is_open and self._menu.has_line:
             self.dismiss()
         else:
-            self._open_line(EVERYTHING, "Everything", all_entries())
+            self.look_up("")
+
+    def look_up(self, text: str) -> None:
+        """Show what there is for a word."""
+        self._open_line(EVERYTHING, "Everything", all_entries(), text=text)
 
     async def open_choices(self, kind: str) -> None:
         """Show what a command can be given."""
         entries = await asyncio.to_thread(self._choices, kind)
-        self._open_line(kind, CHOICES[kind], entries, self._current(kind))
+        self._open_line(kind, CHOICES[kind], entries, current=self._current(kind))
 
     def _open_line(
-        self, kind: str, title: str, entries: Sequence[MenuEntry], current: str = ""
+        self,
+        kind: str,
+        title: str,
+        entries: Sequence[MenuEntry],
+        *,
+        current: str = "",
+        text: str = "",
     ) -> None:
         screen, menu = self._context.screen, self._menu
         self._close_preview()
@@ -83,6 +93,7 @@ class MenuController:
         menu.open(
             title,
             rank,
+            text,
             room=self._room,
             has_line=True,
             has_groups=kind == EVERYTHING,

@@ -40,6 +40,9 @@ OF_A_MESSAGE = frozenset(
 )
 """The actions on a message, which are offered only if there is one."""
 
+OF_SOME_MESSAGES = {"go_on": "can_go_on", "timeline": "has_timeline"}
+"""The actions on the selected message, and what it must say of itself for each."""
+
 
 class ChatScreen(Screen[None]):
     """Builds the controllers and connects them with keys, commands and messages of the widgets."""
@@ -107,6 +110,7 @@ class ChatScreen(Screen[None]):
             "learn": start(self.feedback.learn, "learn", exclusive=True),
             # The prompt
             "switch": self.input.switch_focus,
+            "messages": self.transcript.focus,
             "edit": self.input.edit,
             "leave_edit": self.composer.leave_edit,
             "editor": self.input.open_editor,
@@ -117,6 +121,7 @@ class ChatScreen(Screen[None]):
             "choose_in_menu": self._choose_in_menu,
             "complete_in_menu": lambda: (self.focused or self).call_later(self.menu.complete),
             "close_menu": self.menu.dismiss,
+            "look_up": self.menu.look_up,
             "theme": self.menu.set_theme,
             # Runs
             "stop": runs.stop,
@@ -244,19 +249,26 @@ class ChatScreen(Screen[None]):
             case "take_back":
                 return bool(self.queue.waiting)
             case "stop":
-                return self.queue.is_busy and not (self.queue.is_held and self.queue.waiting)
-            case "go_on":
-                view = self.transcript.selected
-                return view is not None and view.can_go_on
-            case "timeline":
-                view = self.transcript.selected
-                return view is not None and view.has_timeline
+                return self._can_stop
+            case "messages":
+                return self.focused is self.composer.prompt and self._has_other_escape
+            case _ if action in OF_SOME_MESSAGES:
+                return bool(getattr(self.transcript.selected, OF_SOME_MESSAGES[action], False))
             case "leave_edit":
                 return self.composer.editing is not None
             case _ if action in OF_A_MESSAGE:
                 return bool(self.transcript.turns)
             case _:
                 return True
+
+    @property
+    def _can_stop(self) -> bool:
+        return self.queue.is_busy and not (self.queue.is_held and self.queue.waiting)
+
+    @property
+    def _has_other_escape(self) -> bool:
+        """Whether Esc does something else than to go to the messages."""
+        return self._can_stop or self.composer.editing is not None or bool(self.queue.waiting)
 
     def action_copy_text(self) -> None:
         """Copy what is selected with the mouse."""
