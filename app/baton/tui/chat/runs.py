@@ -126,12 +126,12 @@ class RunController:
     def take_back(self) -> None:
         """Put the prompt that waits last back into the composer, one at a time."""
         composer = self._context.composer
+        composer.prompt.focus()
         if not composer.is_empty:
             text = "send this prompt, or empty it; then Esc takes the next one back"
             self._context.footer.say(text, 12)
         elif (pending := self._queue.take_back()) is not None:
             composer.put_before(pending.prompt)
-            composer.prompt.focus()
 
     def regenerate(self) -> None:
         """Answer the selected prompt again; the answer there is stays as another version."""
