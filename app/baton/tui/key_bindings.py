@@ -124,6 +124,7 @@ QUESTION: list[BindingType] = [
     _binding("question.up", "up", "move(-1)", "step or choice before"),
     _binding("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
     _binding("question.read_back", "pageup", "page(-1)", "read back in it"),
+    _binding("question.unfold", "i", "unfold", "Baton's own instructions"),
 ]
 _KEYS_HERE = _binding("app.keys", "question_mark", "app.keys_here", "keys that work here")
 PLAN: list[BindingType] = [
