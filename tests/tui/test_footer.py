@@ -60,10 +60,10 @@ async def test_the_most_needed_keys_stay_in_a_narrow_conversation(
     ("columns", "money", "conversations", "workflow"),
     [
         (40, "Esc back", "Esc back", "Esc back"),
-        (60, "p pace Esc back", "Enter open Esc back", "Enter read it Esc back"),
+        (60, "c ceiling w when Esc back", "Enter open Esc back", "Enter read it Esc back"),
         (
             80,
-            "p pace e what was sent Esc back",
+            "c ceiling w when p pace Esc back",
             "Enter open Ctrl+R rename Ctrl+D delete Esc back",
             "Enter read it → page Esc back",
         ),
@@ -114,7 +114,7 @@ async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:
 
 
 async def test_a_key_of_an_overlay_can_be_clicked(tmp_path: Path) -> None:
-    async with open_app(tmp_path, cloud=remote_script()) as session:
+    async with open_app(tmp_path, size=(120, 24), cloud=remote_script()) as session:
         session.chat.context.start(session.chat.budget.run_command, "budget")
         await session.wait_until(lambda: "e what was sent" in footer_of(session))
         await click(session, "e what was sent")

@@ -191,10 +191,16 @@ MONEY: list[BindingType] = [
     _binding(
         "money.thaw", "t", "thaw", "lift the freeze", "let cloud workers be asked again", show=True
     ),
+    _binding("money.ceiling", "c", "ceiling", "ceiling", "set the ceiling for a day", show=True),
+    _binding("money.policy", "w", "policy", "when", "choose when to spend", show=True),
     _binding("money.pace", "p", "pace", "pace", "spend more freely, or less", show=True),
     _binding(
         "money.egress", "e", "egress", "what was sent", "see what left this machine", show=True
     ),
+    *OVERLAY,
+]
+CEILING: list[BindingType] = [
+    _binding("ceiling.set", "enter", "set", "set it", "set this ceiling", show=True, first=True),
     *OVERLAY,
 ]
 EGRESS: list[BindingType] = [
@@ -281,6 +287,7 @@ GROUPS: dict[str, list[BindingType]] = {
     "Workflow": WORKFLOW,
     "A step's text": STEP,
     "Money": MONEY,
+    "The ceiling for a day": CEILING,
     "What left this machine": EGRESS,
     "Other programs": SERVE,
     "A cloud provider": CONNECT,

@@ -21,7 +21,7 @@ from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.input import InputController
-from baton.tui.chat.menu import MenuController
+from baton.tui.chat.menu import BUDGET_CHOICES, MenuController
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.other_programs import ServingController
 from baton.tui.chat.plan import PlanController
@@ -135,7 +135,7 @@ class ChatScreen(Screen[None]):
             "resume": start(self.plan.resume, "go_on"),
             "go_on": start(self.plan.resume, "go_on"),
             # Money, privacy and models
-            "budget": start(self.budget.run_command, "budget"),
+            "budget": self._change_budget,
             "connect": start(self.budget.connect, "connect", exclusive=True),
             "egress": self.budget.show_egress,
             "offline": self.budget.set_offline,
@@ -171,6 +171,13 @@ class ChatScreen(Screen[None]):
             await (method(name) if name.strip() else self.menu.open_choices(kind))
 
         return action
+
+    async def _change_budget(self, words: str = "") -> None:
+        """Show or change what may be spent, or open the menu with the values there are."""
+        if (kind := words.strip().lower()) in BUDGET_CHOICES:
+            await self.menu.open_choices(kind)
+        else:
+            self.context.start(partial(self.budget.run_command, words), "budget")
 
     def _choose_in_menu(self) -> None:
         """Choose in the menu once the keys before Enter are typed.
