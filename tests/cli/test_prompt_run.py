@@ -302,6 +302,34 @@ def test_an_offer_names_the_address_and_the_proxy() -> None:
     assert "for api.openai.com through proxy:3128 (hidden: 1 key):" in question
 
 
+async def test_an_offer_at_the_terminal_shows_baton_s_own_instructions_when_asked(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    typed = ["3", "2"]
+
+    async def next_line() -> str:
+        return typed.pop(0)
+
+    monkeypatch.setattr("os.isatty", lambda _: True)
+    monkeypatch.setattr("baton.cli.prompt_run.read_line", next_line)
+    card, own = Card("gpt", "cloud", "gpt"), "Instructions: Plan well.\nWith care."
+    offer = CallOffer(
+        card, "Why.", "You: Hi", "", 9_000_000, 10**9, "day", instructions=own, expected=2_000_000
+    )
+    choices = (Choice("keep", "Keep"), Choice("once", "Send once"))
+    output = Output()
+    asker = TerminalAsker(output, drop_oldest=False)
+    assert await asker(Question("Ask gpt?", choices, "keep", offer)) == "once"
+    output.close()
+    asked, shown, again = capfd.readouterr().err.partition("    With care.\n")
+    assert "    You: Hi\nWith Baton's own instructions, 2 lines.\nAsk gpt?" in asked
+    assert "about $0.002, at most $0.009 · $1.00 left today" in asked
+    assert "  3  Show Baton's own instructions" in asked
+    assert asked.endswith("    Instructions: Plan well.\n")
+    assert shown
+    assert "Show Baton's" not in again
+
+
 # The forms, fed with events: what a pipe gets, and what a terminal
 
 

@@ -398,3 +398,23 @@ def test_ctrl_c_in_an_editor_is_the_editors(shared: SharedApp, app: Terminal) ->
     app.wait_for("And here.")
     app.send("\x11")
     assert app.wait_end() == 0
+
+
+@pytest.mark.sampled(1)
+def test_the_lines_above_and_below_can_be_clicked(app: Terminal) -> None:
+    click(app, "Ctrl+P more")
+    app.wait_for("Type to search")
+    click(app, "Esc close")
+    app.wait(lambda shown: "Type to search" not in shown)
+    click(app, "baton")
+    app.wait_for("Type to search")
+    click(app, "Esc close")
+    app.wait(lambda shown: "Type to search" not in shown)
+
+
+def click(app: Terminal, text: str) -> None:
+    """Press and release the mouse's first button on a text."""
+    line = line_of(app, text)
+    column = app.text.splitlines()[line - 1].index(text) + 1
+    for button in "Mm":
+        app.send(f"\x1b[<0;{column};{line}{button}")

@@ -115,6 +115,8 @@ class ScriptedContext:
         purpose: Purpose,
         shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
+        *,
+        why: str,
     ) -> str:
         self.asked.append(worker)
         answer = self.answers.pop(0) if self.answers else WorkerError("It has nothing to say.")

@@ -234,7 +234,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     """Every key that is shown has an action."""
     from baton.tui.screens.connect_screen import ConnectScreen
     from baton.tui.screens.conversations_screen import ConversationsScreen
-    from baton.tui.screens.dialogs import RenameScreen
+    from baton.tui.screens.dialogs import CeilingScreen, RenameScreen
     from baton.tui.screens.help_screen import HelpScreen
     from baton.tui.screens.ledger_screens import EgressScreen, MoneyScreen
     from baton.tui.screens.models_screen import ModelsScreen
@@ -262,6 +262,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             "Workflow": WorkflowScreen,
             "A step's text": StepScreen,
             "Money": MoneyScreen,
+            "The ceiling for a day": CeilingScreen,
             "What left this machine": EgressScreen,
             "Other programs": ServeScreen,
             "A cloud provider": ConnectScreen,

@@ -322,8 +322,65 @@ async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None
         await session.press("escape")
         await session.send("/budget pace fast")
         await session.wait_until(lambda: "There is no pace 'fast'" in flat(session))
-        await session.send("/budget pace")
-        await session.wait_until(lambda: "Which pace? There are: frugal" in flat(session))
+
+
+@pytest.mark.parametrize(
+    ("words", "now", "keys", "chosen"),
+    [
+        ("policy", "> ask", ("down",), "budget.policy = once"),
+        ("policy", "> ask", ("up",), "budget.policy = never"),
+        ("pace", "> balanced", ("down",), "budget.pace = best"),
+        ("pace", "> balanced", ("f", "r", "u"), "budget.pace = frugal"),
+    ],
+)
+async def test_what_budget_can_be_set_to_is_chosen_in_the_menu(
+    tmp_path: Path, words: str, now: str, keys: tuple[str, ...], chosen: str
+) -> None:
+    async with open_app(tmp_path, sorry, cloud=remote_script(), size=(100, 30)) as session:
+        await session.send(f"/budget {words}")
+        await session.wait_until(lambda: now in session.screen_text())
+        await session.press(*keys, "enter")
+        await session.wait_until(lambda: session.services.config.exists())
+        budget = load_settings(session.services.config, {}).budget
+        assert chosen in (f"budget.policy = {budget.policy}", f"budget.pace = {budget.pace}")
+
+
+async def test_letters_and_enter_alone_never_allow_to_spend_unasked(tmp_path: Path) -> None:
+    async with open_app(tmp_path, sorry, cloud=remote_script(), size=(100, 30)) as session:
+        await session.send("/budget policy")
+        await session.wait_until(lambda: "> ask" in session.screen_text())
+        await session.press(*"budget", "enter")
+        await session.wait_until(lambda: "> budget" in session.screen_text())
+        assert session.services.orchestra.terms.policy is Policy.ASK
+
+
+async def test_the_ceiling_for_a_day_is_set_on_the_money_screen(tmp_path: Path) -> None:
+    async with open_app(tmp_path, sorry, cloud=remote_script(), ceilings={}) as session:
+        config, terms = session.services.config, session.services.orchestra
+        await money_screen(session)
+        assert "The cloud is off: no ceiling is set. c sets one for a day." in flat(session)
+        await session.press("c", *"two", "enter")
+        await session.wait_for_text("'two' is not an amount")
+        assert not config.exists()
+        await session.press(*["backspace"] * 3, *"1.5", "enter")
+        await session.wait_for_text("At most $1.50 for today from now on.")
+        assert "of $1.50" in flat(session)
+        assert terms.terms.ceilings == {Scope.DAY: 3 * NANO // 2}
+        assert load_settings(config, {}).budget.ceilings == terms.terms.ceilings
+        await session.press("c")
+        await session.wait_for_text("Enter set it")
+        assert "1.5" in session.screen_text(), "the one in force can be changed"
+        await session.press(*["backspace"] * 4, *"none", "enter")
+        await session.wait_until(lambda: "c sets one for a day." in flat(session))
+        assert terms.terms.ceilings == {}
+
+
+async def test_the_money_screen_leads_to_when_money_is_spent(tmp_path: Path) -> None:
+    async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
+        await money_screen(session)
+        await session.press("w")
+        await session.wait_for_text("When to spend", "> ask")
+        assert session.app.screen is session.chat
 
 
 async def test_a_freeze_is_reported_and_lifted(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from baton.core.money import NANO
 from baton.core.ports import CallOffer, Choice, Question
 from baton.core.run.policy import PromptLimits
 from baton.presentation.answers import destination_text
+from baton.presentation.charges import call_price_text
 from baton.tui.widgets.question_view import ChoiceView, OfferCard
 from support.app_session import SORRY, AppSession, open_app, remote_script, sorry, until
 
@@ -38,7 +40,7 @@ async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
         await wait_for_offer(session)
         seen = session.screen_text()
-        assert "at most $0.009 · $2.00 left today" in seen
+        assert "about $0.002, at most $0.009 · $2.00 left today" in seen
         assert "Why: The local worker would not or could not answer." in seen
         assert "Leaves this machine for openai (worker gpt):" in seen
         assert "You: Write a poem about herons" in seen
@@ -54,6 +56,36 @@ def test_the_offer_names_the_address_and_the_proxy() -> None:
     card = Card("gpt", "cloud", "gpt", provider="openai", address="127.0.0.1:9 through proxy:3128")
     seen = destination_text(CallOffer(card, "", "", "", 1, 1, "day"))
     assert seen == "Leaves this machine for 127.0.0.1:9 through proxy:3128 (openai):"
+
+
+OWN = "Instructions: Plan well.\n\nYou: An example.\n\nBaton: Its plan."
+
+
+async def test_baton_s_own_instructions_are_folded_until_they_are_opened(tmp_path: Path) -> None:
+    card = Card("gpt", "cloud", "gpt-5-mini")
+    offer = CallOffer(card, "Why.", "You: My words.", "", 9, 90, "day", instructions=OWN)
+    question = Question(CARD, (Choice("keep", "Keep"), Choice("once", "Send")), "keep", offer)
+    async with open_app(tmp_path, size=(80, 40)) as session:
+        session.chat.run_worker(session.chat.questions.ask(question))
+        folded = "With Baton's own instructions, 5 lines. i shows them."
+        await session.wait_for_text("You: My words.", folded)
+        assert "Plan well." not in session.screen_text()
+        await session.press("tab", "i")
+        await session.wait_for_text("You: My words.", "Plan well.", "Baton: Its plan.")
+        lines = session.screen_text().splitlines()
+        row = next(y for y, line in enumerate(lines) if "i folds them." in line)
+        await session.pilot.click(offset=(20, row))
+        await session.wait_for_text(folded)
+        assert "Plan well." not in session.screen_text()
+        assert session.chat.question, "nothing was chosen by that"
+
+
+def test_no_more_is_expected_than_it_can_cost() -> None:
+    offer = CallOffer(Card("gpt", "cloud", "gpt"), "", "", "", 2_000_000, None, "")
+    assert call_price_text(offer) == "at most $0.002"
+    assert call_price_text(replace(offer, expected=900_000)) == "about $0.0009, at most $0.002"
+    assert call_price_text(replace(offer, expected=NANO)) == "about $0.002, at most $0.002"
+    assert call_price_text(replace(offer, most=0)) == "costs nothing"
 
 
 async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
@@ -606,7 +638,7 @@ async def test_a_question_survives_every_other_screen(
         await session.press(*keys.split())
         await session.wait_until(lambda: session.app.screen is session.chat)
         whose = "In \u201cWrite a poem about herons\u201d: " if is_other else ""
-        await session.wait_for_text(f"{whose}{CARD} at most")
+        await session.wait_for_text(f"{whose}{CARD} about")
         assert session.chat.question == f"{whose}{CARD}"
         await session.send("/budget policy budget")
         await session.wait_for_text("When to spend from now on")

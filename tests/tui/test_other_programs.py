@@ -89,10 +89,10 @@ async def test_the_screen_comes_back_to_what_is_served(tmp_path: Path) -> None:
         await session.pilot.press("escape")
         await session.wait_until(lambda: not isinstance(session.app.screen, ServeScreen))
         await session.ask("And you?")
-        assert "serving" in session.chat.context.header.policy
+        assert "serving" in dict(session.chat.context.header.policy)
         await session.send("/serve off")
         await session.wait_for_text("not served any more")
-        assert "serving" not in session.chat.context.header.policy
+        assert "serving" not in dict(session.chat.context.header.policy)
         await session.send("/serve maybe")
         await session.wait_for_text("is not understood")
 

@@ -266,6 +266,7 @@ async def offer(pilot: Pilot[None]) -> None:
     )
     await pilot.press("enter")
     await settle(pilot, lambda: app.screen.query("OfferCard"))
+    await pilot.pause(0.25)  # the picture of the run is drawn once more
 
 
 async def replaced(pilot: Pilot[None]) -> None:

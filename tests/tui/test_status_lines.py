@@ -9,7 +9,7 @@ from baton.tui.themes import DARK
 from baton.tui.widgets.status_lines import Header
 
 TITLE = "Three days in Lisbon with two children"
-POLICY = ("local first", "conductor", "plan first")
+POLICY = (("local first", "screen.mode"), ("conductor", "screen.strategy"), ("plan first", ""))
 MONEY = ("$0.24 of $2.00 · $0.18 unconfirmed", "$0.24/2.00")
 
 

@@ -138,6 +138,8 @@ class EpisodeContext:
         purpose: Purpose,
         shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
+        *,
+        why: str,
     ) -> str:
         """Return what a worker writes. Raises what it raises."""
         chosen = self._workers[worker]

@@ -44,7 +44,7 @@ from baton.platform.os_signals import (
     is_ignored,
     remove_signal_handler,
 )
-from baton.presentation.answers import destination_text, warning_text
+from baton.presentation.answers import destination_text, instructions_text, warning_text
 from baton.presentation.charges import call_price_text
 from baton.presentation.plans import resume_hint
 from baton.presentation.run_objects import incomplete_hint, overcharge_warnings
@@ -380,6 +380,10 @@ class EventRenderer:
         """All was shown."""
 
 
+SHOW = "show"
+"""The choice that shows all of an offer, and asks again."""
+
+
 class TerminalAsker:
     """Puts the engine's questions to the person at the terminal; else takes the safe choice.
 
@@ -411,7 +415,13 @@ class TerminalAsker:
         if not (os.isatty(0) and os.isatty(2)):
             return question.default
         async with self._lock:
-            return await self._ask(question, choices)
+            offer = question.offer
+            if offer is not None and offer.instructions:
+                choices[SHOW] = "Show Baton's own instructions"
+            while (choice := await self._ask(question, choices)) == SHOW and offer is not None:
+                self._output.warn(_indented(offer.instructions))
+                del choices[SHOW]
+            return choice
 
     async def _ask(self, question: Question, choices: Mapping[str, str]) -> str:
         default = list(choices).index(question.default) + 1
@@ -454,13 +464,17 @@ async def wait_until_written(output: Output) -> None:
 
 def offer_text(offer: CallOffer) -> str:
     """Write out for a person what would leave this machine, and what it can cost."""
-    text = "\n".join(f"    {line}" for line in offer.text.splitlines())
+    own = f"{instructions_text(offer)}\n" if offer.instructions else ""
     # The price stands where the question is, however long the text before it.
     return (
-        f"{destination_text(offer)}\n{text}\n"
-        f"Ask {offer.card.name}?   {call_price_text(offer.most, offer.left, offer.scope)}\n"
+        f"{destination_text(offer)}\n{_indented(offer.text)}\n{own}"
+        f"Ask {offer.card.name}?   {call_price_text(offer)}\n"
         f"  Why: {offer.why}"
     )
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 async def read_line() -> str:

@@ -34,10 +34,14 @@ class Purpose(StrEnum):
 
 @frozen_dataclass
 class Message:
-    """One message as a worker sees it."""
+    """One message as a worker sees it.
+
+    With `is_instruction` it is Baton's own, as those of the system are: no words of the person.
+    """
 
     role: Role
     text: str
+    is_instruction: bool = False
 
 
 @frozen_dataclass

@@ -366,10 +366,13 @@ class PlanningContext(Protocol):
         purpose: Purpose,
         shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
+        *,
+        why: str,
     ) -> str:
         """Return what a worker says apart from any step (a plan, a verdict).
 
-        Metered like every call; where it would leave this machine, the person is asked first.
+        Metered like every call; where it would leave this machine, the person is asked first, and
+        `why` says in a sentence what for.
         Raises BudgetExceeded where that isn't allowed, and what the worker raises.
         """
         ...
@@ -478,8 +481,9 @@ class Choice:
 class CallOffer:
     """What would leave this machine: shown to the person before it does.
 
-    `text` is exactly what would be sent, already redacted; `hidden` says what was taken out.
-    `most` is the most it can cost and `left` what the tightest `scope` has left, in nano-dollars.
+    `text` and Baton's own `instructions` are exactly what would be sent, already redacted; `hidden`
+    says what was taken out. `most` is the most it can cost, `expected` what it likely costs (None:
+    not known) and `left` what the tightest `scope` has left, in nano-dollars.
     `draft` is the local answer so far, `keep` what not sending it is called ("": as suits that).
     """
 
@@ -492,6 +496,8 @@ class CallOffer:
     scope: str
     draft: str = ""
     keep: str = ""
+    instructions: str = ""
+    expected: int | None = None
 
 
 @frozen_dataclass

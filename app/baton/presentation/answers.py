@@ -17,6 +17,7 @@ from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.presentation.charges import offer_cost_text
 from baton.presentation.plans import has_not_begun, run_progress
+from baton.presentation.words import count_text
 
 CardsById = Mapping[str, Card]
 """The workers there are, by their ids."""
@@ -194,6 +195,12 @@ def destination_text(offer: CallOffer) -> str:
     is_here = card.kind == "server" and card.place is Label.LOCAL
     verb = "Goes to" if is_here else "Leaves this machine for"
     return f"{verb} {whose}{who}{hidden}:"
+
+
+def instructions_text(offer: CallOffer) -> str:
+    """Say how much of Baton's own words goes along with a text."""
+    lines = count_text(offer.instructions.count("\n") + 1, "line")
+    return f"With Baton's own instructions, {lines}."
 
 
 def answer_author(run: RunView) -> StepView | None:

@@ -9,6 +9,7 @@ from baton.core.hold_decision import shown_rounded_down, shown_rounded_up
 from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, Standing, Status
 from baton.core.messages import Card
 from baton.core.money import format_usd, show_usd
+from baton.core.ports import CallOffer
 from baton.presentation.words import count_text
 
 FROZEN_TEXT = "cloud frozen"
@@ -68,12 +69,18 @@ def room_text(room: ScopeBalance) -> str:
     return ", ".join(parts)
 
 
-def call_price_text(most: int, left: int | None, scope: str) -> str:
+def estimate_text(expected: int | None, most: int) -> str:
+    """Write what something likely costs, where that is known: "about $0.003, at most $0.02"."""
+    about = "" if expected is None else f"about {show_usd(min(expected, most))}, "
+    return f"{about}at most {shown_rounded_up(most)}"
+
+
+def call_price_text(offer: CallOffer) -> str:
     """Write what a call may cost, and what is left of the tightest ceiling before it."""
-    cost = f"at most {shown_rounded_up(most)}" if most else "costs nothing"
-    if left is None or scope not in set(Scope):
+    cost = estimate_text(offer.expected, offer.most) if offer.most else "costs nothing"
+    if offer.left is None or offer.scope not in set(Scope):
         return cost
-    return f"{cost} · {shown_rounded_down(left)} {SCOPE_REMAINDERS[Scope(scope)]}"
+    return f"{cost} · {shown_rounded_down(offer.left)} {SCOPE_REMAINDERS[Scope(offer.scope)]}"
 
 
 def charge_text(status: Status, held: int, charged: int) -> str:

@@ -66,14 +66,15 @@ MENU: list[BindingType] = [
 
 CHAT: list[BindingType] = [
     _binding("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
+    _binding("chat.messages", "tab", "messages", "messages", "to the messages", show=True),
     _binding("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
     _binding("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
     _binding("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
     _binding(
-        "chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True
+        "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
     ),
     _binding(
-        "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
+        "chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True
     ),
     _binding("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
     _binding("chat.new", "ctrl+n", "new", "new conversation", first=True),
@@ -128,6 +129,7 @@ QUESTION: list[BindingType] = [
     _binding("question.up", "up", "move(-1)", "step or choice before"),
     _binding("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
     _binding("question.read_back", "pageup", "page(-1)", "read back in it"),
+    _binding("question.unfold", "i", "unfold", "Baton's own instructions"),
 ]
 _KEYS_HERE = _binding("app.keys", "question_mark", "app.keys_here", "keys that work here")
 PLAN: list[BindingType] = [
@@ -194,10 +196,16 @@ MONEY: list[BindingType] = [
     _binding(
         "money.thaw", "t", "thaw", "lift the freeze", "let cloud workers be asked again", show=True
     ),
+    _binding("money.ceiling", "c", "ceiling", "ceiling", "set the ceiling for a day", show=True),
+    _binding("money.policy", "w", "policy", "when", "choose when to spend", show=True),
     _binding("money.pace", "p", "pace", "pace", "spend more freely, or less", show=True),
     _binding(
         "money.egress", "e", "egress", "what was sent", "see what left this machine", show=True
     ),
+    *OVERLAY,
+]
+CEILING: list[BindingType] = [
+    _binding("ceiling.set", "enter", "set", "set it", "set this ceiling", show=True, first=True),
     *OVERLAY,
 ]
 EGRESS: list[BindingType] = [
@@ -285,6 +293,7 @@ GROUPS: dict[str, list[BindingType]] = {
     "Workflow": WORKFLOW,
     "A step's text": STEP,
     "Money": MONEY,
+    "The ceiling for a day": CEILING,
     "What left this machine": EGRESS,
     "Other programs": SERVE,
     "A cloud provider": CONNECT,
@@ -295,6 +304,15 @@ GROUPS: dict[str, list[BindingType]] = {
 _GROUPED = [binding for group in GROUPS.values() for binding in group]
 BY_ID = {b.id: b for b in _GROUPED if isinstance(b, Binding) and b.id is not None}
 _LAST_GROUPS = ("chat.", "screen.", "app.")
+_NEEDED = {
+    "app.answer": 0,
+    "chat.stop": 1,
+    "chat.messages": 2,
+    "menu.complete": 3,
+    "app.menu": 4,
+    "chat.answer": 5,
+    "chat.switch": 5,
+}
 
 
 def active_bindings(screen: Screen[Any]) -> list[Binding]:
@@ -305,15 +323,22 @@ def active_bindings(screen: Screen[Any]) -> list[Binding]:
 
 
 def footer_rank(binding: Binding) -> tuple[int, int]:
-    """Return the place in the footer: a waiting question, what can be done, ways out.
-
-    What doesn't fit is left out from the end.
-    """
+    """Return the place in the footer: a waiting question, what can be done, ways out."""
     name = binding.id or ""
     if name == "app.answer":
         return 0, -1
     place = next((place for place, part in enumerate(_LAST_GROUPS, 1) if name.startswith(part)), 0)
     return place, list(BY_ID).index(name) if name in BY_ID else 0
+
+
+def footer_need(binding: Binding) -> int:
+    """Return how much a key is needed in a footer that is too narrow for all; 0 is the most.
+
+    A waiting question, what stops or closes, what Enter does, the way to everything there is.
+    """
+    name = binding.id or ""
+    default = BY_ID[name].key if name in BY_ID else ""
+    return _NEEDED.get(name, {"escape": 2, "enter": 3}.get(default, 6))
 
 
 def configured_keys(app: App[Any], name: str) -> str:

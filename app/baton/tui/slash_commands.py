@@ -199,8 +199,8 @@ COMMANDS = (
         "budget",
         "budget",
         "See the money; set a ceiling: /budget day 2",
-        "SCOPE USD",
-        synonyms="cost money price ceiling limit spend usage dollars",
+        "SCOPE USD | policy | pace",
+        synonyms="cost money price ceiling limit spend usage dollars policy pace",
     ),
     _command(
         MONEY,
@@ -361,12 +361,10 @@ def parse_budget(words: str) -> BudgetCommand:
     match words.lower().replace("=", " ").split():
         case ["release"]:
             return Release()
-        case ["policy"]:
-            return SetPolicy(_parse_policy(""))
         case ["policy", name, *rest] if rest in ([], ["here"]):
             return SetPolicy(_parse_policy(name), bool(rest))
-        case ["pace", *rest] if len(rest) < 2:
-            return SetPace(_parse_pace("".join(rest)))
+        case ["pace", name]:
+            return SetPace(_parse_pace(name))
         case [scope, amount] if scope in _SCOPES:
             if amount in ("none", "off", "-"):
                 return SetCeiling(Scope(scope), None, "")
@@ -382,8 +380,7 @@ def _parse_policy(name: str) -> Policy:
         return Policy(name)
     except ValueError:
         known = ", ".join(f"{policy} ({words})" for policy, words in POLICY_NAMES.items())
-        what = f"There is no policy {name!r}." if name else "Which policy?"
-        raise ConfigError(what, f"There are: {known}.") from None
+        raise ConfigError(f"There is no policy {name!r}.", f"There are: {known}.") from None
 
 
 def _parse_pace(name: str) -> SpendingStyle:
@@ -391,5 +388,4 @@ def _parse_pace(name: str) -> SpendingStyle:
         return SpendingStyle(name)
     except ValueError:
         known = ", ".join(f"{pace} ({pace.description})" for pace in SpendingStyle)
-        what = f"There is no pace {name!r}." if name else "Which pace?"
-        raise ConfigError(what, f"There are: {known}.") from None
+        raise ConfigError(f"There is no pace {name!r}.", f"There are: {known}.") from None

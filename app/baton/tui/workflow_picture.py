@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from textual.content import Content
 
 from baton.core.events import Phase
-from baton.core.hold_decision import shown_rounded_up
 from baton.core.money import show_usd
 from baton.core.plan.plan import Plan
 from baton.core.ports import StepPrice
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.presentation.answers import CardsById, worker_name, worker_place
+from baton.presentation.charges import estimate_text
 from baton.presentation.plan_tree import Branch, plan_tree
 from baton.presentation.words import count_text, duration_text
 
@@ -119,7 +119,7 @@ def total_price_text(prices: Sequence[StepPrice]) -> str:
     if not most:
         return doubt or "costs nothing"
     expected = sum(price.expected or 0 for price in prices)
-    return ", ".join(filter(None, (f"about {show_usd(expected)}", _most_text(most), doubt)))
+    return ", ".join(filter(None, (estimate_text(expected, most), doubt)))
 
 
 def step_status(step: StepView, run: RunView) -> str:
@@ -232,13 +232,7 @@ def step_price_text(price: StepPrice, *, short: bool = False) -> str:
         return "no price"
     if not price.most:
         return "free"
-    if short or price.expected is None:
-        return _most_text(price.most)
-    return f"about {show_usd(price.expected)}, {_most_text(price.most)}"
-
-
-def _most_text(most: int) -> str:
-    return f"at most {shown_rounded_up(most)}"
+    return estimate_text(None if short else price.expected, price.most)
 
 
 def _is_remote(step: StepView, run: RunView, roster: CardsById) -> bool:

@@ -101,6 +101,7 @@ class ScriptedPlanningContext:
     def __init__(self, routing: RoutingContext, *replies: str, left: int | None = None) -> None:
         self.routing = routing
         self.asked: list[tuple[str, list[Message], AnswerFormat]] = []
+        self.reasons: list[str] = []
         self._replies = list(replies)
         self._left = left
 
@@ -114,11 +115,14 @@ class ScriptedPlanningContext:
         purpose: Purpose,
         shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
+        *,
+        why: str,
     ) -> str:
         assert purpose is Purpose.PLAN
         assert shape is not None
         assert max_tokens
         self.asked.append((worker, list(messages), shape))
+        self.reasons.append(why)
         return self._replies.pop(0)
 
     async def split(self) -> Plan | None:
@@ -510,6 +514,13 @@ async def test_a_bad_plan_is_corrected_once_with_the_problem_quoted() -> None:
     assert second[len(first)].role is Role.ASSISTANT
     assert "file 3" in second[-1].text
     assert second[-1].role is Role.USER
+    why, why_again = context.reasons
+    assert why == "It would plan the work."
+    assert why_again.startswith("Its plan can't be used, so it would plan once more. ")
+    assert "file 3" in why_again
+    assert [m.text for m in second if m.role is not Role.SYSTEM and not m.is_instruction] == [
+        first[-1].text
+    ], "what a person is shown first holds their own prompt, and nothing that Baton wrote"
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -196,8 +196,11 @@ async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> Non
         assert offer is not None
         assert question.default == "keep"
         (request,) = session.cloud.requests
-        assert all(message.text in offer.text for message in request.messages)
-        assert "Secret plans" in offer.text
+        shown = f"{offer.instructions}\n\n{offer.text}"
+        assert all(message.text in shown for message in request.messages)
+        assert offer.text == "You: Secret plans", "Baton's own instructions stand apart"
+        assert offer.expected is not None
+        assert 0 < offer.expected < offer.most
         assert offer.left == NANO
         assert offer.scope == "day"
         assert 0 < offer.most <= NANO

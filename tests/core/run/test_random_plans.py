@@ -314,7 +314,11 @@ class GrowingStrategy:
             message = Message(Role.USER, f"Draw a plan for {context.routing.material.prompt}")
             try:
                 await context.ask(
-                    card.id, [message], Purpose.PLAN, max_tokens=self.random.choice([None, 99])
+                    card.id,
+                    [message],
+                    Purpose.PLAN,
+                    max_tokens=self.random.choice([None, 99]),
+                    why="It would plan.",
                 )
             except BatonError:
                 if self.random.random() < 0.1:

@@ -32,7 +32,7 @@ from baton.core.plan.checks import check_text
 from baton.core.plan.plan_schema import PlanSchema
 from baton.core.ports import NEW, CallOffer, Question
 from baton.core.run import step_executor as parts
-from baton.core.run.approval import written
+from baton.core.run.approval import written_parts
 from baton.core.run.policy import PromptLimits
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView
@@ -288,10 +288,15 @@ class RandomPerson(Person):
             assert worker.card.price is not None
             for request in worker.requests:
                 assert request.max_tokens is not None
-                sent = worker.card.id, written(request.messages)
+                sent = worker.card.id, *written_parts(request.messages)
                 bound = max_input_tokens(request.messages, request.shape)
                 most = worker.card.price.max_cost(bound, request.max_tokens)
-                fit = [o for o in self.allowed if (o.card.id, o.text) == sent and o.most >= most]
+                fit = [
+                    offer
+                    for offer in self.allowed
+                    if (offer.card.id, offer.text, offer.instructions) == sent
+                    and offer.most >= most
+                ]
                 offer = min(fit, key=lambda offer: offer.most)  # the same may be offered twice
                 self.allowed.remove(offer)
             worker.requests.clear()

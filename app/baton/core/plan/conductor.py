@@ -142,9 +142,9 @@ class LanguageConductor:
         try:
             return await self._parse_plan(context, text, canvas, outcome)
         except PlanError as problem:
-            text = await self._ask_worker(
-                context, repair_messages(messages, text, problem.message), canvas
-            )
+            why = f"Its plan can't be used, so it would plan once more. {problem.message}"
+            messages = repair_messages(messages, text, problem.message)
+            text = await self._ask_worker(context, messages, canvas, why)
         try:
             return await self._parse_plan(context, text, canvas, outcome)
         except PlanError as problem:
@@ -152,11 +152,16 @@ class LanguageConductor:
             raise PlanError(f"{name} drew no plan that can be used. {problem.message}") from problem
 
     async def _ask_worker(
-        self, context: PlanningContext, messages: Sequence[Message], canvas: PlanSchema
+        self,
+        context: PlanningContext,
+        messages: Sequence[Message],
+        canvas: PlanSchema,
+        why: str = "It would plan the work.",
     ) -> str:
         card = context.routing.card(self._worker)
         most = _MAX_REMOTE_PLAN_TOKENS if card.uses_gateway else _MAX_PLAN_TOKENS
-        return await context.ask(self._worker, messages, Purpose.PLAN, canvas.answer_format(), most)
+        shape = canvas.answer_format()
+        return await context.ask(self._worker, messages, Purpose.PLAN, shape, most, why=why)
 
     async def _parse_plan(
         self, context: PlanningContext, text: str, canvas: PlanSchema, outcome: Outcome | None
@@ -349,8 +354,8 @@ def review_messages(
 def repair_messages(messages: Sequence[Message], text: str, problem: str) -> list[Message]:
     """Return the prompt after a plan that can't be used."""
     again = f"That can't be used. {problem} Write the whole JSON object once more."
-    said = Message(Role.ASSISTANT, shortened(text, 2000) or "(nothing)")
-    return [*messages, said, Message(Role.USER, again)]
+    said = Message(Role.ASSISTANT, shortened(text, 2000) or "(nothing)", True)
+    return [*messages, said, Message(Role.USER, again, True)]
 
 
 def shortened(text: str, limit: int) -> str:
@@ -437,7 +442,7 @@ def _example_messages(
     files = [f"file {n}: {name}.txt" for n, name in enumerate(example.files, start=1)]
     asked = _framed_request(example.prompt, files, ())
     text = format_plan(plan.steps, plan.answer, drawn)
-    return Message(Role.USER, asked), Message(Role.ASSISTANT, text)
+    return Message(Role.USER, asked, True), Message(Role.ASSISTANT, text, True)
 
 
 def _request_text(material: Material, canvas: PlanSchema, room: int) -> str:

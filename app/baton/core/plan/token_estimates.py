@@ -51,12 +51,16 @@ def step_tokens(step: Step, material: Material | None) -> StepTokens:
 
 def likely_cost(card: Card, material: Material, route: Route) -> int:
     """Return what a worker's answer to the whole prompt likely costs, in nano-dollars."""
+    [step] = single_step_plan(card.id, material.files, route.need).steps
+    return likely_step_cost(card, step, material, route.estimate.tokens if route.estimate else 0)
+
+
+def likely_step_cost(card: Card, step: Step, material: Material, tokens: int = 0) -> int:
+    """Return what a worker likely takes for a step of so many `tokens` (0: as is usual for it)."""
     if card.price is None or card.price.is_free:
         return 0
-    [step] = single_step_plan(card.id, material.files, route.need).steps
     size = step_tokens(step, material)
-    written = (route.estimate.tokens if route.estimate else 0) or size.written
-    return card.price.cost(BilledTokens(size.read, min(written, card.max_output)))
+    return card.price.cost(BilledTokens(size.read, min(tokens or size.written, card.max_output)))
 
 
 def step_tokens_p99(step: Step, material: Material, route: Route, answers: bool) -> int:

@@ -82,18 +82,25 @@ class Approval:
         draft: Callable[[], str] = str,
         keep: str = "",
         named: bool = False,
+        expected: int | None = None,
     ) -> tuple[Offered, PreparedCall]:
         """Offer a worker's help; return what became of that, and the call as it was approved.
 
         The answer is capped as the price says: a longer one could cost more than the person saw.
         A `step` has a share in what is left. `named` is whether the person chose that worker, and
-        no plan did; `keep` is what not sending it is called. A ledger that can't be read leaves
+        no plan did; `keep` is what not sending it is called, `expected` what the call likely costs
+        in nano-dollars. A ledger that can't be read leaves
         the draft that is there; without one, raises StoreError.
         """
         async with self._lock:
             text = draft()
             try:
-                offered, cap = await self._offer(card, call, why, step, text, keep, named)
+                hidden = RedactedTexts((), call.hidden).summary()
+                written, own = written_parts(call.request.messages)
+                shown = CallOffer(
+                    card, why, written, hidden, 0, None, "", text, keep, own, expected
+                )
+                offered, cap = await self._offer(shown, call, step, named)
             except StoreError as error:
                 if not text:
                     raise
@@ -105,18 +112,10 @@ class Approval:
         return offered, call.capped(cap)
 
     async def _offer(
-        self,
-        card: Card,
-        call: PreparedCall,
-        why: str,
-        step: int,
-        draft: str,
-        keep: str,
-        named: bool,
+        self, shown: CallOffer, call: PreparedCall, step: int, named: bool
     ) -> tuple[Offered, int]:
         assert call.bill is not None, "what stays on this machine needs no approval"
-        messages = call.request.messages
-        hidden = RedactedTexts((), call.hidden).summary()
+        card, messages = shown.card, call.request.messages
         size = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
         share = len(self._waiting | {step}) if step else 1
         most, cap, refused = await self._budget.quote(call.bill, share)
@@ -125,9 +124,8 @@ class Approval:
             decision, message = Decision.CEILING, str(refused)
         elif not card.is_free or not (card.is_local or named):
             # The person must agree to spending, and to what leaves without their asking.
-            shown = CallOffer(card, why, written(messages), hidden, most, None, "", draft, keep)
-            decision, message = await self._decide(shown)
-        return Offered(card.id, why, most, size, hidden, decision, message, step), cap
+            decision, message = await self._decide(replace(shown, most=most))
+        return Offered(card.id, shown.why, most, size, shown.hidden, decision, message, step), cap
 
     async def _decide(self, offer: CallOffer) -> tuple[Decision, str]:
         policy = self.policy
@@ -166,6 +164,11 @@ def question(offer: CallOffer, standing: Standing) -> Question:
     return Question(f"Ask {offer.card.name}?", choices, KEEP, shown)
 
 
-def written(messages: tuple[Message, ...]) -> str:
-    """Return all that a worker would see, each message under its speaker."""
-    return "\n\n".join(f"{_SPEAKERS[m.role]}: {m.text}" for m in messages)
+def written_parts(messages: Iterable[Message]) -> tuple[str, str]:
+    """Return all that a worker would see: what isn't Baton's own, and Baton's own instructions."""
+    parts: tuple[list[str], list[str]] = [], []
+    for message in messages:
+        is_own = message.role is Role.SYSTEM or message.is_instruction
+        parts[is_own].append(f"{_SPEAKERS[message.role]}: {message.text}")
+    text, instructions = ("\n\n".join(part) for part in parts)
+    return text, instructions

@@ -13,9 +13,8 @@ from functools import partial
 from baton.core import events as ev
 from baton.core.errors import PlanError
 from baton.core.messages import Finish, Message, Role
-from baton.core.money import BilledTokens
 from baton.core.plan.plan import Outcome, Plan, single_step_plan
-from baton.core.plan.token_estimates import step_tokens
+from baton.core.plan.token_estimates import likely_step_cost
 from baton.core.ports import Choice, Proposal, Question, StepPrice, Strategy
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.run_context import RunContext
@@ -354,7 +353,6 @@ async def _step_prices(run: RunContext, plan: Plan) -> tuple[StepPrice, ...]:
         request = replace(request, messages=read if unread else request.messages)
         bill = (await run.budget.prepare(card, request)).bill
         most = 0 if bill is None else (await run.budget.quote(bill))[0]
-        size = step_tokens(step, run.conversation.material)
-        likely = BilledTokens(size.read, min(size.written, card.max_output))
-        prices.append(StepPrice(min(card.price.cost(likely), most), most))
+        likely = likely_step_cost(card, step, run.conversation.material)
+        prices.append(StepPrice(min(likely, most), most))
     return tuple(prices)

@@ -33,7 +33,7 @@ from baton.core.messages import (
     Writing,
 )
 from baton.core.plan.plan import Plan
-from baton.core.plan.token_estimates import step_tokens_p99
+from baton.core.plan.token_estimates import likely_cost, likely_step_cost, step_tokens_p99
 from baton.core.quality.repetition import RepetitionWatch
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.metered_worker import PreparedCall
@@ -267,6 +267,7 @@ class StepExecution:
             draft=self._draft,
             keep=self._alternative(card),
             named=run.is_named(card.id, self.number),
+            expected=self._likely_cost(card),
         )
         if offered.decision is ev.Decision.SENT:
             return call
@@ -280,6 +281,12 @@ class StepExecution:
         if is_edited or (is_kept and (has_no_other or self._is_requested)):
             raise PromptWithdrawn
         raise BudgetExceeded(message)
+
+    def _likely_cost(self, card: Card) -> int:
+        material, route = self._run.conversation.material, self._run.routing.route
+        if self.step.is_direct:
+            return likely_cost(card, material, route)
+        return likely_step_cost(card, self.step, material)
 
     def _alternative(self, card: Card) -> str:
         """What not sending it is called, where it will be done on this machine then."""

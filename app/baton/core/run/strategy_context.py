@@ -66,6 +66,8 @@ class RunStrategyContext:
         purpose: Purpose,
         shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
+        *,
+        why: str,
     ) -> str:
         """Return what a worker says apart from any step; see core.ports.PlanningContext."""
         run, card = self._run, self.routing.card(worker)
@@ -76,7 +78,7 @@ class RunStrategyContext:
         await run.emit(ev.Planning(worker))
         call = await run.budget.prepare(card, request)
         if not card.is_local:
-            why, named = "It would plan the work.", run.is_named(worker, 0)
+            named = run.is_named(worker, 0)
             offered, call = await run.approval.ask_for(
                 card, call, why, draft=self._draft, named=named
             )

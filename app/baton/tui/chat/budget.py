@@ -83,7 +83,7 @@ class BudgetController:
             return
         match slash_commands.parse_budget(words):
             case slash_commands.SetCeiling() as ceiling:
-                await self._set_ceiling(ceiling)
+                await self._note(await self._set_ceiling(ceiling))
             case slash_commands.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
             case slash_commands.SetPace(thrift=thrift):
@@ -125,19 +125,24 @@ class BudgetController:
             services.orchestra,
             services.ledger,
             conversation,
-            self._set_pace,
             policy,
+            set_ceiling=self._set_ceiling,
+            set_pace=self._set_pace,
             graded=services.store.feedback.outcomes,
             releasing=releasing,
         )
         self._context.screen.app.push_screen(screen, self._refresh)
 
-    def _refresh(self, _: None) -> None:
+    def _refresh(self, to_choose: str | None) -> None:
         self.measure()
+        if to_choose:
+            screen = self._context.screen
+            screen.call_later(screen.run_action, f"budget({to_choose!r})")
         # A charge may have been released, which the answers show.
         self._context.transcript.post_message(Transcript.Changed())
 
-    async def _set_ceiling(self, command: slash_commands.SetCeiling) -> None:
+    async def _set_ceiling(self, command: slash_commands.SetCeiling) -> str:
+        """Set a ceiling, and return the sentence that says what it means."""
         orchestra, ledger = self._services.orchestra, self._services.ledger
         inverse = await self._write({"budget": {command.scope.value: command.text}})
         try:
@@ -152,10 +157,9 @@ class BudgetController:
         orchestra.change_terms(ceilings=ceilings)
         rooms = (await ledger.standing(ceilings, "")).rooms
         [room] = [room for room in rooms if room.scope is command.scope]
-        said = _describe_bound(room) if room.variable else self._describe_ceiling(command)
-        await self._note(said)
         if any(ceilings.values()):
             self._services.warm_cloud()
+        return _describe_bound(room) if room.variable else self._describe_ceiling(command)
 
     def _describe_ceiling(self, command: slash_commands.SetCeiling) -> str:
         """Say what a changed ceiling means."""

@@ -20,7 +20,7 @@ from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.menu_view import MenuView
-from baton.tui.widgets.status_lines import Footer, Header
+from baton.tui.widgets.status_lines import Footer, Header, HeaderPart
 from baton.tui.widgets.transcript import Transcript
 
 NO_MODEL = "no model yet"
@@ -123,23 +123,26 @@ class ChatContext:
         """Show the conversation's title, how far its texts may travel, and how it is answered."""
         terms = self.services.orchestra.terms
         way = self.strategy or (terms.mode if terms.mode in _SHOWN_MODES else "")
-        preview = "plan first" if self.is_previewing else ""
-        serving = "serving" if self.is_serving else ""
-        parts = (self._policy(), one_line(way, 30), preview, serving)
+        parts = (
+            self._policy(),
+            (one_line(way, 30), "screen.strategy" if self.strategy else "screen.mode"),
+            ("plan first" if self.is_previewing else "", "screen.look_up('plan')"),
+            ("serving" if self.is_serving else "", "screen.look_up('serve')"),
+        )
         self.header.title = self.chat.title or "New conversation"
         self.header.offline = terms.offline
-        self.header.policy = tuple(part for part in parts if part)
+        self.header.policy = tuple(part for part in parts if part[0])
 
-    def _policy(self) -> str:
+    def _policy(self) -> HeaderPart:
         terms = self.services.orchestra.terms
-        if Label.LOCAL in (self.chat.label, self.services.limits.label):
-            return "private"
-        if terms.offline:
-            return ""
-        if terms.mode == "local":
-            return "local only"
         card = self.roster.get(self.worker)
-        return f"{card.place.value} worker" if card is not None and card.remote else "local first"
+        if Label.LOCAL in (self.chat.label, self.services.limits.label):
+            return "private", "screen.look_up('private')"
+        if terms.offline:
+            return "", ""
+        if terms.mode != "local" and card is not None and card.remote:
+            return f"{card.place.value} worker", "screen.model"
+        return "local only" if terms.mode == "local" else "local first", "screen.mode"
 
     # Texts and background work
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from textual.widget import Widget
 
 from baton.core.errors import ConfigError
+from baton.core.ledger_types import Policy, SpendingStyle
 from baton.core.messages import Card
-from baton.presentation.charges import price_text
+from baton.presentation.charges import POLICY_NAMES, price_text
 from baton.presentation.way_texts import MODES
 from baton.tui import key_bindings, themes
 from baton.tui.chat.context import ChatContext
@@ -36,6 +37,9 @@ MAX_FILES = 50
 
 CHOICES = {"model": "Who answers", "mode": "Mode", "strategy": "Strategy", "theme": "Theme"}
 """The commands whose arguments the menu offers, and what it is then called."""
+
+BUDGET_CHOICES = {"policy": "When to spend", "pace": "Pace of spending"}
+"""What `/budget` sets to one of a few values, and what the menu is then called."""
 
 EVERYTHING, COMMAND, FILE = "", "/", "@"
 """What else the menu is opened for."""
@@ -64,15 +68,27 @@ class MenuController:
         if self._menu.is_open and self._menu.has_line:
             self.dismiss()
         else:
-            self._open_line(EVERYTHING, "Everything", all_entries())
+            self.look_up("")
+
+    def look_up(self, text: str) -> None:
+        """Show what there is for a word."""
+        self._open_line(EVERYTHING, "Everything", all_entries(), text=text)
 
     async def open_choices(self, kind: str) -> None:
         """Show what a command can be given."""
         entries = await asyncio.to_thread(self._choices, kind)
-        self._open_line(kind, CHOICES[kind], entries, self._current(kind))
+        self._open_line(
+            kind, {**CHOICES, **BUDGET_CHOICES}[kind], entries, current=self._current(kind)
+        )
 
     def _open_line(
-        self, kind: str, title: str, entries: Sequence[MenuEntry], current: str = ""
+        self,
+        kind: str,
+        title: str,
+        entries: Sequence[MenuEntry],
+        *,
+        current: str = "",
+        text: str = "",
     ) -> None:
         screen, menu = self._context.screen, self._menu
         self._close_preview()
@@ -83,6 +99,7 @@ class MenuController:
         menu.open(
             title,
             rank,
+            text,
             room=self._room,
             has_line=True,
             has_groups=kind == EVERYTHING,
@@ -313,6 +330,17 @@ class MenuController:
                 ]
             case "strategy":
                 return self._strategies()
+            case "policy":
+                may_spend = (Policy.ONCE, Policy.BUDGET)
+                return [
+                    _choice("budget", policy, text, before="policy ", spends=policy in may_spend)
+                    for policy, text in POLICY_NAMES.items()
+                ]
+            case "pace":
+                return [
+                    _choice("budget", pace, pace.description, before="pace ")
+                    for pace in SpendingStyle
+                ]
             case "theme":
                 return [_choice(kind, name, themes.description(name)) for name in themes.names()]
             case _:
@@ -338,8 +366,11 @@ class MenuController:
             "strategy": context.strategy or "auto",
             "theme": app.theme,
             "model": context.worker,
+            "policy": self._services.orchestra.terms.policy,
+            "pace": self._services.orchestra.services.pacer.thrift,
         }
-        return f"{kind}:{now[kind]}" if kind in now else ""
+        command = "budget" if kind in BUDGET_CHOICES else kind
+        return f"{command}:{now[kind]}" if kind in now else ""
 
     # Themes
 
@@ -378,13 +409,15 @@ def _is_complete(word: MenuWord, entry: MenuEntry) -> bool:
     return entry.completion.strip() == f"/{typed}"
 
 
-def _choice(kind: str, name: str, sentence: str, *, spends: bool = False) -> MenuEntry:
+def _choice(
+    kind: str, name: str, sentence: str, *, before: str = "", spends: bool = False
+) -> MenuEntry:
     return MenuEntry(
         f"{kind}:{name}",
         name,
         sentence,
-        f"{kind}({name!r})",
-        completion=f"/{kind} {name}",
+        f"{kind}({before + name!r})",
+        completion=f"/{kind} {before}{name}",
         may_spend=spends,
     )
 

@@ -127,12 +127,12 @@ class RunController:
     def take_back(self, pending: QueuedPrompt | None = None) -> None:
         """Put a prompt that waits (None: the last one) back into the composer, one at a time."""
         composer = self._context.composer
+        composer.prompt.focus()
         if not composer.is_empty:
             text = "send this prompt, or empty it; then Esc takes the next one back"
             self._context.footer.say(text, 12)
         elif (taken := self._queue.take_back(pending)) is not None:
             composer.put_before(taken.prompt)
-            composer.prompt.focus()
 
     def remove(self, pending: QueuedPrompt) -> None:
         """Take a prompt that waits out of the queue."""

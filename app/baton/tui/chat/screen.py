@@ -21,7 +21,7 @@ from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.input import InputController
-from baton.tui.chat.menu import MenuController
+from baton.tui.chat.menu import BUDGET_CHOICES, MenuController
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.other_programs import ServingController
 from baton.tui.chat.plan import PlanController
@@ -42,6 +42,9 @@ OF_A_MESSAGE = frozenset(
     ("copy", "copy_code", "why", "edit", "regenerate", "stronger", "branch", "good", "bad", "route")
 )
 """The actions on a message, which are offered only if there is one."""
+
+OF_SOME_MESSAGES = {"go_on": "can_go_on", "timeline": "has_timeline"}
+"""The actions on the selected message, and what it must say of itself for each."""
 
 
 class ChatScreen(Screen[None]):
@@ -116,6 +119,7 @@ class ChatScreen(Screen[None]):
             "learn": start(self.feedback.learn, "learn", exclusive=True),
             # The prompt
             "switch": self.input.switch_focus,
+            "messages": self.transcript.focus,
             "edit": self.input.edit,
             "leave_edit": self.composer.leave_edit,
             "editor": self.input.open_editor,
@@ -127,6 +131,7 @@ class ChatScreen(Screen[None]):
             "complete_in_menu": lambda: (self.focused or self).call_later(self.menu.complete),
             "close_menu": self.menu.dismiss,
             "side": self.side_bar.toggle,
+            "look_up": self.menu.look_up,
             "theme": self.menu.set_theme,
             # Runs
             "stop": self.stop,
@@ -140,7 +145,7 @@ class ChatScreen(Screen[None]):
             "resume": start(self.plan.resume, "go_on"),
             "go_on": start(self.plan.resume, "go_on"),
             # Money, privacy and models
-            "budget": start(self.budget.run_command, "budget"),
+            "budget": self._change_budget,
             "connect": start(self.budget.connect, "connect", exclusive=True),
             "egress": self.budget.show_egress,
             "offline": self.budget.set_offline,
@@ -182,6 +187,13 @@ class ChatScreen(Screen[None]):
             await (method(name) if name.strip() else self.menu.open_choices(kind))
 
         return action
+
+    async def _change_budget(self, words: str = "") -> None:
+        """Show or change what may be spent, or open the menu with the values there are."""
+        if (kind := words.strip().lower()) in BUDGET_CHOICES:
+            await self.menu.open_choices(kind)
+        else:
+            self.context.start(partial(self.budget.run_command, words), "budget")
 
     def _choose_in_menu(self) -> None:
         """Choose in the menu once the keys before Enter are typed.
@@ -262,20 +274,27 @@ class ChatScreen(Screen[None]):
             case "take_back":
                 return bool(self.queue.waiting)
             case "stop":
-                is_stopping = self.queue.is_held and self.queue.waiting
-                return self.shell.is_running or (self.queue.is_busy and not is_stopping)
-            case "go_on":
-                view = self.transcript.selected
-                return view is not None and view.can_go_on
-            case "timeline":
-                view = self.transcript.selected
-                return view is not None and view.has_timeline
+                return self._can_stop
+            case "messages":
+                return self.focused is self.composer.prompt and self._has_other_escape
+            case _ if action in OF_SOME_MESSAGES:
+                return bool(getattr(self.transcript.selected, OF_SOME_MESSAGES[action], False))
             case "leave_edit":
                 return self.composer.editing is not None
             case _ if action in OF_A_MESSAGE:
                 return bool(self.transcript.turns)
             case _:
                 return True
+
+    @property
+    def _can_stop(self) -> bool:
+        is_stopping = self.queue.is_held and self.queue.waiting
+        return self.shell.is_running or (self.queue.is_busy and not is_stopping)
+
+    @property
+    def _has_other_escape(self) -> bool:
+        """Whether Esc does something else than to go to the messages."""
+        return self._can_stop or self.composer.editing is not None or bool(self.queue.waiting)
 
     def action_copy_text(self) -> None:
         """Copy what is selected with the mouse."""

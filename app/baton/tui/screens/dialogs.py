@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App, ComposeResult
@@ -10,6 +10,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, Static
 
 from baton.core.catalogue_types import ModelRole
+from baton.core.errors import ConfigError
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line, sanitise
 from baton.models import LibraryModel
@@ -67,6 +68,36 @@ class RenameScreen(Overlay[str]):
 
     def _give(self) -> None:
         self.dismiss(one_line(self.query_one(Input).value) or None)
+
+
+class CeilingScreen(Overlay[str]):
+    """Asks for the ceiling for a day and returns it as it was typed; `check` must accept it."""
+
+    BINDINGS = key_bindings.CEILING
+    HEADING = "The ceiling for a day"
+
+    def __init__(self, now: str, check: Callable[[str], object]) -> None:
+        super().__init__()
+        self._now = now
+        self._check = check
+
+    def body(self) -> ComposeResult:
+        """Lay out the line to type in."""
+        yield Input(self._now, placeholder="2.50", max_length=20)
+        yield Static("US dollars. none takes the ceiling away.", markup=False, classes="note")
+
+    def action_set(self) -> None:
+        """Return the ceiling, once the keys before this one are in it."""
+        self.query_one(Input).call_later(self._give)
+
+    def _give(self) -> None:
+        typed = self.query_one(Input).value.strip()
+        try:
+            self._check(typed)
+        except ConfigError as error:
+            self.query_one(".note", Static).update(sanitise(str(error)))
+        else:
+            self.dismiss(typed)
 
 
 ROLE_LABELS = {

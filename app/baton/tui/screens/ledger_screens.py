@@ -25,7 +25,7 @@ from baton.core.ledger_types import (
     Standing,
     UsageRow,
 )
-from baton.core.money import show_usd
+from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.presentation.charges import (
     POLICY_NAMES,
@@ -36,8 +36,9 @@ from baton.presentation.charges import (
 )
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
-from baton.tui.screens.dialogs import ConfirmScreen
+from baton.tui.screens.dialogs import CeilingScreen, ConfirmScreen
 from baton.tui.screens.overlay import Overlay
+from baton.tui.slash_commands import SetCeiling, parse_budget
 from baton.tui.spending_chart import DAYS, draw_spending, gain_text
 from baton.tui.widgets.text_view import TextView
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from baton.money import Ledger
 
 BAR_COLUMNS = 24
-OFF_TEXT = "The cloud is off: no ceiling is set. /budget day 2 allows up to $2 a day."
+OFF_TEXT = "The cloud is off: no ceiling is set. {key} sets one for a day."
 RELEASE_WARNING = (
     "Release it only if your provider's own bill does not show it: it then no longer counts "
     "against your ceilings."
@@ -57,12 +58,13 @@ THAW_WARNING = (
 )
 
 
-class MoneyScreen(Overlay[None]):
+class MoneyScreen(Overlay[str]):
     """Shows how money stands, and releases what was never charged.
 
-    `set_pace` changes how much help must gain. `policy` is the conversation's own, if it has one.
-    `graded` gives the person's marks of answers. With `releasing` it asks at once whether all
-    unconfirmed charges are to be released.
+    It returns what of the budget is to be chosen from the menu ("": nothing). `set_ceiling` sets
+    the ceiling for a day, `set_pace` changes how much help must gain. `policy` is the
+    conversation's own, if it has one. `graded` gives the person's marks of answers. With
+    `releasing` it asks at once whether all unconfirmed charges are to be released.
     """
 
     BINDINGS = key_bindings.MONEY
@@ -73,9 +75,10 @@ class MoneyScreen(Overlay[None]):
         orchestra: Orchestra,
         ledger: Ledger,
         session: str | None,
-        set_pace: Callable[[SpendingStyle], Awaitable[None]],
         policy: Policy | None = None,
         *,
+        set_ceiling: Callable[[SetCeiling], Awaitable[str]],
+        set_pace: Callable[[SpendingStyle], Awaitable[None]],
         graded: Callable[[], Awaitable[Sequence[GradedAnswer]]],
         releasing: bool = False,
     ) -> None:
@@ -83,6 +86,7 @@ class MoneyScreen(Overlay[None]):
         self._orchestra = orchestra
         self._ledger = ledger
         self._session = session
+        self._set_ceiling = set_ceiling
         self._set_pace = set_pace
         self._policy = policy
         self._graded = graded
@@ -174,7 +178,8 @@ class MoneyScreen(Overlay[None]):
             Content.assemble(("Pace: ", "$muted"), f"{pace}, {pace.description}"),
         ]
         if not standing.is_cloud_on:
-            lines.append(Content(OFF_TEXT))
+            key = key_bindings.configured_keys(self.app, "money.ceiling")
+            lines.append(Content(OFF_TEXT.format(key=key)))
         if self._orchestra.terms.offline:
             lines.append(Content("Baton is offline, so nothing is sent. /offline off lifts that."))
         if standing.frozen:
@@ -220,6 +225,23 @@ class MoneyScreen(Overlay[None]):
             self._load()
 
     @work(group="change")
+    async def action_ceiling(self) -> None:
+        """Set the ceiling for a day."""
+        ceiling = self._orchestra.terms.ceilings.get(Scope.DAY)
+        now = "" if ceiling is None else format_usd(ceiling)
+        typed = await self.app.push_screen_wait(CeilingScreen(now, _parse_ceiling))
+        if typed is not None:
+            try:
+                self.footer.say(await self._set_ceiling(_parse_ceiling(typed)), 12)
+            except BatonError as error:
+                self.footer.say(str(error), 12)
+            self._load()
+
+    def action_policy(self) -> None:
+        """Choose when to spend, in the menu."""
+        self.dismiss("policy")
+
+    @work(group="change")
     async def action_pace(self) -> None:
         """Choose the next pace: frugal, balanced, best, and frugal again."""
         paces = list(SpendingStyle)
@@ -233,6 +255,12 @@ class MoneyScreen(Overlay[None]):
     def action_egress(self) -> None:
         """Show what left this machine."""
         self.app.push_screen(EgressScreen(self._ledger))
+
+
+def _parse_ceiling(typed: str) -> SetCeiling:
+    command = parse_budget(f"{Scope.DAY} {typed}")
+    assert isinstance(command, SetCeiling)
+    return command
 
 
 def _ceiling_lines(standing: Standing) -> list[Content]:

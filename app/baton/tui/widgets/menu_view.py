@@ -201,6 +201,7 @@ class MenuView(Vertical):
         self.border_title = Content(title)
         with self.prevent(Input.Changed):
             self.line.value = text
+        self.line.cursor_position = len(text)
         self.display = True
         self._fill(text, current)
 

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from baton.core.ports import CallOffer, Choice, Question
 from baton.core.sanitiser import one_line, sanitise
-from baton.presentation.answers import destination_text
+from baton.presentation.answers import destination_text, instructions_text
 from baton.presentation.charges import call_price_text
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
@@ -40,6 +40,9 @@ class ChoiceView(Static):
         def __init__(self, pages: int) -> None:
             super().__init__()
             self.pages = pages
+
+    class Unfolding(Message):
+        """The person wants to see Baton's own instructions, or no longer."""
 
     def __init__(self, choice: Choice) -> None:
         super().__init__(Content(f" {one_line(choice.label, 60)} "))
@@ -69,6 +72,10 @@ class ChoiceView(Static):
     def action_page(self, pages: int) -> None:
         """Read on, or back."""
         self.post_message(self.Scrolling(pages))
+
+    def action_unfold(self) -> None:
+        """Show what is folded, or fold it."""
+        self.post_message(self.Unfolding())
 
 
 class QuestionView(Vertical):
@@ -218,15 +225,20 @@ class ScrollableQuestion(QuestionView):
 
 
 class OfferCard(ScrollableQuestion):
-    """Shows what would leave this machine, all of it, before it does; and what it could cost."""
+    """Shows what would leave this machine, all of it, before it does; and what it could cost.
+
+    Of Baton's own instructions it shows one line until they are opened.
+    """
 
     def __init__(self, question: Question, offer: CallOffer) -> None:
         self._offer = offer
         super().__init__(question, offer.text)
+        self._fold = FoldLine()
+        self._is_folded = True
 
     def heading(self) -> Content:
         """Return the question with the price."""
-        price = call_price_text(self._offer.most, self._offer.left, self._offer.scope)
+        price = call_price_text(self._offer)
         text = one_line(self.question.text)
         return Content.assemble((text, "bold"), "   ", (price, "$accent"))
 
@@ -237,8 +249,57 @@ class OfferCard(ScrollableQuestion):
         yield _fact_line("Why", offer.why)
         yield Static(destination_text(offer), markup=False)
         yield self._text
+        if offer.instructions:
+            yield self._fold
         if offer.draft:
             yield _fact_line("Local answer so far", one_line(offer.draft, 300))
+
+    def on_mount(self) -> None:
+        """Show how much is folded."""
+        super().on_mount()
+        self._name_fold()
+
+    def _name_fold(self) -> None:
+        key = key_bindings.configured_keys(self.app, "question.unfold")
+        verb = "shows" if self._is_folded else "folds"
+        self._fold.update(f"{instructions_text(self._offer)} {key} {verb} them.")
+
+    def on_choice_view_unfolding(self, event: ChoiceView.Unfolding) -> None:
+        """Show Baton's own instructions under the text, or fold them again."""
+        event.stop()
+        self._unfold()
+
+    def on_fold_line_pressed(self, event: FoldLine.Pressed) -> None:
+        """Do the same with the mouse."""
+        event.stop()
+        self._unfold()
+
+    def _unfold(self) -> None:
+        offer, before = self._offer, self._text.lines
+        if not offer.instructions:
+            return
+        self._is_folded = not self._is_folded
+        self._text.put(offer.text if self._is_folded else f"{offer.text}\n\n{offer.instructions}")
+        self._name_fold()
+        self.call_after_refresh(
+            self._text.scroll_to, y=0 if self._is_folded else before, animate=False
+        )
+        self._show_remainder()
+
+
+class FoldLine(Static):
+    """Stands for Baton's own instructions in an offer."""
+
+    class Pressed(Message):
+        """It was clicked."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, classes="note")
+
+    def on_click(self, event: events.Click) -> None:
+        """Open or fold what it stands for."""
+        event.stop()
+        self.post_message(self.Pressed())
 
 
 def _fact_line(name: str, text: str) -> Static:

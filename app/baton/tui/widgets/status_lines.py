@@ -9,11 +9,12 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.style import Style
 from textual.widget import Widget
 
 from baton.core.sanitiser import one_line
 from baton.presentation.charges import FROZEN_TEXT
-from baton.tui.key_bindings import footer_rank
+from baton.tui.key_bindings import footer_need, footer_rank
 
 
 class SplitLine(Widget):
@@ -22,6 +23,7 @@ class SplitLine(Widget):
     DEFAULT_CSS = "SplitLine { height: 1; width: 1fr; }"
     GAP = 2
 
+    auto_links = reactive(False)  # what can be clicked keeps its colour
     left: reactive[Content] = reactive(Content(""))
     right: reactive[Content] = reactive(Content(""))
 
@@ -33,6 +35,14 @@ class SplitLine(Widget):
         return Content.assemble(self.left.truncate(room, ellipsis=True, pad=True), gap, self.right)
 
 
+def clickable(content: Content, action: str) -> Content:
+    """Have a click on it do an action."""
+    return content.stylize(Style.from_meta({"@click": action})) if action else content
+
+
+HeaderPart = tuple[str, str]
+"""Words in the header, and the action that a click on them does."""
+
 TITLE_COLUMNS = 20
 """So many columns of the title are kept; what stands beside it is worded more shortly."""
 
@@ -40,13 +50,14 @@ TITLE_COLUMNS = 20
 class Header(SplitLine):
     """The top line. `context` is the used part of the worker's context (None: not known yet).
 
+    A click on a part opens what it is about; none of them spends or sends anything by itself.
     `policy` is how far texts may travel and what else is set, the first being the most important.
     `money` is worded in full and in short, or nothing while the cloud is off and nothing was spent.
     `offline` is a badge, so that it is easy to see.
     """
 
     title: reactive[str] = reactive("")
-    policy: reactive[tuple[str, ...]] = reactive(("local first",))
+    policy: reactive[tuple[HeaderPart, ...]] = reactive((("local first", "screen.mode"),))
     offline: reactive[bool] = reactive(False)
     context: reactive[float | None] = reactive(None)
     money: reactive[tuple[str, ...]] = reactive(())
@@ -76,32 +87,37 @@ class Header(SplitLine):
         self._fill()
 
     def _fill(self) -> None:
-        name = Content.assemble(("baton", "bold $primary"), "   ")
-        title = Content(one_line(self.title))
-        self.left = Content.assemble(name, title)
-        kept = name.cell_length + min(TITLE_COLUMNS, title.cell_length) + self.GAP
+        name = clickable(Content.styled("baton", "bold $primary"), "app.menu")
+        title = clickable(Content(one_line(self.title)), "screen.rename")
+        self.left = Content.assemble(name, "   ", title)
+        kept = self.left.cell_length - max(0, title.cell_length - TITLE_COLUMNS) + self.GAP
         room = self.content_size.width - kept
-        for words in self._wordings():
-            self.right = self._content_of(words)
+        for parts in self._wordings():
+            self.right = self._content_of(parts)
             if self.right.cell_length <= room:
                 break
 
-    def _wordings(self) -> Iterator[tuple[str, ...]]:
+    def _wordings(self) -> Iterator[tuple[HeaderPart, ...]]:
         """Yield the policy, the context and the money, each time more shortly."""
         used = "" if self.context is None else f"{self.context * 100:.0f} %"
-        context = f"context {used}" if used else ""
-        *_, short = ("", *self.money)
-        yield *self.policy, context, *self.money[:1]
-        yield *self.policy, context, short
-        yield *self.policy, used, short
-        yield *self.policy[:1], used, short
+        full, short = (
+            (f"context {used}" if used else "", "screen.context"),
+            (used, "screen.context"),
+        )
+        money = [(words, "screen.budget") for words in self.money]
+        yield *self.policy, full, *money[:1]
+        yield *self.policy, full, *money[-1:]
+        yield *self.policy, short, *money[-1:]
+        yield *self.policy[:1], short, *money[-1:]
 
-    def _content_of(self, words: tuple[str, ...]) -> Content:
-        calm = " · ".join(word for word in words if word and word != FROZEN_TEXT)
-        parts = [Content.styled(" offline ", "bold $background on $accent")] if self.offline else []
-        parts += [Content.styled(calm, "$muted")] if calm else []
-        parts += [Content.styled(FROZEN_TEXT, "bold $error")] if FROZEN_TEXT in words else []
-        return Content.styled(" · ", "$muted").join(parts)
+    def _content_of(self, parts: tuple[HeaderPart, ...]) -> Content:
+        """Write the parts in a row, what is to be seen at once at its ends."""
+        badge = Content.styled(" offline ", "bold $background on $accent")
+        shown = [clickable(badge, "screen.look_up('offline')")] if self.offline else []
+        for words, action in sorted(parts, key=lambda part: part[0] == FROZEN_TEXT):
+            style = "bold $error" if words == FROZEN_TEXT else "$muted"
+            shown += [clickable(Content.styled(words, style), action)] if words else []
+        return Content.styled(" · ", "$muted").join(shown)
 
 
 MIN_STATUS_COLUMNS = 24
@@ -124,7 +140,7 @@ class Footer(SplitLine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._keys: list[Content] = []
+        self._keys: list[tuple[int, Content]] = []
 
     def on_mount(self) -> None:
         """Follow the screen's bindings."""
@@ -176,21 +192,27 @@ class Footer(SplitLine):
         for binding in sorted(shown_keys, key=lambda b: (b.id not in shown_first, footer_rank(b))):
             shown.setdefault(binding.action, binding)
         self._keys = [
-            Content.assemble((self.app.get_key_display(b), "$primary"), f" {b.description}")
-            for b in shown.values()
+            (0 if binding.id in shown_first else footer_need(binding), self._content_of(binding))
+            for binding in shown.values()
         ]
         self._fill()
 
+    def _content_of(self, binding: Binding) -> Content:
+        """Write a key and what it does; a click is as good as the key."""
+        key = self.app.get_key_display(binding)
+        shown = Content.assemble((key, "$primary"), f" {binding.description}")
+        return clickable(shown, f"app.simulate_key({binding.key!r})")
+
     def _fill(self) -> None:
-        """Show as many keys as fit beside what is said."""
+        """Show as many keys as fit beside what is said, the most needed ones."""
         status = self.status if self.busy else self.beside or self.status
         status = "waiting for your choice" if self.asking else status
         self.left = Content(one_line(self.said or status))
-        room = self.content_size.width - max(MIN_STATUS_COLUMNS, self.left.cell_length) - self.GAP
-        keys = Content("")
-        for key in self._keys:
-            more = Content.assemble(keys, "  ", key) if keys.plain else key
-            if more.cell_length > room:
+        room = self.content_size.width - max(MIN_STATUS_COLUMNS, self.left.cell_length)
+        shown: list[int] = []
+        for index in sorted(range(len(self._keys)), key=lambda index: self._keys[index][0]):
+            room -= self._keys[index][1].cell_length + self.GAP
+            if room < 0 and shown:
                 break
-            keys = more
-        self.right = keys
+            shown.append(index)
+        self.right = Content("  ").join(self._keys[index][1] for index in sorted(shown))
