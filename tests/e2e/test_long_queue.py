@@ -23,7 +23,7 @@ def test_two_hundred_prompts_are_queued_and_cancelled(tmp_path: Path) -> None:
         terminal.wait(lambda shown: "Waiting" in shown and shown.count(f" {COUNT}") >= 1)
         terminal.send("\x1b")
         terminal.wait_for("Enter sends what waits")
-        terminal.send("\t")
+        terminal.send("\t\t")
         terminal.wait_for("d remove")
         terminal.send("d" * (COUNT - 1))
         terminal.wait(lambda shown: "earlier" not in shown and "Waiting: prompt" in shown)

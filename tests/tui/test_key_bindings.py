@@ -248,7 +248,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
         owners = {
             "Everywhere": type(session.app),
             "Conversation": session.chat,
-            "The side bar (Tab to what waits)": WaitingList,
+            "The side bar (Tab, Tab to what waits)": WaitingList,
             "The menu": session.chat,
             "Writing a prompt": type(session.chat.composer.prompt),
             "A question": ChoiceView,

@@ -67,7 +67,7 @@ MENU: list[BindingType] = [
 CHAT: list[BindingType] = [
     _binding("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
     _binding("chat.messages", "tab", "messages", "messages", "to the messages", show=True),
-    _binding("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
+    _binding("chat.focus", "tab", "next_part", "to the next part of the screen"),
     _binding("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
     _binding("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
     _binding(
@@ -279,7 +279,7 @@ HELP: list[BindingType] = [
 GROUPS: dict[str, list[BindingType]] = {
     "Everywhere": APP,
     "Conversation": CHAT,
-    "The side bar (Tab to what waits)": SIDE,
+    "The side bar (Tab, Tab to what waits)": SIDE,
     "The menu": MENU,
     "Writing a prompt": PROMPT,
     "A question": QUESTION,

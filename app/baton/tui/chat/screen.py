@@ -120,6 +120,7 @@ class ChatScreen(Screen[None]):
             # The prompt
             "switch": self.input.switch_focus,
             "messages": self.transcript.focus,
+            "next_part": self._focus_next,
             "edit": self.input.edit,
             "leave_edit": self.composer.leave_edit,
             "editor": self.input.open_editor,
@@ -259,6 +260,14 @@ class ChatScreen(Screen[None]):
         """Go to the choices of the open question."""
         if self._choices is not None:
             self.set_focus(self._choices.query(ChoiceView).first())
+
+    def _focus_next(self) -> None:
+        """Go from the messages to what waits, then to the prompt, and from there on again."""
+        parts = [self.transcript, *self.side_bar.focusable, self.composer.prompt]
+        if self.focused in parts:
+            self.set_focus(parts[(parts.index(self.focused) + 1) % len(parts)])
+        else:
+            self.focus_next()
 
     # Actions and messages
 

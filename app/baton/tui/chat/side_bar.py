@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from textual.widget import Widget
+
 from baton.core.errors import BatonError
 from baton.core.ledger_types import Egress, Standing
 from baton.core.sanitiser import one_line
@@ -35,6 +37,12 @@ class SideBarController:
         self._standing: Standing | None = None
         self._sent: tuple[Egress, ...] = ()
         self._loaded_for: object = None
+
+    @property
+    def focusable(self) -> list[Widget]:
+        """The prompts that wait, where they are shown."""
+        view = self._view
+        return [view.waiting] if view is not None and view.display and view.waiting.display else []
 
     def begin(self) -> None:
         """Show it from now on where it is wanted and fits. To be called after the first frame."""

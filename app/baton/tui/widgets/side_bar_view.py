@@ -91,14 +91,14 @@ class SideBarView(VerticalScroll, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self._above = Static(markup=False)
-        self._waiting = WaitingList(markup=False)
+        self.waiting = WaitingList(markup=False)
         self._below = Static(markup=False)
         self._state: SideBarState | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out what waits between what is only read."""
         yield self._above
-        yield self._waiting
+        yield self.waiting
         yield self._below
 
     def show(self, state: SideBarState) -> None:
@@ -108,7 +108,7 @@ class SideBarView(VerticalScroll, can_focus=False):
             return
         self._above.update(Content("\n").join(_lines_above(state)))
         if before is None or state.waiting != before.waiting:
-            self._waiting.show(state.waiting)
+            self.waiting.show(state.waiting)
         if before is None or state.sent != before.sent:
             self._below.update(Content("\n").join(_sent_lines(state.sent)))
 
