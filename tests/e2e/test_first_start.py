@@ -59,7 +59,7 @@ def test_the_starter_answers_at_once_and_a_better_model_comes_and_takes_over(
 ) -> None:
     """Leaving in the middle of its download loses nothing that came."""
     app = open_app(hub)
-    app.wait_for("Ready now: SmolLM2 135M")
+    app.wait_for("SmolLM2 135M: ")
     app.send("What is the capital of France?\r")
     app.wait_for("Paris")
     app.wait_for("finished in")

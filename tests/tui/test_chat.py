@@ -117,7 +117,7 @@ async def test_a_prompt_is_answered_and_kept(tmp_path: Path) -> None:
         )
 
     async with open_app(tmp_path, script) as session:
-        assert "Nothing leaves it unless you say so." in session.screen_text()
+        assert "Small questions stay on this machine" in session.screen_text()
         await session.ask("What is the capital of France?")
         seen = session.screen_text()
         assert "You\n" in seen.replace(" ", "") + "\n"

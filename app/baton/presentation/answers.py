@@ -210,8 +210,15 @@ def answer_author(run: RunView) -> StepView | None:
 
 
 def worker_name(worker: str, roster: CardsById) -> str:
-    """Return a worker's name for people; its id, if it is gone."""
-    return roster[worker].name if worker in roster else worker
+    """Return a worker's name for people, its id before it if another has that name, too.
+
+    It is the id, if it is gone.
+    """
+    if worker not in roster:
+        return worker
+    name = roster[worker].name
+    is_shared = sum(card.name == name for card in roster.values()) > 1
+    return f"{worker} ({name})" if is_shared else name
 
 
 def worker_place(worker: str, run: RunView, roster: CardsById) -> str:

@@ -57,7 +57,7 @@ class BudgetController:
             context.footer.say(str(error), 12)
             return
         has_spent, self._has_spent = self._has_spent, False
-        context.header.money = charges.spending_wordings(standing)
+        context.show_money(standing)
         for line in self._alarm.new_alarms(standing, context.chat.id, has_spent):
             context.screen.app.bell()
             await context.transcript.note(line)

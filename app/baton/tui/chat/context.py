@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 from textual.screen import Screen
@@ -14,7 +15,8 @@ from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer
-from baton.tui import desktop
+from baton.presentation.charges import spending_wordings
+from baton.tui import desktop, key_bindings
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices
@@ -22,6 +24,10 @@ from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.menu_view import MenuView
 from baton.tui.widgets.status_lines import Footer, Header
 from baton.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from baton.core.ledger_types import Standing
+    from baton.tui.widgets.home_view import HomeView
 
 NO_MODEL = "no model yet"
 
@@ -59,6 +65,8 @@ class ChatContext:
         self.is_previewing = False
         self.is_serving = False
         self._report_bug = report_bug
+        self._home: HomeView | None = None
+        self._standing: Standing | None = None
 
     def summarise(self, run: RunView) -> AnswerSummary:
         """Return what is known so far of a run's answer, as far as it is to be shown."""
@@ -79,6 +87,11 @@ class ChatContext:
     def can_answer(self) -> bool:
         """Whether the chosen worker can be asked; without any model no worker can."""
         return self.worker in self.roster
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing was asked yet in the conversation on the screen."""
+        return not (self.queue.is_busy or self.chat.id or self.transcript.turns)
 
     # State
 
@@ -129,6 +142,32 @@ class ChatContext:
         self.header.title = self.chat.title or "New conversation"
         self.header.offline = terms.offline
         self.header.policy = tuple(part for part in parts if part)
+        self._describe_home()
+
+    def show_money(self, standing: Standing) -> None:
+        """Show in the header what was spent of what."""
+        self._standing = standing
+        self.header.money = spending_wordings(standing)
+        self._describe_home()
+
+    async def show_home(self, home: HomeView) -> None:
+        """Show what an empty conversation begins with."""
+        self._home = home
+        await self.transcript.show_home(home)
+        self._describe_home()
+
+    def _describe_home(self) -> None:
+        """Keep the home up with who answers and how the cloud stands, while it is shown."""
+        if self._home is None or not self._home.is_attached or self._standing is None:
+            return
+        from baton.presentation.home import cloud_text, models_text
+
+        key = key_bindings.configured_keys(self.screen.app, "chat.models")
+        terms, is_private = self.services.orchestra.terms, self._policy() == "private"
+        self._home.describe(
+            models_text(self.roster, self.worker, key),
+            cloud_text(self._standing, self.roster, terms, is_private=is_private),
+        )
 
     def _policy(self) -> str:
         terms = self.services.orchestra.terms

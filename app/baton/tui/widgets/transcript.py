@@ -113,6 +113,7 @@ class Transcript(VerticalScroll):
     async def add(self, turn: Turn) -> TurnView:
         """Show one more turn, and go to it."""
         self._turns.append(turn)
+        await self.query("HomeView").remove()
         if self._visible.end < self._visible.total:
             await self.show(self._turns, self._sent_from)
         else:
@@ -163,6 +164,12 @@ class Transcript(VerticalScroll):
         await self._column.mount(widget, before=open[0] if open else None)
         if follow:
             self.anchor()
+
+    async def show_home(self, home: Widget) -> None:
+        """Show the home over all else, in place of an older one, until the first turn comes."""
+        with self.app.batch_update():
+            await self.query("HomeView").remove()
+            await self._column.mount(home, after=self._earlier)
 
     def select(self, view: TurnView) -> None:
         """Make this the turn that keys act on."""
