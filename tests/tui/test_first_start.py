@@ -369,7 +369,7 @@ async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: P
     library_setup.model_source.errors = {"scout-2b": error, "talker-9b": error}
     async with open_app_with_library(library_setup, tmp_path) as session:
         await choose(session, "Download in the background")
-        said = "Scout 2B and Talker 9B didn't come. The hub could not be reached. Try again."
+        said = "Scout 2B and Talker 9B: download stopped. The hub could not be reached. Try again."
         await session.wait_until(lambda: said in flat(session))
         assert "`baton models import DIR` here" in flat(session)
         assert library_setup.get("talker-9b").state is ModelState.COMING, "it can be gone on with"
@@ -384,13 +384,13 @@ async def test_what_to_do_without_a_network_is_said_once(
     async with open_app_with_library(library_setup, tmp_path) as session:
         await session.chat.downloads.failed("Scout 2B", error)
         await session.wait_until(
-            lambda: "Scout 2B didn't come. The hub could not be" in flat(session)
+            lambda: "Scout 2B: download stopped. The hub could not be" in flat(session)
         )
         await session.chat.downloads.failed("Talker 9B", error)
-        await session.wait_until(lambda: "Talker 9B didn't come either." in flat(session))
+        await session.wait_until(lambda: "Talker 9B: download stopped, too." in flat(session))
         await session.chat.downloads.failed("Talker 9B", error)
         await session.wait_until(
-            lambda: "Talker 9B didn't come. The hub could not be" in flat(session)
+            lambda: "Talker 9B: download stopped. The hub could not be" in flat(session)
         )
 
 

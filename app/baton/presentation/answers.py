@@ -48,6 +48,7 @@ class AnswerPart:
 class AnswerSummary:
     """What is known of an answer, and its place among its versions.
 
+    `author` names the worker that wrote it ("": unknown, or several).
     `steps` has for each step that was begun where it was done: local, network or cloud.
     `remote_author` is the remote worker that wrote the answer, with its cost; where several workers
     wrote it, `parts` say which wrote what. `notes` are quiet lines under it, `doubts` say what is
@@ -59,6 +60,7 @@ class AnswerSummary:
     seconds: float | None = None
     tokens_per_second: float | None = None
     failure: str = ""
+    author: str = ""
     steps: tuple[str, ...] = ()
     cost: int = 0
     remote_author: str = ""
@@ -90,6 +92,7 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
     author, parts = answer_author(run), answer_parts(run, roster)
     begun = [step for step in run.steps if step.status not in ("waiting", "skipped")]
     facts = AnswerSummary(
+        author=worker_name(author.worker, roster) if author else "",
         steps=tuple(worker_place(step.worker, run, roster) for step in begun),
         cost=run.cost,
         remote_author=_remote_author(author, run, roster) if author else "",

@@ -75,7 +75,7 @@ CHAT: list[BindingType] = [
     _binding(
         "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
     ),
-    _binding("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
+    _binding("chat.switch", "escape", "switch", "select", "to the messages, and back", show=True),
     _binding("chat.new", "ctrl+n", "new", "new conversation", first=True),
     _binding("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
     _binding("chat.models", "ctrl+l", "models", "models"),
@@ -85,7 +85,13 @@ CHAT: list[BindingType] = [
 PROMPT: list[BindingType] = [
     _binding("prompt.send", "enter", "send", "send", show=True, first=True),
     _binding(
-        "prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True
+        "prompt.line",
+        "ctrl+j,shift+enter,alt+enter",
+        "line",
+        "line",
+        "new line",
+        show=True,
+        first=True,
     ),
     _binding("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
     _binding("prompt.forget", "down", "forget", "later prompts, then your draft"),
@@ -139,7 +145,15 @@ PLAN_WORKER: list[BindingType] = [
 ]
 PLAN_TEXT: list[BindingType] = [
     _binding("plan.save", "enter", "save", "save", "let the step do that", show=True, first=True),
-    _binding("plan.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
+    _binding(
+        "plan.line",
+        "ctrl+j,shift+enter,alt+enter",
+        "line",
+        "line",
+        "new line",
+        show=True,
+        first=True,
+    ),
     _PLAN_LEAVE,
 ]
 _ANSWER = _binding("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)

@@ -28,7 +28,7 @@ from baton.presentation.words import count_text, percent_done
 from baton.tui.background_downloads import ActiveDownload, download_text
 
 MORE_TITLE = "More for this machine"
-FOREIGN_TITLE = "Of other programs, to be used where they lie"
+FOREIGN_TITLE = "From other programs"
 CATALOGUE_PREFIX = "catalogue/"
 """What the key of a row begins with that is of the catalogue alone."""
 

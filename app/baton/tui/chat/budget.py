@@ -211,7 +211,7 @@ class BudgetController:
         await self._note(
             "Baton is offline: it connects to nothing but this machine, until /offline off."
             if offline
-            else "Baton may connect again. What leaves is still asked about, as you set it."
+            else f"Online. When to spend: {charges.POLICY_NAMES[orchestra.terms.policy]}."
         )
         if offline != before:
             await self._downloads.set_offline(offline)

@@ -14,7 +14,7 @@ from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer
+from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer, worker_name
 from baton.presentation.charges import spending_wordings
 from baton.tui import desktop, key_bindings
 from baton.tui.prompt_queue import ConversationState, PromptQueue
@@ -78,6 +78,10 @@ class ChatContext:
         """The workers that can be asked, by their ids."""
         return {card.id: card for card in self.services.orchestra.roster}
 
+    def name_of(self, worker: str) -> str:
+        """Return what a worker is called on the screen."""
+        return one_line(worker_name(worker, self.roster), 40)
+
     @property
     def is_waited_for(self) -> bool:
         """Whether the person waits for an answer."""
@@ -96,8 +100,10 @@ class ChatContext:
     # State
 
     def enter(self, chat: ConversationState) -> None:
-        """Make this the conversation on the screen."""
-        self.chat = chat
+        """Make this the conversation on the screen; how another's last answer went is over."""
+        is_other, self.chat = chat.id != self.chat.id, chat
+        if is_other and not self.queue.is_busy:
+            self.show_worker()
 
     def choose_worker(self, worker: str) -> None:
         """Let this worker answer from now on; warm it, unless the person waits for an answer."""
@@ -130,7 +136,7 @@ class ChatContext:
     def show_worker(self) -> None:
         """Show in the header and the footer which worker answers."""
         self.show_header()
-        self.footer.status = one_line(self.worker, 40) if self.can_answer else NO_MODEL
+        self.footer.status = self.name_of(self.worker) if self.can_answer else NO_MODEL
 
     def show_header(self) -> None:
         """Show the conversation's title, how far its texts may travel, and how it is answered."""

@@ -218,7 +218,8 @@ class ConversationController:
                 run = await self._stored_run(turn.run)
             if run is not None and view.is_attached and turn.status is not TurnStatus.STREAMING:
                 view.show_run(run, self._context.roster)
-            summary = self._context.summarise(run) if run else AnswerSummary()
+            unknown = AnswerSummary(author=self._context.name_of(turn.worker))
+            summary = self._context.summarise(run) if run else unknown
             summary = summary.with_version(versions.index(turn.id) + 1, len(versions))
             if summary != view.summary and view.is_attached:
                 view.show_summary(summary)
@@ -303,15 +304,22 @@ class ConversationController:
             self._context.footer.say("this message has no steps")
 
     async def show_version(self, step: int) -> None:
-        """Show another version of the selected message, and what follows it."""
+        """Show another version of the selected message, or else of its prompt, and what follows."""
         view, conversation = self._transcript.selected, self._context.chat.id
         if view is None or conversation is None:
             return
-        versions = await self._services.store.siblings(view.turn.id)
-        index = versions.index(view.turn.id) + step
+        shown, store = view.turn.id, self._services.store
+        versions = await store.siblings(shown)
+        if len(versions) < 2 and view.turn.role is Role.ASSISTANT and view.turn.parent:
+            shown = view.turn.parent
+            versions = await store.siblings(shown)
+        index = versions.index(shown) + step
         if 0 <= index < len(versions):
-            await self._services.store.select(versions[index])
+            await store.select(versions[index])
             await self.show(conversation, versions[index])
+        else:
+            where = "before" if step < 0 else "after"
+            self._context.footer.say(f"there is no version {where} this one")
 
     # The whole conversation
 

@@ -47,7 +47,9 @@ class InputController:
                 if not await self._run_typed(typed):
                     composer.put_before(Prompt(text))
                 return
-            files = await asyncio.to_thread(read_mentions, text)
+            files, missing = await asyncio.to_thread(
+                lambda: (read_mentions(text), find_missing(text))
+            )
         except BatonError as error:
             composer.put_before(Prompt(text))
             await self._context.complain(error)
@@ -59,6 +61,8 @@ class InputController:
         after = None if edited is None else edited.parent or ""
         prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
         self._runs.play(prompt, after=after, worker=worker)
+        if missing:
+            self._context.footer.say(f"sent without {one_line(missing[0], 40)}: no such file", 12)
 
     async def _run_typed(self, typed: slash_commands.TypedCommand) -> bool:
         """Run what was typed as a command; return whether there is such a command."""
@@ -125,6 +129,15 @@ class InputController:
         if text is not None:
             self._composer.put(text, self._composer.pasted)
         self._composer.prompt.focus()
+
+
+def find_missing(text: str) -> list[str]:
+    """Return the files that a prompt names and that aren't there."""
+    if "@" not in text:
+        return []
+    from baton.workers import missing_files
+
+    return missing_files(text)
 
 
 def read_mentions(text: str) -> tuple[Attachment, ...]:
