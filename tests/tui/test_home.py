@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,14 +13,14 @@ from textual.pilot import Pilot
 from baton.core.events import Cancelled, Started
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Prompt, TurnStatus
+from baton.core.messages import Chunk, Prompt, Request, Text, TurnStatus
 from baton.core.money import NANO
 from baton.core.ports import NEW, RecordedRun
 from baton.core.run.policy import RunTerms
 from baton.history import Store
 from baton.tui.widgets.home_view import RecentRow
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_session import CARD, GPT, AppSession, open_app, remote_script
+from support.app_session import CARD, GPT, AppSession, open_app, remote_script, until
 from support.screen_looks import (
     LARGE,
     MIDDLE,
@@ -121,6 +121,33 @@ async def test_the_first_prompt_takes_it_away_and_ctrl_n_brings_it_back(
         assert rows(session)[0].recent.title == "hello"
         assert session.chat.composer.prompt.has_focus
         assert session.chat.composer.text == ""
+
+
+async def test_an_answer_that_is_written_elsewhere_is_shown_until_it_ends(tmp_path: Path) -> None:
+    ends: list[int] = []
+
+    def slow(request: Request) -> Iterable[Chunk | float]:
+        yield Text("word ")
+        yield from until(lambda: ends)
+
+    async with open_app(tmp_path, slow) as session:
+        await session.send("hello")
+        await session.wait_for_text("word")
+        await session.press("ctrl+n")
+        await session.wait_for_text("Continue hello just now being answered")
+        ends.append(1)
+        await session.wait_until(lambda: [row.recent.state for row in rows(session)] == [""])
+        assert session.chat.composer.prompt.has_focus
+
+
+async def test_letters_on_a_row_go_to_the_prompt(tmp_path: Path, store: Store) -> None:
+    await ask(store, "one")
+    async with open_app(tmp_path, store=store) as session:
+        await session.wait_until(lambda: rows(session))
+        await session.press("tab", "h", "i", "enter")
+        await session.wait_until(lambda: session.chat.transcript.turns)
+        assert session.chat.transcript.turns[0].text == "hi"
+        assert not rows(session)
 
 
 async def test_a_prompt_that_is_quicker_keeps_it_away(tmp_path: Path) -> None:

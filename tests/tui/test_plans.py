@@ -491,7 +491,7 @@ async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_p
         await session.send("/strategy conductor")
         await session.send("/plan Write about herons, then put it into Portuguese.")
         await session.wait_until(
-            lambda: "large · planning" in session.screen_text().splitlines()[-1]
+            lambda: "Qwen 4B · planning" in session.screen_text().splitlines()[-1]
         )
         session.chat.transcript.focus()
         await session.press("w")

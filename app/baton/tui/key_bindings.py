@@ -85,14 +85,9 @@ CHAT: list[BindingType] = [
 PROMPT: list[BindingType] = [
     _binding("prompt.send", "enter", "send", "send", show=True, first=True),
     _binding(
-        "prompt.line",
-        "ctrl+j,shift+enter,alt+enter",
-        "line",
-        "line",
-        "new line",
-        show=True,
-        first=True,
+        "prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True
     ),
+    _binding("prompt.line_alt", "alt+enter", "line", "new line, in some terminals", first=True),
     _binding("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
     _binding("prompt.forget", "down", "forget", "later prompts, then your draft"),
     _binding("prompt.keys", "question_mark", "keys", "the keys that work here, if empty"),
@@ -145,15 +140,7 @@ PLAN_WORKER: list[BindingType] = [
 ]
 PLAN_TEXT: list[BindingType] = [
     _binding("plan.save", "enter", "save", "save", "let the step do that", show=True, first=True),
-    _binding(
-        "plan.line",
-        "ctrl+j,shift+enter,alt+enter",
-        "line",
-        "line",
-        "new line",
-        show=True,
-        first=True,
-    ),
+    _binding("plan.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
     _PLAN_LEAVE,
 ]
 _ANSWER = _binding("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)

@@ -95,7 +95,10 @@ class ChatContext:
     @property
     def is_untouched(self) -> bool:
         """Whether nothing was asked yet in the conversation on the screen."""
-        return not (self.queue.is_busy or self.chat.id or self.transcript.turns)
+        current = self.queue.current
+        asked = [*self.queue.waiting, *([current.pending] if current else [])]
+        is_asked = any(pending.chat is self.chat for pending in asked)
+        return not (is_asked or self.chat.id or self.transcript.turns)
 
     # State
 

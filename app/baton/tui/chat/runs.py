@@ -327,6 +327,8 @@ class RunController:
                 versions = await self._services.store.siblings(turn.id)
                 place = versions.index(turn.id) + 1 if turn.id in versions else 1
                 view.show_summary(summary.with_version(place, len(versions)))
+        elif context.is_untouched and not context.screen.query("RecentRow:focus"):
+            await self._onboarding.show_home()  # it says how the answers of others stand
         if run.failure is not None:
             await self._recover(pending, run)
         if run.offers:
