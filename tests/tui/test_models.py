@@ -669,7 +669,7 @@ def test_columns_stay_within_the_width(width: int) -> None:
     )
     line = columns.line(row, 1e9)
     assert line.cell_length == columns.heading().cell_length
-    assert line.cell_length <= max(width, 70)
+    assert line.cell_length <= max(width, 69)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path:
         await session.press("escape")
         await session.wait_for_answer()
         assert "Nothing of this was run. r runs it." in session.screen_text()
-        assert "not played" in session.screen_text().splitlines()[-1]
+        assert "not run" in session.screen_text().splitlines()[-1]
         assert " s" not in next(
             row for row in session.screen_text().splitlines() if "Baton " in row[:8]
         )

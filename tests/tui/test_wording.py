@@ -81,7 +81,7 @@ async def test_a_file_that_is_not_there_is_said_and_not_read(tmp_path: Path) -> 
         await session.wait_for_text("There is no file nofile.txt.")
         await session.press("enter")
         await session.wait_until(lambda: session.chat.transcript.turns)
-        await session.wait_until(lambda: "sent without nofile.txt: no such file" in footer(session))
+        await session.wait_until(lambda: "there is no file nofile.txt" in footer(session))
 
 
 async def test_a_file_that_is_no_text_is_said_in_a_sentence(

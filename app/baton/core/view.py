@@ -329,7 +329,7 @@ def activity_text(view: RunView, name: Callable[[str], str] = str) -> str:
         return f"finished in {view.worked_seconds:.1f} s"
     if view.status == "cancelled":
         if view.is_unplayed:
-            return "not played"
+            return "not run"
         return "not sent" if view.is_withdrawn else f"stopped after {view.worked_seconds:.1f} s"
     if view.status == "failed":
         return "failed"

@@ -251,12 +251,12 @@ class Columns:
     ) -> str:
         left = ((name, self.name), (role, self.role), (state, self.state))
         right = ((size, 8), (memory, 8), (speed, 5), (used, 5))
-        words = " ".join(_fit_width(text, width) for text, width in left)
+        words = (_fit_width(text, width) for text, width in left)
         figures = (one_line(text, width).rjust(width) for text, width in right)
-        return "  ".join((words, *figures))
+        return " ".join((*words, "  ".join(figures)))
 
 
-_FIXED = 8 + 8 + 5 + 5 + 2 * 1 + 4 * 2
+_FIXED = 8 + 8 + 5 + 5 + 3 * 1 + 3 * 2
 """What the columns of figures take, and the gaps."""
 
 

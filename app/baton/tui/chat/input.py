@@ -62,7 +62,7 @@ class InputController:
         prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
         self._runs.play(prompt, after=after, worker=worker)
         if missing:
-            self._context.footer.say(f"sent without {one_line(missing[0], 40)}: no such file", 12)
+            self._context.footer.say(f"there is no file {one_line(missing[0], 40)}", 12)
 
     async def _run_typed(self, typed: slash_commands.TypedCommand) -> bool:
         """Run what was typed as a command; return whether there is such a command."""
