@@ -113,7 +113,6 @@ class Transcript(VerticalScroll):
     async def add(self, turn: Turn) -> TurnView:
         """Show one more turn, and go to it."""
         self._turns.append(turn)
-        await self.query("HomeView").remove()
         if self._visible.end < self._visible.total:
             await self.show(self._turns, self._sent_from)
         else:
