@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest_asyncio
 from textual.pilot import Pilot
 
 from baton.core.events import Cancelled, Started
+from baton.core.history_types import RecentConversation
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Prompt, Request, Text, TurnStatus
@@ -150,9 +152,21 @@ async def test_letters_on_a_row_go_to_the_prompt(tmp_path: Path, store: Store) -
         assert not rows(session)
 
 
-async def test_a_prompt_that_is_quicker_keeps_it_away(tmp_path: Path) -> None:
-    async with open_app(tmp_path, settle=False) as session:
+async def test_a_prompt_that_is_quicker_keeps_it_away(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, asked, is_asked = store.runs.recent_conversations, asyncio.Event(), asyncio.Event()
+
+    async def read_late(limit: int) -> list[RecentConversation]:
+        asked.set()
+        await is_asked.wait()
+        return await read(limit)
+
+    monkeypatch.setattr(store.runs, "recent_conversations", read_late)
+    async with open_app(tmp_path, store=store, settle=False) as session:
+        await session.wait_until(asked.is_set)
         await session.ask("hello")
+        is_asked.set()
         await session.app.workers.wait_for_complete()
         assert not session.chat.query("HomeView")
 
