@@ -108,7 +108,9 @@ def test_the_policy_is_set(call: Call) -> None:
 
 
 def test_the_pace_is_set_and_shown(call: Call) -> None:
-    assert "Its pace is balanced" in call("budget", "show").out
+    shown = call("budget", "show").out
+    assert "Its pace is balanced: where it clearly helps." in shown
+    assert "  charged  " in shown, "as the app calls it"
     done = call("budget", "set", "pace", "Frugal")
     assert (done.code, "only where help gains much" in done.err) == (0, True)
     assert load_settings(find_paths().config_file, {}).budget.pace is SpendingStyle.FRUGAL

@@ -48,7 +48,7 @@ def test_a_plan_is_drawn_and_nothing_of_it_played(call: Call, scripted: Scripted
     [way] = re.findall(r"^Play it: baton (resume [0-9a-f]{12})$", done.out, re.M)
     run = json.loads(call("trace", "--json").out)
     assert (way, run["status"]) == (f"resume {run['run_id']}", "cancelled")
-    assert f"Its plan of 3 steps was not played; `baton {way}` plays it." in call("trace").out
+    assert f"Plan of 3 steps kept, not run; `baton {way}` runs it." in call("trace").out
 
     played = call(*way.split())
     assert (played.code, played.out) == (0, "What is 17 times 23? \n")

@@ -158,7 +158,7 @@ def test_how_far_a_run_came_is_shown() -> None:
     for status in ("finished", "running"):
         assert resume_state(1, status=status) == ""
     drawn = hint(ev.Planned(PLAN))
-    assert drawn == "Its plan of 4 steps was not played; `baton resume beef` plays it."
+    assert drawn == "Plan of 4 steps kept, not run; `baton resume beef` runs it."
     assert hint(status="lost") == ""
     one = (ev.Planned(single_step_plan("x")), ev.StepStarted(1, "x", at=0.1))
     assert hint(*one) == ""

@@ -150,7 +150,7 @@ def test_what_is_typed_early_is_kept_and_it_goes_on_after_a_pause(home: Path, ro
 
 
 def test_a_stranger_asks_quits_and_finds_it_all_again(shared: SharedApp, app: Terminal) -> None:
-    app.wait_for("Baton answers on this machine")
+    app.wait_for("Small questions stay on this machine")
     app.send("What is the capital of France?\r")
     app.wait_for("Paris")
     app.wait_for("finished in")

@@ -50,7 +50,7 @@ def open_app(hub: Hub, columns: int = 100, lines: int = 30) -> Terminal:
 
 def wait_for_twin(app: Terminal) -> None:
     """Wait until it answers. Its words are left to chance: it may well write on and on."""
-    app.wait(lambda shown: "twin · writing" in shown or "twin · finished in" in shown)
+    app.wait(lambda shown: "Twin 135M · writing" in shown or "Twin 135M · finished in" in shown)
 
 
 @pytest.mark.sampled(0.34)
@@ -59,7 +59,7 @@ def test_the_starter_answers_at_once_and_a_better_model_comes_and_takes_over(
 ) -> None:
     """Leaving in the middle of its download loses nothing that came."""
     app = open_app(hub)
-    app.wait_for("Ready now: SmolLM2 135M")
+    app.wait_for("SmolLM2 135M: ")
     app.send("What is the capital of France?\r")
     app.wait_for("Paris")
     app.wait_for("finished in")
@@ -80,10 +80,10 @@ def test_the_starter_answers_at_once_and_a_better_model_comes_and_takes_over(
     app = open_app(hub)
     app.wait_for("downloading twin")
     app.send("What is the capital of France?\r")
-    app.wait_for("Baton · small")
+    app.wait_for("Baton · SmolLM2 135M")
     app.wait_for("Twin 135M is here and answers from now on.")
     app.send("What is the capital of France?\r")
-    app.wait_for("Baton · twin")
+    app.wait_for("Baton · Twin 135M")
     wait_for_twin(app)
     app.send("\x0c")
     app.wait(lambda shown: "answers now" in shown and "Twin 135M" in shown)
@@ -143,7 +143,7 @@ def test_the_starter_answers_where_the_chosen_model_is_lost(
     app = open_app(hub)
     app.wait_for(said)
     app.send("What is the capital of France?\r")
-    app.wait_for("small · finished in")
+    app.wait_for("SmolLM2 135M · finished in")
     app.send("\x11")
     assert app.wait_end() == 0
     app.close()

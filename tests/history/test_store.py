@@ -25,6 +25,7 @@ from baton.core.ports import ConversationPosition
 from baton.history import Store, rows
 from baton.platform.sqlite import DatabaseDamaged, sqlite_version, version_warning
 from support.store_conversations import ask
+from support.stored_runs import call_event
 
 
 @pytest_asyncio.fixture
@@ -452,6 +453,25 @@ async def test_conversations_come_newest_first(store: Store) -> None:
     assert (await store.conversation(second)).title == "B, the second"
     with pytest.raises(ConfigError):
         await store.rename("nothing", "x")
+
+
+async def test_recent_conversations_say_how_each_ended(store: Store) -> None:
+    done = await ask(store, "done")
+    await store.append(done.run, call_event(1, "gpt", 1.0, 2_000_000))
+    again = await ask(store, "again", place=ConversationPosition(done.conversation))
+    await store.append(again.run, call_event(1, "gpt", 1.0, 1_000_000))
+    broken = await store.begin(Prompt("broken"), ConversationPosition(), Label.CLOUD)
+    await store.write(broken.answer, "half", TurnStatus.FAILED)
+    await store.append(broken.run, Failed("WorkerUnavailable", "It died.", ""))
+    hidden = await ask(store, "hidden")
+    await store.hide(hidden.conversation)
+    first, second = await store.runs.recent_conversations(3)
+    assert (first.title, first.turn, first.status) == ("broken", broken.answer, TurnStatus.FAILED)
+    assert first.run is not None
+    assert isinstance(first.run.events[-1], Failed)
+    assert (second.title, second.turn, second.cost) == ("done", again.answer, 3_000_000)
+    assert second.run is None, "what ended well is not read"
+    assert [one.title for one in await store.runs.recent_conversations(1)] == ["broken"]
 
 
 @given(st.text(), st.text())

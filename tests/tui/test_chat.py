@@ -117,13 +117,13 @@ async def test_a_prompt_is_answered_and_kept(tmp_path: Path) -> None:
         )
 
     async with open_app(tmp_path, script) as session:
-        assert "Nothing leaves it unless you say so." in session.screen_text()
+        assert "Small questions stay on this machine" in session.screen_text()
         await session.ask("What is the capital of France?")
         seen = session.screen_text()
         assert "You\n" in seen.replace(" ", "") + "\n"
         assert "What is the capital of France?" in seen
         assert "Paris, of course." in seen, "Markdown is drawn, not shown"
-        assert "Baton · small" in seen
+        assert "Baton · SmolLM2 135M" in seen
         assert "finished in" in seen
         assert "context" in seen
         (kept,) = await session.services.store.conversations()
@@ -179,7 +179,7 @@ async def test_phases_are_shown_in_the_footer(tmp_path: Path) -> None:
 
     async with open_app(tmp_path, script) as session:
         await session.send("hello")
-        for words in ("loading small 60 %", "reading prompt 40 %", "writing 31 tokens/s"):
+        for words in ("loading SmolLM2 135M 60 %", "reading prompt 40 %", "writing 31 tokens/s"):
             await session.wait_for_text(words)
             seen.append(words)
         await session.wait_for_answer()
@@ -377,7 +377,7 @@ async def test_the_footer_shows_that_a_question_is_open(tmp_path: Path) -> None:
         await session.press("escape")  # leave it
         await session.wait_for_answer()
         assert "waiting for your choice" not in session.screen_text()
-        assert "small · failed" in session.screen_text()
+        assert "SmolLM2 135M · failed" in session.screen_text()
 
 
 async def test_regenerating_and_editing_make_versions(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def flat(session: AppSession) -> str:
 async def choose(session: AppSession, label: str) -> None:
     await session.wait_until(lambda: session.chat.onboarding.choices)
     await session.press("tab")
+    while session.chat.query("RecentRow:focus"):
+        await session.press("tab")
     for _ in range(3):
         if (
             isinstance(session.app.focused, ChoiceView)
@@ -60,7 +62,7 @@ async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) ->
     library_setup = new_library_setup(tmp_path)
     async with open_app_with_library(library_setup, tmp_path) as session:
         seen = flat(session)
-        assert "Ready now: SmolLM2 135M" in seen
+        assert "Models SmolLM2 135M: tiny, good for a first try, often wrong" in seen
         assert (
             "Better for this machine (16 GB, 8 cores, no GPU): Scout 2B to draw plans, Talker 9B "
             "to chat. 7.0 GB, Apache-2.0." in seen
@@ -138,7 +140,7 @@ async def test_later_is_remembered(tmp_path: Path) -> None:
         await session.app.workers.wait_for_complete()
         assert "Better for this machine" not in session.screen_text()
     async with open_app_with_library(library_setup, tmp_path) as session:
-        assert "Ready now" in session.screen_text()
+        assert "Models     SmolLM2 135M" in session.screen_text()
         assert "Better for this machine" not in session.screen_text()
         await session.send("/recommend")
         await session.wait_until(lambda: "Download in the background" in session.screen_text())
@@ -198,7 +200,7 @@ async def test_a_new_conversation_greets_only_once(tmp_path: Path) -> None:
         assert "Better for this machine" not in session.screen_text()
 
 
-async def test_who_has_a_history_and_no_model_is_advised_once_and_not_greeted(
+async def test_who_has_a_history_and_no_model_is_advised_once(
     tmp_path: Path,
 ) -> None:
     library_setup, store = new_library_setup(tmp_path), Store.open(None)
@@ -206,7 +208,6 @@ async def test_who_has_a_history_and_no_model_is_advised_once_and_not_greeted(
         await session.ask("hello")
     async with open_app_with_library(library_setup, tmp_path, store=store) as session:
         await session.wait_for_text("Better for this machine", "Download in the background")
-        assert "Ready now" not in session.screen_text()
         await session.ask("hello again")
         await session.app.workers.wait_for_complete()
         assert "Better for this machine" not in session.screen_text()
@@ -229,12 +230,11 @@ async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answe
     library_setup = new_library_setup(tmp_path)
     library_setup.model_source.hold()
     async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
-        await session.wait_for_text("Nothing answers here yet: this Baton came without a model.")
+        await session.wait_for_text("Models none here yet; Ctrl+L shows what suits this machine")
         await session.wait_for_text(
             "What suits this machine (16 GB, 8 cores, no GPU): Scout 2B to draw"
         )
         await session.wait_until(lambda: "no model yet" in session.screen_text().splitlines()[-1])
-        assert "Ready now" not in session.screen_text()
         await choose(session, "Download in the background")
         await session.wait_for_text(
             "On the way: Scout 2B and Talker 9B (7.0 GB). The first that is here answers;"
@@ -323,7 +323,7 @@ async def test_without_any_model_later_leaves_a_line_that_says_how(tmp_path: Pat
         await choose(session, "Later")
         await session.wait_until(lambda: is_put_off(library_setup.state))
     async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
-        await session.wait_for_text("Nothing answers here yet", "/recommend shows this again")
+        await session.wait_for_text("Models none here yet; Ctrl+L shows what suits this machine")
         await session.press("ctrl+l")
         await session.wait_until(lambda: type(session.app.screen).__name__ == "ModelsScreen")
         await session.wait_for_text("Talker 9B")
@@ -347,7 +347,7 @@ async def test_who_has_a_model_is_offered_none(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     library_setup.put(TALKER)
     async with open_app_with_library(library_setup, tmp_path) as session:
-        assert "Ready now" in session.screen_text()
+        assert "Models     SmolLM2 135M" in session.screen_text()
         assert "Download" not in session.screen_text()
 
 
@@ -369,7 +369,7 @@ async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: P
     library_setup.model_source.errors = {"scout-2b": error, "talker-9b": error}
     async with open_app_with_library(library_setup, tmp_path) as session:
         await choose(session, "Download in the background")
-        said = "Scout 2B and Talker 9B didn't come. The hub could not be reached. Try again."
+        said = "Scout 2B and Talker 9B: download stopped. The hub could not be reached. Try again."
         await session.wait_until(lambda: said in flat(session))
         assert "`baton models import DIR` here" in flat(session)
         assert library_setup.get("talker-9b").state is ModelState.COMING, "it can be gone on with"
@@ -384,13 +384,13 @@ async def test_what_to_do_without_a_network_is_said_once(
     async with open_app_with_library(library_setup, tmp_path) as session:
         await session.chat.downloads.failed("Scout 2B", error)
         await session.wait_until(
-            lambda: "Scout 2B didn't come. The hub could not be" in flat(session)
+            lambda: "Scout 2B: download stopped. The hub could not be" in flat(session)
         )
         await session.chat.downloads.failed("Talker 9B", error)
-        await session.wait_until(lambda: "Talker 9B didn't come either." in flat(session))
+        await session.wait_until(lambda: "Talker 9B: download stopped, too." in flat(session))
         await session.chat.downloads.failed("Talker 9B", error)
         await session.wait_until(
-            lambda: "Talker 9B didn't come. The hub could not be" in flat(session)
+            lambda: "Talker 9B: download stopped. The hub could not be" in flat(session)
         )
 
 

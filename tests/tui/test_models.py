@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ModelFileError
-from baton.core.messages import Chunk, Request, Text
+from baton.core.messages import Card, Chunk, Request, Text
 from baton.download.progress import Phase, Progress
 from baton.history import Store
 from baton.models.model_download import ModelDownload
@@ -31,7 +32,7 @@ from support.app_library import (
     new_library_setup,
     open_app_with_library,
 )
-from support.app_session import GPT, AppSession, open_app, remote_script
+from support.app_session import CARD, GPT, AppSession, open_app, remote_script
 
 
 def say(request: Request) -> Iterable[Chunk]:
@@ -634,6 +635,26 @@ def test_progress_in_words(progress: Progress, words: str) -> None:
     assert downloads_text({"m": ActiveDownload("m", "M", "m", progress)}) == words
 
 
+def test_the_columns_of_figures_never_touch() -> None:
+    columns = model_table.Columns(76)
+    row = model_table.ModelRow("k", "n", 98_400_000, memory=394_500_000, speed=1234.0, used=5.0)
+    assert "98.4 MB  394.5 MB  " in columns.line(row, 1e9).plain
+    assert "memory  tok/s" in columns.heading().plain
+
+
+def test_workers_of_one_name_are_distinguished_by_their_ids() -> None:
+    pair = [replace(CARD, id=id, name="nice") for id in ("home", "away")]
+    rows = model_table.rows_here(model_table.TableData(roster=[*pair, CARD]), {}, "home")
+    assert [row.name for row in rows] == ["home (nice)", "away (nice)", CARD.name]
+
+
+def test_a_size_that_the_worker_does_not_know_is_the_files(tmp_path: Path) -> None:
+    held = new_library_setup(tmp_path).put(TALKER)
+    card = Card("talker-9b", "local", "Talker 9B")
+    [row] = model_table.rows_here(model_table.TableData(roster=[card], held=[held]), {}, "")
+    assert row.size == TALKER.size
+
+
 @pytest.mark.parametrize("width", [0, 30, 74, 76, 109, 110, 136])
 def test_columns_stay_within_the_width(width: int) -> None:
     columns = model_table.Columns(width)
@@ -648,7 +669,7 @@ def test_columns_stay_within_the_width(width: int) -> None:
     )
     line = columns.line(row, 1e9)
     assert line.cell_length == columns.heading().cell_length
-    assert line.cell_length <= max(width, 67)
+    assert line.cell_length <= max(width, 69)
 
 
 @pytest.mark.parametrize(

@@ -285,12 +285,12 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
         await money_screen(session)
         await session.wait_until(lambda: "1 unconfirmed charge, $0.004" in flat(session))
         await session.press("r")
-        await session.wait_until(lambda: "Release what was not charged?" in session.screen_text())
+        await session.wait_until(lambda: "back to the budget?" in session.screen_text())
         await session.press("enter")  # the cursor is on leaving it
         await session.wait_until(lambda: type(session.app.screen).__name__ == "MoneyScreen")
         assert len(await session.services.ledger.unconfirmed()) == 1
         await session.press("r")
-        await session.wait_until(lambda: "Release what was not charged?" in session.screen_text())
+        await session.wait_until(lambda: "back to the budget?" in session.screen_text())
         await session.press("right", "enter")
         await session.wait_until(lambda: "released $0.004" in session.screen_text())
         assert await session.services.ledger.unconfirmed() == []
@@ -309,7 +309,7 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
 async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script(), size=(100, 30)) as session:
         await session.send("/budget pace best")
-        await session.wait_until(lambda: "wherever help gains anything" in flat(session))
+        await session.wait_until(lambda: "wherever it helps at all" in flat(session))
         assert load_settings(session.services.config, {}).budget.pace is SpendingStyle.BEST
         await money_screen(session)
         assert "Pace: best, wherever" in flat(session)

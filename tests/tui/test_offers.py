@@ -255,7 +255,7 @@ async def test_edit_first_gives_the_prompt_back_and_sends_it_there(tmp_path: Pat
         await session.press("tab", "left", "enter")
         await session.wait_for_answer()
         assert session.chat.composer.text == "first words"
-        assert "Enter sends this to gpt as a new version." in session.screen_text()
+        assert "Enter sends this to gpt-5-mini as a new version." in session.screen_text()
         assert session.chat.composer.prompt.has_focus
         session.chat.composer.prompt.insert(" and more")
         await session.press("enter")
@@ -331,7 +331,7 @@ async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -
         await session.press("tab", "right", "enter")
         await session.wait_for_answer()
         assert "From far away." in session.screen_text()
-        assert "Baton · gpt · cloud" in session.screen_text()
+        assert "Baton · cloud" in session.screen_text()
 
 
 async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) -> None:

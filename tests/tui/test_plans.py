@@ -103,8 +103,8 @@ async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path:
         assert "copy" not in keys, "who chooses has no message in mind"
         await session.press("escape")
         await session.wait_for_answer()
-        assert "Nothing of this was played. r plays it." in session.screen_text()
-        assert "not played" in session.screen_text().splitlines()[-1]
+        assert "Nothing of this was run. r runs it." in session.screen_text()
+        assert "not run" in session.screen_text().splitlines()[-1]
         assert " s" not in next(
             row for row in session.screen_text().splitlines() if "Baton " in row[:8]
         )
@@ -146,7 +146,7 @@ async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -
         await session.wait_for_answer()
         assert session.asked == []
         seen = " ".join(session.screen_text().split())
-        assert "Its plan of 3 steps was not played. c plays it; so does /continue." in seen
+        assert "Plan of 3 steps kept, not run. c runs it; so does /continue." in seen
         assert "Stopped here" not in seen
 
 
@@ -366,7 +366,7 @@ async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
         await session.press("escape")
         await session.wait_for_answer()
         assert len(session.chat.transcript.turns) == 2
-        assert "was not played" in " ".join(session.screen_text().split())
+        assert "kept, not run" in " ".join(session.screen_text().split())
 
 
 ABORTS = {
@@ -491,7 +491,7 @@ async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_p
         await session.send("/strategy conductor")
         await session.send("/plan Write about herons, then put it into Portuguese.")
         await session.wait_until(
-            lambda: "large · planning" in session.screen_text().splitlines()[-1]
+            lambda: "Qwen 4B · planning" in session.screen_text().splitlines()[-1]
         )
         session.chat.transcript.focus()
         await session.press("w")

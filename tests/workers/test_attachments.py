@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.core.errors import ConfigError
-from baton.workers.attachments import decode_text, mentioned_files, read_attachment
+from baton.workers.attachments import decode_text, mentioned_files, missing_files, read_attachment
 
 MB = 2**20
 
@@ -138,6 +138,17 @@ def test_only_existing_files_are_mentions(tmp_path: Path, monkeypatch: pytest.Mo
     assert found == [Path("notes.txt"), Path("a b.txt"), Path("odd,")]
 
 
+def test_missing_files_are_what_looks_like_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("x")
+    Path("src.d").mkdir()
+    text = 'See @notes.txt, @no.txt, @no.txt! @"a b.md" @dir/x @src.d @nobody me@example.com @...'
+    assert missing_files(text) == ["no.txt", "a b.md", "dir/x"]
+
+
 @given(st.text())
 def test_any_text_can_be_looked_through(text: str) -> None:
     assert all(path.is_file() for path in mentioned_files("@" + text))
+    missing_files("@" + text)

@@ -187,7 +187,7 @@ def _scope_text(scope: Scope) -> str:
 
 
 def _scope_table(standing: Standing) -> str:
-    rows = [["", "ceiling", "settled", "held", "unconfirmed", "left"]]
+    rows = [["", "ceiling", "charged", "held", "unconfirmed", "left"]]
     rows += [[_scope_text(room.scope), *_room_cells(room)] for room in standing.rooms]
     return format_columns(rows)
 

@@ -155,7 +155,7 @@ async def _set_private(session: PlainSession, state: str) -> None:
 async def _set_offline(session: PlainSession, state: str) -> None:
     offline = is_on(state) if state else not session.orchestra.terms.offline
     session.orchestra.go_offline(offline)
-    session.say(offline_text(offline))
+    session.say(offline_text(offline, session.orchestra.terms.policy))
 
 
 # Baton's own commands

@@ -126,7 +126,9 @@ async def find_host_models(
     try:
         found = await asyncio.gather(*(gateway.find_engines(h, HOST_SECONDS) for h in hosts))
     except ChildDied as death:
-        raise WorkerUnavailable(f"The gateway process failed. {death}", "Try again.") from death
+        raise WorkerUnavailable(
+            f"The connection to the cloud crashed. {death}", "Try again."
+        ) from death
     finally:
         await gateway.aclose()
     return [

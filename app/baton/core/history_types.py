@@ -9,7 +9,7 @@ from baton.core.feedback import Signal
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
-from baton.core.messages import Role
+from baton.core.messages import Role, TurnStatus
 
 
 @frozen_dataclass
@@ -62,6 +62,23 @@ class RunRecord:
     status: str
     created: float
     events: tuple[Event, ...]
+
+
+@frozen_dataclass
+class RecentConversation:
+    """A conversation that a person may want to continue, with how its newest turn stands.
+
+    `turn` is that turn, `status` how it ended, `cost` what the conversation was charged in all, in
+    billionths of a dollar. `run` is its run, where that didn't end well.
+    """
+
+    id: str
+    title: str
+    updated: float
+    turn: str
+    status: TurnStatus
+    cost: int = 0
+    run: RunRecord | None = None
 
 
 @frozen_dataclass

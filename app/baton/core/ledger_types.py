@@ -64,9 +64,9 @@ class SpendingStyle(StrEnum):
 
 
 _STYLE_DESCRIPTIONS = {
-    SpendingStyle.FRUGAL: "only where help gains much, and never all that is allowed",
-    SpendingStyle.BALANCED: "where help is worth its price, with something kept back",
-    SpendingStyle.BEST: "wherever help gains anything, as long as the money lasts",
+    SpendingStyle.FRUGAL: "only where help gains much",
+    SpendingStyle.BALANCED: "where it clearly helps",
+    SpendingStyle.BEST: "wherever it helps at all, while money lasts",
 }
 
 

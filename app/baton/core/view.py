@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from baton.core.events import (
@@ -323,13 +323,13 @@ def _is_same_request(sent: Sent, unsent: Unsent) -> bool:
     return (sent.step, sent.worker) == (unsent.step, unsent.worker) and is_same_place
 
 
-def activity_text(view: RunView) -> str:
-    """Say in a few words what is happening now: the left side of the footer."""
+def activity_text(view: RunView, name: Callable[[str], str] = str) -> str:
+    """Say in a few words what is happening now; `name` is what a worker's id is called."""
     if view.status == "finished":
         return f"finished in {view.worked_seconds:.1f} s"
     if view.status == "cancelled":
         if view.is_unplayed:
-            return "not played"
+            return "not run"
         return "not sent" if view.is_withdrawn else f"stopped after {view.worked_seconds:.1f} s"
     if view.status == "failed":
         return "failed"
@@ -338,21 +338,22 @@ def activity_text(view: RunView) -> str:
     step = view.current_step
     if step is None:
         return "starting"
-    what = _phase_text(step, view)
+    what = _phase_text(step, view, name(step.worker))
     if len(view.steps) < 2:
         return what
     return f"step {step.number} of {len(view.steps)}: {what}"
 
 
-def _phase_text(step: StepView, view: RunView) -> str:
-    worker = step.worker
+def _phase_text(step: StepView, view: RunView, name: str) -> str:
     done = "" if step.fraction is None else f" {step.fraction * 100:.0f} %"
     match step.status:
         case Phase.QUEUED:
             return "waiting for money that other prompts hold"
         case Phase.LOADING:
-            asked = any(o.worker == worker and o.decision is Decision.SENT for o in view.offers)
-            return f"asking {worker}" if asked and not done else f"loading {worker}{done}"
+            asked = any(
+                o.worker == step.worker and o.decision is Decision.SENT for o in view.offers
+            )
+            return f"asking {name}" if asked and not done else f"loading {name}{done}"
         case Phase.READING:
             return f"reading prompt{done}"
         case _:

@@ -14,10 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from baton.core.errors import ConfigError
-from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
+from baton.core.history_types import (
+    Conversation,
+    PastRun,
+    RecentConversation,
+    RunRecord,
+    SearchHit,
+    Weighing,
+)
 from baton.core.labels import Label
 from baton.core.ledger_types import UsageRow
-from baton.core.messages import Role, Turn
+from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import sanitise
 from baton.history import rows
 from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
@@ -126,6 +133,43 @@ def last_run(connection: Connection, conversation: str | None) -> RunRecord | No
 def runs(connection: Connection, limit: int) -> list[RunRecord]:
     """Return the newest runs, newest first, without their events."""
     return rows.runs(connection, f"{_VISIBLE} ORDER BY runs.key DESC LIMIT ?", limit)
+
+
+def recent_conversations(connection: Connection, limit: int) -> list[RecentConversation]:
+    """Return the conversations that were used last, the latest first, with how each ended."""
+    found = connection.execute(
+        """SELECT c.id, c.title, c.updated, turns.id AS turn, turns.status, turns.run, (
+            SELECT coalesce(sum(cost), 0) FROM runs JOIN calls ON calls.run = runs.id
+            WHERE runs.conversation = c.id
+        ) AS cost
+        FROM conversations AS c JOIN turns ON turns.id = c.head
+        WHERE c.hidden_at IS NULL ORDER BY c.updated DESC, c.key DESC LIMIT ?""",
+        [limit],
+    ).fetchall()
+    with rows.reject_bad_values():
+        recent = [
+            RecentConversation(
+                row["id"],
+                row["title"],
+                row["updated"],
+                row["turn"],
+                TurnStatus(row["status"]),
+                int(row["cost"]),
+            )
+            for row in found
+        ]
+    return [
+        one if one.status in _CALM_STATUSES else replace(one, run=_run_of(connection, row["run"]))
+        for one, row in zip(recent, found, strict=True)
+    ]
+
+
+_CALM_STATUSES = (TurnStatus.DONE, TurnStatus.STREAMING)
+
+
+def _run_of(connection: Connection, id: str | None) -> RunRecord | None:
+    found = rows.runs(connection, "WHERE id = ?", id)
+    return replace(found[0], events=rows.events(connection, found[0].id)) if found else None
 
 
 _MAX_WEIGHINGS = 1000

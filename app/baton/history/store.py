@@ -18,7 +18,14 @@ from baton.core.errors import BatonError, StoreError
 from baton.core.events import Event
 from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answers
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.history_types import Conversation, PastRun, RunRecord, SearchHit, Weighing
+from baton.core.history_types import (
+    Conversation,
+    PastRun,
+    RecentConversation,
+    RunRecord,
+    SearchHit,
+    Weighing,
+)
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, UsageRow
 from baton.core.messages import Prompt, Turn, TurnStatus
@@ -200,6 +207,10 @@ class RunHistory:
     async def newest(self, limit: int = 50) -> list[RunRecord]:
         """Return the newest runs, newest first, without their events."""
         return await self._database.read(queries.runs, limit)
+
+    async def recent_conversations(self, limit: int) -> list[RecentConversation]:
+        """Return the conversations that were used last, the latest first, with how each ended."""
+        return await self._database.read(queries.recent_conversations, limit)
 
     async def recent_prompts(self, limit: int = 200) -> list[str]:
         """Return what was asked last, each text once, the newest last."""

@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import baton
 from baton.core.frozen_dataclass import frozen_dataclass
 
 BUILD_FILE = "build.json"
@@ -38,7 +39,8 @@ def build_info() -> BuildInfo | None:
         return None
     import json
 
-    return BuildInfo(**json.loads(Path(__file__).with_name(BUILD_FILE).read_text(encoding="utf-8")))
+    file = Path(baton.__file__).with_name(BUILD_FILE)
+    return BuildInfo(**json.loads(file.read_text(encoding="utf-8")))
 
 
 def binary_path() -> Path | None:

@@ -49,6 +49,7 @@ class AnswerPart:
 class AnswerSummary:
     """What is known of an answer, and its place among its versions.
 
+    `author` names the worker that wrote it ("": unknown, or several).
     `steps` has for each step that was begun where it was done: local, network or cloud.
     `remote_author` is the remote worker that wrote the answer, with its cost; where several workers
     wrote it, `parts` say which wrote what. `notes` are quiet lines under it, `doubts` say what is
@@ -60,6 +61,7 @@ class AnswerSummary:
     seconds: float | None = None
     tokens_per_second: float | None = None
     failure: str = ""
+    author: str = ""
     steps: tuple[str, ...] = ()
     cost: int = 0
     remote_author: str = ""
@@ -91,6 +93,7 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
     author, parts = answer_author(run), answer_parts(run, roster)
     begun = [step for step in run.steps if step.status not in ("waiting", "skipped")]
     facts = AnswerSummary(
+        author=worker_name(author.worker, roster) if author else "",
         steps=tuple(worker_place(step.worker, run, roster) for step in begun),
         cost=run.cost,
         remote_author=_remote_author(author, run, roster) if author else "",
@@ -217,8 +220,15 @@ def answer_author(run: RunView) -> StepView | None:
 
 
 def worker_name(worker: str, roster: CardsById) -> str:
-    """Return a worker's name for people; its id, if it is gone."""
-    return roster[worker].name if worker in roster else worker
+    """Return a worker's name for people, its id before it if another has that name, too.
+
+    It is the id, if it is gone.
+    """
+    if worker not in roster:
+        return worker
+    name = roster[worker].name
+    is_shared = sum(card.name == name for card in roster.values()) > 1
+    return f"{worker} ({name})" if is_shared else name
 
 
 def worker_place(worker: str, run: RunView, roster: CardsById) -> str:

@@ -38,7 +38,7 @@ def run_progress(view: RunView) -> str:
     done = [step.number for step in view.steps if step.status == "done"]
     count = len(view.steps)
     if has_not_begun(view):
-        return f"its plan of {count_text(count, 'step')} was not played"
+        return f"plan of {count_text(count, 'step')} kept, not run"
     if count < 2:
         return ""
     if not done:
@@ -53,7 +53,7 @@ def resume_hint(run: str, view: RunView) -> str:
     progress = run_progress(view)
     if not progress:
         return ""
-    verb = "plays it" if has_not_begun(view) else "continues it"
+    verb = "runs it" if has_not_begun(view) else "continues it"
     return f"{progress[0].upper()}{progress[1:]}; `baton resume {run}` {verb}."
 
 

@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Collection
 
 from baton.core.errors import ConfigError
+from baton.core.ledger_types import Policy
 from baton.core.sanitiser import one_line
+from baton.presentation.charges import POLICY_NAMES
 
 MODES = {
     "auto": "local first, with help and plans where they are needed",
@@ -50,11 +52,11 @@ def strategy_text(strategy: str) -> str:
     return f"Strategy: {f'{strategy}, until /strategy auto' if strategy else 'automatic'}."
 
 
-def offline_text(offline: bool) -> str:
+def offline_text(offline: bool, policy: Policy) -> str:
     """Say what Baton connects to from now on."""
     if offline:
         return "Baton is offline: it connects to nothing but this machine, until /offline off."
-    return "Baton may connect again. What leaves is still asked about, as you set it."
+    return f"Online. When to spend: {POLICY_NAMES[policy]}."
 
 
 def private_text(private: bool) -> str:

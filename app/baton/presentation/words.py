@@ -32,6 +32,16 @@ def duration_text(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
+def ago_text(seconds: float) -> str:
+    """Say how long ago something was: "just now", "2 min ago", "1 day ago", "3 months ago"."""
+    for size, unit in ((365 * 86_400, "year"), (30 * 86_400, "month"), (86_400, "day")):
+        if seconds >= size:
+            return f"{count_text(int(seconds / size), unit)} ago"
+    if seconds >= 3600:
+        return f"{int(seconds / 3600)} h ago"
+    return f"{int(seconds / 60)} min ago" if seconds >= 60 else "just now"
+
+
 def percent_done(done: int, total: int) -> int:
     """Return how much is done, in whole percent: 100 only when it is all."""
     return 100 * done // total if total else 0

@@ -76,7 +76,7 @@ CHAT: list[BindingType] = [
     _binding(
         "chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True
     ),
-    _binding("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
+    _binding("chat.switch", "escape", "switch", "select", "to the messages, and back", show=True),
     _binding("chat.new", "ctrl+n", "new", "new conversation", first=True),
     _binding("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
     _binding("chat.models", "ctrl+l", "models", "models"),
@@ -93,6 +93,7 @@ PROMPT: list[BindingType] = [
     _binding(
         "prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True
     ),
+    _binding("prompt.line_alt", "alt+enter", "line", "new line, in some terminals", first=True),
     _binding("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
     _binding("prompt.forget", "down", "forget", "later prompts, then your draft"),
     _binding("prompt.keys", "question_mark", "keys", "the keys that work here, if empty"),

@@ -21,13 +21,14 @@ from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict
 from baton.models import ExternalModel, LibraryModel, ModelState
+from baton.presentation.answers import worker_name
 from baton.presentation.charges import price_text
 from baton.presentation.models import licence_text, place_text
 from baton.presentation.words import count_text, percent_done
 from baton.tui.background_downloads import ActiveDownload, download_text
 
 MORE_TITLE = "More for this machine"
-FOREIGN_TITLE = "Of other programs, to be used where they lie"
+FOREIGN_TITLE = "From other programs"
 CATALOGUE_PREFIX = "catalogue/"
 """What the key of a row begins with that is of the catalogue alone."""
 
@@ -100,17 +101,19 @@ def rows_here(
 ) -> list[ModelRow]:
     """Return the workers, then the models that aren't workers yet; `current` answers now."""
     held_by_id = {held.id: held for held in data.held}
+    cards = {card.id: card for card in data.roster}
     rows = []
     for card in data.roster:
         speed, used = data.uses.get(card.id, (None, None))
+        held, entry = held_by_id.pop(card.id, None), data.entries.get(card.id)
         row = ModelRow(
             card.id,
-            card.name,
-            card.size,
+            worker_name(card.id, cards),
+            card.size or (held.record.size if held else 0) or (entry.size if entry else 0),
             tuple(role for role, holder in data.roles.items() if holder == card.id),
             card=card,
-            held=held_by_id.pop(card.id, None),
-            entry=data.entries.get(card.id),
+            held=held,
+            entry=entry,
             coming=coming.get(card.id),
             is_answering=card.id == current,
             memory=resident(card.id),
@@ -248,12 +251,12 @@ class Columns:
     ) -> str:
         left = ((name, self.name), (role, self.role), (state, self.state))
         right = ((size, 8), (memory, 8), (speed, 5), (used, 5))
-        cells = [_fit_width(text, width) for text, width in left]
-        cells += [one_line(text, width).rjust(width) for text, width in right]
-        return " ".join(cells)
+        words = (_fit_width(text, width) for text, width in left)
+        figures = (one_line(text, width).rjust(width) for text, width in right)
+        return " ".join((*words, "  ".join(figures)))
 
 
-_FIXED = 8 + 8 + 5 + 5 + 6
+_FIXED = 8 + 8 + 5 + 5 + 3 * 1 + 3 * 2
 """What the columns of figures take, and the gaps."""
 
 

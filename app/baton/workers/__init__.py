@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from baton.workers.attachments import (
         decode_text as decode_text,
         mentioned_files as mentioned_files,
+        missing_files as missing_files,
         read_attachment as read_attachment,
     )
     from baton.workers.scripted_worker import ScriptedWorker as ScriptedWorker
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
-        attachments="decode_text mentioned_files read_attachment",
+        attachments="decode_text mentioned_files missing_files read_attachment",
         scripted_worker="ScriptedWorker",
         template_files="read_templates",
     )

@@ -27,6 +27,7 @@ MAX_PDF_BYTES = 64 * 10**6
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _MENTION = re.compile(r"""(?:(?<=[\s(\["'])|^)@(?:"([^"\n]+)"|(\S+))""")
+_FILE_NAME = re.compile(r"/|[^.]\.\w{1,8}\Z")
 _TRAILING_PUNCTUATION = ".,;:!?)]}'\""
 
 
@@ -77,16 +78,29 @@ def mentioned_files(text: str) -> list[Path]:
     for quoted, bare in _MENTION.findall(text):
         candidates = [quoted] if quoted else [bare, bare.rstrip(_TRAILING_PUNCTUATION)]
         for candidate in candidates:
-            if candidate and (path := _existing_file(candidate)):
+            if candidate and (path := _existing_path(candidate)) and path.is_file():
                 found[path] = None
                 break
     return list(found)
 
 
-def _existing_file(candidate: str) -> Path | None:
+def missing_files(text: str) -> list[str]:
+    """Return the `@paths` in a prompt that look like files which aren't there, each once.
+
+    With a slash or an ending they do; an @name alone may mean anything.
+    """
+    found: dict[str, None] = {}
+    for quoted, bare in _MENTION.findall(text):
+        name = quoted or bare.rstrip(_TRAILING_PUNCTUATION)
+        if _FILE_NAME.search(name) and _existing_path(name) is None:
+            found[name] = None
+    return list(found)
+
+
+def _existing_path(candidate: str) -> Path | None:
     try:
         path = Path(candidate).expanduser()
-        return path if path.is_file() else None
+        return path if path.exists() else None
     except (OSError, RuntimeError, ValueError):  # too long, a ~user that isn't there, a null byte
         return None
 

@@ -24,6 +24,7 @@ from baton.core.plan.skill_table import (
     masteries,
     measured_scores,
     skill_levels,
+    skill_summary,
 )
 from baton.core.ports import Route
 from baton.core.run.orchestra import Orchestra
@@ -146,6 +147,13 @@ def test_of_a_worker_of_which_nothing_is_known_its_size_decides_as_before() -> N
     assert skill_levels(STRANGER, SCORES, grades("code", 0.0)) == {}, "that was another worker"
     found = masteries(STRANGER, SCORES, [])
     assert all(found[kind].level == skill(STRANGER, kind) for kind in KINDS)
+
+
+def test_the_best_and_the_worst_are_named_only_where_they_differ() -> None:
+    table = masteries(LLAMA, SCORES, [])
+    assert skill_summary(LLAMA, table).startswith("best at ")
+    same = {kind: replace(one, chance=0.9) for kind, one in table.items()}
+    assert skill_summary(LLAMA, same).startswith("equally good at everything, 9/10 (")
 
 
 def test_tools_have_no_table() -> None:

@@ -374,7 +374,7 @@ async def test_a_dead_gateway_is_reported_and_comes_back(alone: Gateway, costs: 
             max(gateways(), key=lambda process: process.create_time()).kill()
             with pytest.raises(WorkerUnavailable) as died:
                 [chunk async for chunk in stream]
-        assert died.value.message.startswith("The gateway process failed while it called ")
+        assert died.value.message.startswith("The connection to ")
         assert "It was killed" in died.value.message
         assert died.value.message.endswith("What was written is kept.")
         assert ("stays charged" in died.value.hint) is costs

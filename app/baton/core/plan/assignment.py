@@ -169,7 +169,7 @@ def _make_seat(
     options = _ranked_options(step, roster, step_tokens(step, material), gain, wanted)
     if not options:
         raise PlanError(
-            f"No worker can hold what step {number} has to read, so the plan was not played.",
+            f"No worker can hold what step {number} has to read, so the plan was not run.",
             "Add a worker with a larger context.",
         )
     unlike = tuple(

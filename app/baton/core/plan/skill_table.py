@@ -149,6 +149,8 @@ def skill_summary(card: Card, table: Mapping[str, Mastery]) -> str:
     best = masteries_best_first(table)
     if not best:
         return ""
+    if best[0].tenths == best[-1].tenths:
+        return f"equally good at everything, {best[0].tenths}/10 ({basis_text(card, table)})"
     firsts = ", ".join(f"{one.kind} {one.tenths}/10" for one in best[:3])
     last = f"{best[-1].kind} {best[-1].tenths}/10"
     return f"best at {firsts}; least at {last} ({basis_text(card, table)})"

@@ -58,7 +58,7 @@ class BudgetController:
             context.footer.say(str(error), 12)
             return
         has_spent, self._has_spent = self._has_spent, False
-        context.header.money = charges.spending_wordings(standing)
+        context.show_money(standing)
         for line in self._alarm.new_alarms(standing, context.chat.id, has_spent):
             context.screen.app.bell()
             await context.transcript.note(line)
@@ -213,7 +213,7 @@ class BudgetController:
         if offline:
             self.keep_local()
         self._context.show_header()
-        await self._note(offline_text(offline))
+        await self._note(offline_text(offline, orchestra.terms.policy))
         if offline != before:
             await self._downloads.set_offline(offline)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 from textual.screen import Screen
@@ -13,8 +14,9 @@ from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer
-from baton.tui import desktop
+from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer, worker_name
+from baton.presentation.charges import spending_wordings
+from baton.tui import desktop, key_bindings
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices
@@ -22,6 +24,10 @@ from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.menu_view import MenuView
 from baton.tui.widgets.status_lines import Footer, Header, HeaderPart
 from baton.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from baton.core.ledger_types import Standing
+    from baton.tui.widgets.home_view import HomeView
 
 NO_MODEL = "no model yet"
 
@@ -36,6 +42,7 @@ class ChatContext:
     `report_bug` takes an unexpected error of a background task. `chat` is the conversation on the
     screen. The next prompt is answered by `worker`, with `strategy` ("": as the mode says); with
     `is_previewing` its plan is shown first. With `is_serving` other programs use this Baton.
+    `standing` is how the money stood when it was last measured (None: not yet).
     """
 
     def __init__(
@@ -59,6 +66,8 @@ class ChatContext:
         self.is_previewing = False
         self.is_serving = False
         self._report_bug = report_bug
+        self._home: HomeView | None = None
+        self.standing: Standing | None = None
 
     def summarise(self, run: RunView) -> AnswerSummary:
         """Return what is known so far of a run's answer, as far as it is to be shown."""
@@ -70,6 +79,10 @@ class ChatContext:
         """The workers that can be asked, by their ids."""
         return {card.id: card for card in self.services.orchestra.roster}
 
+    def name_of(self, worker: str) -> str:
+        """Return what a worker is called on the screen."""
+        return one_line(worker_name(worker, self.roster), 40)
+
     @property
     def is_waited_for(self) -> bool:
         """Whether the person waits for an answer."""
@@ -80,11 +93,21 @@ class ChatContext:
         """Whether the chosen worker can be asked; without any model no worker can."""
         return self.worker in self.roster
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing was asked yet in the conversation on the screen."""
+        current = self.queue.current
+        asked = [*self.queue.waiting, *([current.pending] if current else [])]
+        is_asked = any(pending.chat is self.chat for pending in asked)
+        return not (is_asked or self.chat.id or self.transcript.turns)
+
     # State
 
     def enter(self, chat: ConversationState) -> None:
-        """Make this the conversation on the screen."""
-        self.chat = chat
+        """Make this the conversation on the screen; how another's last answer went is over."""
+        is_other, self.chat = chat.id != self.chat.id, chat
+        if is_other and not self.queue.is_busy:
+            self.show_worker()
 
     def choose_worker(self, worker: str) -> None:
         """Let this worker answer from now on; warm it, unless the person waits for an answer."""
@@ -117,7 +140,7 @@ class ChatContext:
     def show_worker(self) -> None:
         """Show in the header and the footer which worker answers."""
         self.show_header()
-        self.footer.status = one_line(self.worker, 40) if self.can_answer else NO_MODEL
+        self.footer.status = self.name_of(self.worker) if self.can_answer else NO_MODEL
 
     def show_header(self) -> None:
         """Show the conversation's title, how far its texts may travel, and how it is answered."""
@@ -132,6 +155,32 @@ class ChatContext:
         self.header.title = self.chat.title or "New conversation"
         self.header.offline = terms.offline
         self.header.policy = tuple(part for part in parts if part[0])
+        self._describe_home()
+
+    def show_money(self, standing: Standing) -> None:
+        """Show in the header what was spent of what."""
+        self.standing = standing
+        self.header.money = spending_wordings(standing)
+        self._describe_home()
+
+    async def show_home(self, home: HomeView) -> None:
+        """Show what an empty conversation begins with."""
+        self._home = home
+        await self.transcript.show_home(home)
+        self._describe_home()
+
+    def _describe_home(self) -> None:
+        """Keep the home up with who answers and how the cloud stands, while it is shown."""
+        if self._home is None or not self._home.is_attached or self.standing is None:
+            return
+        from baton.presentation.home import cloud_text, models_text
+
+        key = key_bindings.configured_keys(self.screen.app, "chat.models")
+        terms, is_private = self.services.orchestra.terms, self._policy()[0] == "private"
+        self._home.describe(
+            models_text(self.roster, self.worker, key),
+            cloud_text(self.standing, self.roster, terms, is_private=is_private),
+        )
 
     def _policy(self) -> HeaderPart:
         terms = self.services.orchestra.terms

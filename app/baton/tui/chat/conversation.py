@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.core.errors import BatonError
 from baton.core.feedback import Signal, rating
@@ -29,6 +30,9 @@ from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.prompt_queue import ConversationState, RunFollower, record_view, used_context_share
 from baton.tui.widgets.turn_view import TurnView
+
+if TYPE_CHECKING:
+    from baton.presentation.home import RecentText
 
 DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""
@@ -68,20 +72,14 @@ class ConversationController:
         composer = self._context.composer
         try:
             draft = await self._services.store.draft("")
-            if self._is_untouched and composer.is_empty:
+            if self._context.is_untouched and composer.is_empty:
                 composer.put(draft)
-            if self._is_untouched:
+            if self._context.is_untouched:
                 await self._onboarding.greet(first=True)
             _spare_history()
         except BatonError as error:
             await self._context.complain(error)
         self._budget.measure()
-
-    @property
-    def _is_untouched(self) -> bool:
-        """Whether nothing was asked yet in the conversation on the screen."""
-        context = self._context
-        return not (context.queue.is_busy or context.chat.id or self._transcript.turns)
 
     async def open(self, conversation: str | None, at: str | None = None) -> None:
         """Show another conversation (None: a new one), with its draft."""
@@ -111,6 +109,11 @@ class ConversationController:
         await self.open(None)
         self._context.composer.prompt.focus()
 
+    async def continue_recent(self, recent: RecentText) -> None:
+        """Open a conversation that the home offers; where something is open, at that answer."""
+        await self.open(recent.conversation, recent.at)
+        (self._context.composer.prompt if recent.at is None else self._transcript).focus()
+
     async def find(self, words: str = "") -> None:
         """Find an earlier conversation, and open it. To be run in a worker."""
         from baton.tui.screens.conversations_screen import ConversationsScreen
@@ -128,6 +131,8 @@ class ConversationController:
                 await self.open(None)
             else:
                 self.describe()
+        elif context.is_untouched:
+            await self._onboarding.show_home()  # something may have been renamed or deleted there
 
     async def show(self, conversation: str | None, at: str | None = None) -> None:
         """Show the turns of a conversation (None: a new one), at its end or at one of them."""
@@ -213,10 +218,12 @@ class ConversationController:
                 run = await self._stored_run(turn.run)
             if run is not None and view.is_attached and turn.status is not TurnStatus.STREAMING:
                 view.show_run(run, self._context.roster)
-            summary = self._context.summarise(run) if run else AnswerSummary()
+            unknown = AnswerSummary(author=self._context.name_of(turn.worker))
+            summary = self._context.summarise(run) if run else unknown
             summary = summary.with_version(versions.index(turn.id) + 1, len(versions))
             if summary != view.summary and view.is_attached:
                 view.show_summary(summary)
+        self._context.screen.refresh_bindings()  # an answer may be one to go on with
 
     async def run_of(self, view: TurnView) -> Callable[[], RunView]:
         """Return what shows the run of an answer as it is now, or as it was stored."""
@@ -297,15 +304,22 @@ class ConversationController:
             self._context.footer.say("this message has no steps")
 
     async def show_version(self, step: int) -> None:
-        """Show another version of the selected message, and what follows it."""
+        """Show another version of the selected message, or else of its prompt, and what follows."""
         view, conversation = self._transcript.selected, self._context.chat.id
         if view is None or conversation is None:
             return
-        versions = await self._services.store.siblings(view.turn.id)
-        index = versions.index(view.turn.id) + step
+        shown, store = view.turn.id, self._services.store
+        versions = await store.siblings(shown)
+        if len(versions) < 2 and view.turn.role is Role.ASSISTANT and view.turn.parent:
+            shown = view.turn.parent
+            versions = await store.siblings(shown)
+        index = versions.index(shown) + step
         if 0 <= index < len(versions):
-            await self._services.store.select(versions[index])
+            await store.select(versions[index])
             await self.show(conversation, versions[index])
+        else:
+            where = "before" if step < 0 else "after"
+            self._context.footer.say(f"there is no version {where} this one")
 
     # The whole conversation
 

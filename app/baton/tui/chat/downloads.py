@@ -10,7 +10,7 @@ from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.sanitiser import one_line
 from baton.models import LibraryModel
 from baton.presentation.words import join_words
-from baton.tui import background_downloads
+from baton.tui import background_downloads, key_bindings
 from baton.tui.background_downloads import Downloads
 from baton.tui.chat.context import ChatContext
 from baton.tui.recommendation_text import STICK_HINT
@@ -32,6 +32,7 @@ class DownloadController:
         self._services = context.services
         library = context.services.library
         self.queue = Downloads(library, self) if library is not None else None
+        self._resumed: set[str] = set()
         self._unreached: list[str] = []
         self._unreached_at, self._unreached_shown = 0.0, dict[str, None]()
 
@@ -85,6 +86,7 @@ class DownloadController:
         if resumed and library.offline:
             await mention(f"Baton is offline, so {_names(resumed)} must wait.")
         elif resumed:
+            self._resumed = {held.record.name for held in resumed}
             for held in resumed:
                 self.queue.fetch(held)
             await mention(f"Going on with the download of {_names(resumed)}.")
@@ -161,15 +163,21 @@ class DownloadController:
 
     async def _show_unreached(self, error: WorkerUnavailable) -> None:
         names, self._unreached = dict.fromkeys(self._unreached), []
+        listed = join_words(list(names))
+        if names.keys() <= self._resumed:  # the person did nothing, and knows it from before
+            self._resumed -= names.keys()
+            key = key_bindings.configured_keys(self._context.screen.app, "chat.models")
+            self._context.footer.say(f"{listed}: download stopped; {key} shows why", 12)
+            return
         shown = self._unreached_shown
         is_recent = time.monotonic() - self._unreached_at < REPEAT_HINT_SECONDS
         self._unreached_at, self._unreached_shown = time.monotonic(), names
         if shown and is_recent and not shown.keys() & names.keys():
             self._unreached_shown = shown | names
-            text = f"{join_words(list(names))} didn't come either."
+            text = f"{listed}: download stopped, too."
             await self._context.transcript.note(text, error=True)
             return
-        text = f"{join_words(list(names))} didn't come. {error.message}"
+        text = f"{listed}: download stopped. {error.message}"
         hint = f"{error.hint} p in the models (Ctrl+L) goes on."
         await self.complain_of_network(WorkerUnavailable(text, hint))
 

@@ -9,6 +9,7 @@ from textual import events
 from baton.core.errors import BatonError
 from baton.core.feedback import Signal
 from baton.core.messages import Attachment, Prompt
+from baton.core.sanitiser import one_line
 from baton.tui import slash_commands
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
@@ -53,7 +54,9 @@ class InputController:
                 found = slash_commands.find_command(typed.name)
                 await self.run_command(found, typed.argument)
                 return
-            files = await asyncio.to_thread(read_mentions, text)
+            files, missing = await asyncio.to_thread(
+                lambda: (read_mentions(text), find_missing(text))
+            )
         except BatonError as error:
             composer.put_before(Prompt(text))
             await self._context.complain(error)
@@ -65,6 +68,8 @@ class InputController:
         after = None if edited is None else edited.parent or ""
         prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
         self._runs.play(prompt, after=after, worker=worker)
+        if missing:
+            self._context.footer.say(f"there is no file {one_line(missing[0], 40)}", 12)
 
     async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
         """Run a command."""
@@ -117,6 +122,15 @@ class InputController:
         if text is not None:
             self._composer.put(text, self._composer.pasted)
         self._composer.prompt.focus()
+
+
+def find_missing(text: str) -> list[str]:
+    """Return the files that a prompt names and that aren't there."""
+    if "@" not in text:
+        return []
+    from baton.workers import missing_files
+
+    return missing_files(text)
 
 
 def read_mentions(text: str) -> tuple[Attachment, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,9 +12,11 @@ from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
 from baton.core.model_roles import STARTER_ID, recommended_roles
 from baton.core.sanitiser import one_line
+from baton.core.view import RunView
 from baton.presentation.words import join_words
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import NO_LIBRARY, DownloadController
+from baton.tui.prompt_queue import record_view
 from baton.tui.recommendation_text import (
     CHOOSE,
     DOWNLOAD,
@@ -33,12 +37,14 @@ if TYPE_CHECKING:
     from baton.core.messages import Prompt
     from baton.core.ports import Choice
     from baton.models import Library, Recommendation
+    from baton.presentation.home import RecentText
 
 MEASURE_SECONDS = 2.0
 """How long the starter model writes, so that the speed of others can be estimated."""
 
-WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
-NOTHING_HERE = "Nothing answers here yet: this Baton came without a model."
+MAX_RECENT = 3
+"""How many conversations the home offers to continue."""
+
 TO_FETCH = (
     "There is no model yet that could answer; your prompt is kept. Ctrl+L shows the models that "
     "suit this machine, and Enter there downloads one."
@@ -74,28 +80,31 @@ class OnboardingController:
         return self.advice if self.advice is not None and self.advice.choosable else None
 
     async def greet(self, *, first: bool = False) -> None:
-        """Greet a person without a history; recommend models to one without any, `first` of all."""
-        text = ""
-        if await self._services.store.latest() is None:
-            text = WELCOME
-            card = self._context.roster.get(self._context.worker)
-            if card is not None:
-                note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
-                text += f"\nReady now: {card.name}{note}."
-        if text or first:
-            await self._welcome(text)
+        """Show the home; recommend models to a person who has no history, `first` to all."""
+        recent = await self.show_home()
+        if first or not recent:
+            await self._recommend_unasked(is_new=not recent)
 
-    async def _welcome(self, text: str) -> None:
-        library, can_answer = self._services.library, self._context.can_answer
-        if not can_answer:
-            text = f"{text}\n{NOTHING_HERE}".strip()
-        if library is None or await self._is_equipped(library):
-            if text:
-                hint = "" if can_answer else f" {PUT_OFF_TEXT}"
-                await self._context.transcript.note(text + hint)
+    async def show_home(self) -> Sequence[RecentText]:
+        """Show what an empty conversation begins with, unless a prompt was quicker."""
+        from baton.presentation.home import recent_text
+        from baton.tui.widgets.home_view import HomeView
+
+        found = await self._services.store.runs.recent_conversations(MAX_RECENT)
+        now = time.time()
+        recent = [
+            recent_text(one, record_view(one.run) if one.run else RunView(), now) for one in found
+        ]
+        if self._context.is_untouched:
+            await self._context.show_home(HomeView(recent))
+        return recent
+
+    async def _recommend_unasked(self, *, is_new: bool) -> None:
+        library = self._services.library
+        if library is None or await self._is_equipped(library) or not self._context.is_untouched:
             return
-        self._is_undecided = bool(text)  # without a greeting the offer was seen before
-        self.advise(text)
+        self._is_undecided = is_new  # to others the offer was made before
+        self.advise()
 
     async def _is_equipped(self, library: Library) -> bool:
         """Whether there is more than the starter model, or the person put that off."""
@@ -133,27 +142,27 @@ class OnboardingController:
         else:
             self.advise()
 
-    def advise(self, text: str = "", *, follow: bool = True) -> None:
-        """Say after `text` which models suit this machine, at the end of the conversation.
+    def advise(self, *, follow: bool = True) -> None:
+        """Say which models suit this machine, at the end of the conversation.
 
         The speed is measured while the person waits for no answer. Without `follow` the
         conversation stays where the person reads.
         """
-        self._context.start(partial(self._advise, text, follow), "advice", exclusive=True)
+        self._context.start(partial(self._advise, follow), "advice", exclusive=True)
 
-    async def _advise(self, text: str, follow: bool) -> None:
+    async def _advise(self, follow: bool) -> None:
         before, self.advice = self.advice, None
         if before is not None and before.is_attached:
             await before.offer(())
             await before.remove()
-        view = self.advice = RecommendationView(f"{text}\n{LOOKING_TEXT}".strip())
+        view = self.advice = RecommendationView(LOOKING_TEXT)
         await self._context.transcript.insert(view, follow=follow)
         try:
-            await self._fill_advice(view, text)
+            await self._fill_advice(view)
         except BatonError as error:
-            view.say(f"{text}\n{error}".strip())
+            view.say(str(error))
 
-    async def _fill_advice(self, view: RecommendationView, text: str) -> None:
+    async def _fill_advice(self, view: RecommendationView) -> None:
         from baton.workers.local import is_machine_busy, measure_speed
 
         library, context = self._services.library, self._context
@@ -166,7 +175,7 @@ class OnboardingController:
         async def show(found: Recommendation) -> None:
             self._recommendation = found
             models = recommendation_text(found, machine, alone=not context.can_answer)
-            view.say("\n".join(part for part in (text, models, foreign, stick) if part))
+            view.say("\n".join(part for part in (models, foreign, stick) if part))
             await view.offer(_choices(found, library.offline, bool(foreign)))
 
         if self.starter_speed is None:

@@ -88,9 +88,14 @@ class PlanController:
         if view is None or view.turn.run is None or not view.can_go_on:
             context.footer.say("this answer was not interrupted")
             return
-        if not view.summary.interruption:  # it was cut at its cap
-            pending = QueuedPrompt(context.chat, Prompt("Go on."), after=view.turn.id)
-        else:
+        if view.summary.interruption:
             record = await self._services.store.runs.get(view.turn.run)
             pending = QueuedPrompt(context.chat, Prompt(""), again=record.prompt, record=record)
+        elif view.turn.text.strip():  # it was cut at its cap, or lost
+            pending = QueuedPrompt(context.chat, Prompt("Go on."), after=view.turn.id)
+        else:
+            asked = self._conversation.selected_prompt()
+            assert asked is not None
+            again = Prompt(asked.text, asked.files)
+            pending = QueuedPrompt(context.chat, again, again=asked.id)
         self._runs.play_first(pending)

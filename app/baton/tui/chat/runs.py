@@ -150,6 +150,9 @@ class RunController:
         if view is None:
             return
         worker = view.turn.worker if view.turn.worker in context.roster else context.worker
+        if (card := context.roster.get(worker)) is not None and card.is_tool:
+            context.footer.say("this was computed, not written: no worker is stronger at it")
+            return
         stronger = await self._budget.stronger_worker(worker)
         if isinstance(stronger, str):
             await context.transcript.note(stronger)
@@ -299,17 +302,21 @@ class RunController:
 
     def _status(self, follower: RunFollower) -> str:
         run = follower.view
-        what = activity_text(run)
+        what = activity_text(run, self._context.name_of)
         step = run.current_step or answer_author(run)
         worker = step.worker if step else follower.pending.worker or self._context.worker
         if run.planning and run.status == "running":
             worker = run.planning
-        return what if what.startswith(("loading", "asking")) else f"{worker} · {what}"
+        if what.startswith(("loading", "asking")):
+            return what
+        return f"{self._context.name_of(worker)} · {what}"
 
     async def ended(self, follower: RunFollower) -> None:
         """Show the answer as it ended, or what went wrong."""
         self.changed(follower)
         pending, run, context = follower.pending, follower.view, self._context
+        if run.status == "failed":
+            context.footer.say(context.footer.status, 12)  # over what goes on besides
         is_on_screen = pending.chat is context.chat
         view = self._conversation.view_of(follower) if is_on_screen else None
         if view is not None:
@@ -326,6 +333,8 @@ class RunController:
                 versions = await self._services.store.siblings(turn.id)
                 place = versions.index(turn.id) + 1 if turn.id in versions else 1
                 view.show_summary(summary.with_version(place, len(versions)))
+        elif context.is_untouched and not context.screen.query("RecentRow:focus"):
+            await self._onboarding.show_home()  # it says how the answers of others stand
         if run.failure is not None:
             await self._recover(pending, run)
         if run.offers:
@@ -375,7 +384,7 @@ class RunController:
         turns, composer = self._context.transcript.turns, self._context.composer
         turn = next((turn for turn in turns if turn.id == prompt), None)
         if turn is not None:
-            composer.edit(turn, worker)
+            composer.edit(turn, worker, self._context.name_of(worker))
             composer.prompt.focus()
 
     async def _recover(self, pending: QueuedPrompt, run: RunView) -> None:

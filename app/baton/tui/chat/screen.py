@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.css.query import DOMQuery
 from textual.screen import Screen
-from textual.widget import Widget
 
 from baton.core.feedback import Signal
 from baton.tui import key_bindings
@@ -37,6 +37,9 @@ from baton.tui.widgets.question_view import ChoiceView, RecommendationView
 from baton.tui.widgets.side_bar_view import WaitingList
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
+
+if TYPE_CHECKING:
+    from baton.tui.widgets.home_view import HomeView
 
 OF_A_MESSAGE = frozenset(
     ("copy", "copy_code", "why", "edit", "regenerate", "stronger", "branch", "good", "bad", "route")
@@ -252,14 +255,14 @@ class ChatScreen(Screen[None]):
         return self.questions.text
 
     @property
-    def _choices(self) -> Widget | None:
-        """What there is to choose in: the open question, or else the recommendation."""
-        return self.questions.view or self.onboarding.choices
+    def _choices(self) -> DOMQuery[ChoiceView]:
+        """What can be chosen: under the open question, or else in the empty conversation."""
+        return (self.questions.view or self.transcript).query(ChoiceView)
 
     def focus_choices(self) -> None:
         """Go to the choices of the open question."""
-        if self._choices is not None:
-            self.set_focus(self._choices.query(ChoiceView).first())
+        if self._choices:
+            self.set_focus(self._choices.first())
 
     def _focus_next(self) -> None:
         """Go from the messages to what waits, then to the prompt, and from there on again."""
@@ -277,7 +280,7 @@ class ChatScreen(Screen[None]):
             case "take_default":
                 return self.questions.view is not None
             case "to_question":
-                return self._choices is not None and not isinstance(self.focused, ChoiceView)
+                return bool(self._choices) and not isinstance(self.focused, ChoiceView)
             case _ if action.endswith(("_in_menu", "close_menu")):
                 return self.context.menu.is_open
             case "take_back":
@@ -359,6 +362,10 @@ class ChatScreen(Screen[None]):
     @on(Transcript.Changed)
     def _load_summaries(self) -> None:
         self.context.start(self.conversation.load_summaries, "summaries", exclusive=True)
+
+    async def on_home_view_opening(self, event: HomeView.Opening) -> None:
+        """Continue a conversation that the home offers."""
+        await self.conversation.continue_recent(event.recent)
 
     @on(RecommendationView.Chosen)
     async def _choose_advice(self, event: RecommendationView.Chosen) -> None:

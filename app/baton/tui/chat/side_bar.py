@@ -7,7 +7,7 @@ import asyncio
 from textual.widget import Widget
 
 from baton.core.errors import BatonError
-from baton.core.ledger_types import Egress, Standing
+from baton.core.ledger_types import Egress
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.tui.chat.context import ChatContext
@@ -34,7 +34,6 @@ class SideBarController:
         self._is_wanted = context.services.has_side_bar
         self._view: SideBarView | None = None
         self._memory = 0
-        self._standing: Standing | None = None
         self._sent: tuple[Egress, ...] = ()
         self._loaded_for: object = None
 
@@ -95,7 +94,6 @@ class SideBarController:
     async def _load(self) -> None:
         services = self._services
         try:
-            self._standing = await services.orchestra.standing(self._context.chat.id)
             self._sent = tuple(await services.ledger.egress(limit=MAX_SENT))
         except BatonError as error:
             self._context.footer.say(str(error))
@@ -111,7 +109,7 @@ class SideBarController:
         sizes = [(card.name, orchestra.resident(card.id)) for card in orchestra.roster]
         return SideBarState(
             context=context.header.context,
-            standing=self._standing,
+            standing=context.standing,
             loaded=tuple((name, size) for name, size in sizes if size),
             taken=orchestra.memory,
             memory=self._memory,

@@ -207,7 +207,8 @@ class MoneyScreen(Overlay[str]):
     async def _release(self, charges: Sequence[Charge]) -> None:
         what = "Release" if len(charges) == 1 else "Release them all"
         text = f"{unconfirmed_text(charges)}.\n{RELEASE_WARNING}"
-        heading = "Release what was not charged?"
+        total = show_usd(sum(charge.charged for charge in charges))
+        heading = f"Give {total} back to the budget?"
         if not await self.app.push_screen_wait(ConfirmScreen(heading, text, what)):
             return
         given = 0

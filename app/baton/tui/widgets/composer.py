@@ -284,12 +284,15 @@ class Composer(Vertical):
         """What was being written, which an edited message only covers."""
         return self.text if self.editing is None else self._saved_draft[0]
 
-    def edit(self, turn: Turn, worker: str = "") -> None:
-        """Write another version of an earlier prompt; `leave_edit` brings back what it covers."""
+    def edit(self, turn: Turn, worker: str = "", name: str = "") -> None:
+        """Write another version of an earlier prompt, for a worker of that name if one is given.
+
+        `leave_edit` brings back what it covers.
+        """
         if self.editing is None:
             self._saved_draft = (self.text, self.pasted)
         self.editing, self.worker = turn, worker
-        to = f" to {one_line(worker, 40)}" if worker else ""
+        to = f" to {one_line(name, 40)}" if name else ""
         self._editing.update(f"Enter sends this{to} as a new version.")
         self.put(turn.text, turn.files)
 
@@ -352,17 +355,11 @@ class Composer(Vertical):
 
     async def _look_at_files(self) -> None:
         """Show name, size and about how many tokens of each file that the prompt names."""
-        from baton.workers import mentioned_files
+        self._show_files(await asyncio.to_thread(_mention_lines, self.text))
 
-        named: list[str] = []
-        if "@" in self.text:
-            for path in await asyncio.to_thread(mentioned_files, self.text):
-                named.append(await asyncio.to_thread(_path_text, path))
-        self._show_files(named)
-
-    def _show_files(self, named: Sequence[str] = ()) -> None:
-        lines = [*map(file_text, self._pasted), *named]
-        _show_lines(self._files, [f"With {line}" for line in lines])
+    def _show_files(self, mentions: Sequence[str] = ()) -> None:
+        pasted = [f"With {file_text(file)}" for file in self._pasted]
+        _show_lines(self._files, [*pasted, *mentions])
 
 
 def _show_lines(view: Static, lines: Sequence[str]) -> None:
@@ -372,10 +369,20 @@ def _show_lines(view: Static, lines: Sequence[str]) -> None:
         view.display = bool(lines)
 
 
-def _path_text(path: Path) -> str:
+def _mention_lines(text: str) -> list[str]:
+    """Return a line for each file that a text names, and for each that isn't there."""
+    if "@" not in text:
+        return []  # what reads files is loaded only then
+    from baton.workers import mentioned_files, missing_files
+
+    lines = [_path_line(path) for path in mentioned_files(text)]
+    return lines + [f"There is no file {one_line(name, 60)}." for name in missing_files(text)]
+
+
+def _path_line(path: Path) -> str:
     from baton.workers import read_attachment
 
     try:
-        return file_text(read_attachment(path))
+        return f"With {file_text(read_attachment(path))}"
     except ConfigError as error:
         return one_line(str(error))

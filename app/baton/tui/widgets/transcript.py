@@ -164,6 +164,12 @@ class Transcript(VerticalScroll):
         if follow:
             self.anchor()
 
+    async def show_home(self, home: Widget) -> None:
+        """Show the home over all else, in place of an older one, until the first turn comes."""
+        with self.app.batch_update():
+            await self.query("HomeView").remove()
+            await self._column.mount(home, after=self._earlier)
+
     def select(self, view: TurnView) -> None:
         """Make this the turn that keys act on."""
         for other in self.views:

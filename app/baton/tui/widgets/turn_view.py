@@ -201,7 +201,8 @@ class TurnView(Vertical):
         if turn.role is Role.USER:
             name, parts = "You", [file_text(file) for file in turn.files]
         else:
-            name, parts = "Baton", [facts.steps_text or one_line(turn.worker, 40)]
+            author = "" if facts.remote_author else one_line(facts.author or turn.worker, 40)
+            name, parts = "Baton", [facts.steps_text or author]
             parts += facts.steps if facts.remote_author and len(facts.steps) == 1 else ()
         if facts.seconds is not None:
             parts.append(f"{facts.seconds:.1f} s")
@@ -220,7 +221,7 @@ class TurnView(Vertical):
         note = "" if silent else _STATUS_NOTES[self.turn.status]
         if self.summary.is_unplayed and not self.summary.interruption:
             again = key_bindings.configured_keys(self.app, "turn.again")
-            note = f"Nothing of this was played. {again} plays it."
+            note = f"Nothing of this was run. {again} runs it."
         if self.turn.status is TurnStatus.FAILED and self.summary.failure:
             note = sanitise(self.summary.failure)
         hidden = len(self.source) - MAX_SHOWN_CHARS
@@ -231,15 +232,16 @@ class TurnView(Vertical):
 
     @property
     def can_go_on(self) -> bool:
-        """Whether its run was interrupted, or its answer was cut at its cap."""
-        return bool(self.summary.interruption) or self.turn.status is TurnStatus.CUT
+        """Whether its run was interrupted, or its answer lost or cut at its cap."""
+        is_open = self.turn.status in (TurnStatus.CUT, TurnStatus.LOST)
+        return self.turn.role is Role.ASSISTANT and (is_open or bool(self.summary.interruption))
 
     def _going_on(self) -> str:
         """Say how an interrupted run, or a cut answer, is gone on with."""
         key = key_bindings.configured_keys(self.app, "turn.go_on")
         if not self.summary.interruption:
             return f"{key} goes on from there; so does /continue." if self.can_go_on else ""
-        what = "plays it" if self.summary.is_unplayed else "goes on from there"
+        what = "runs it" if self.summary.is_unplayed else "goes on from there"
         return f"{self.summary.interruption} {key} {what}; so does /continue."
 
 

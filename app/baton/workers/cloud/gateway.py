@@ -99,7 +99,7 @@ class Gateway(Supervisor):
         patience: CallTimeouts = CallTimeouts(),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        super().__init__("The gateway process")
+        super().__init__("The connection to the cloud")
         self.record = record
         self.record_unsent = record_unsent
         self.effort = effort

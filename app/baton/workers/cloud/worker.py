@@ -286,7 +286,7 @@ class CloudWorker:
                         raise call.child.reject()
         except ChildDied as death:
             kept = " What was written is kept." if attempt.said else ""
-            message = f"The gateway process failed while it called {self.card.name}. {death}{kept}"
+            message = f"The connection to {self.card.name} crashed. {death}{kept}"
             hint = f"Try again.{self._charged(attempt.was_announced)}"
             raise WorkerUnavailable(message, hint) from death
         finally:

@@ -1,0 +1,100 @@
+"""What an empty conversation says: what Baton does, what can be continued, how the cloud stands."""
+
+from __future__ import annotations
+
+from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.history_types import RecentConversation
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Standing
+from baton.core.messages import TurnStatus
+from baton.core.money import show_usd
+from baton.core.run.policy import RunTerms
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView
+from baton.presentation.answers import CardsById, interruption_text
+from baton.presentation.charges import POLICY_NAMES
+from baton.presentation.plans import has_not_begun
+from baton.presentation.words import ago_text
+
+HOME_TEXT = (
+    "Ask here. Small questions stay on this machine; hard ones become steps;\n"
+    "the cloud is asked only if you say so, never above your ceiling."
+)
+
+_ENDINGS = {
+    TurnStatus.STREAMING: "being answered",
+    TurnStatus.CUT: "cut at its length limit",
+    TurnStatus.CANCELLED: "stopped",
+    TurnStatus.FAILED: "failed",
+    TurnStatus.LOST: "interrupted",
+}
+
+
+@frozen_dataclass
+class RecentText:
+    """A conversation to continue, in words; `at` is the answer to go on with (None: none is open).
+
+    `state` says how its newest answer ended, if not well, and what the conversation cost.
+    """
+
+    conversation: str
+    title: str
+    age: str
+    state: str
+    at: str | None = None
+
+
+def recent_text(recent: RecentConversation, run: RunView, now: float) -> RecentText:
+    """Put a conversation into words; `run` is that of its newest answer, as far as it is known."""
+    can_go_on = bool(interruption_text(run)) or recent.status in (TurnStatus.CUT, TurnStatus.LOST)
+    cost = show_usd(recent.cost) if recent.cost else ""
+    return RecentText(
+        recent.id,
+        one_line(recent.title),
+        ago_text(now - recent.updated),
+        " · ".join(filter(None, (_ending_text(recent.status, run), cost))),
+        recent.turn if can_go_on else None,
+    )
+
+
+def _ending_text(status: TurnStatus, run: RunView) -> str:
+    if not interruption_text(run):
+        return _ENDINGS.get(status, "")
+    if has_not_begun(run):
+        return "plan kept, not run"
+    first = next(step.number for step in run.steps if step.status != "done")
+    return f"interrupted at step {first}"
+
+
+def models_text(roster: CardsById, worker: str, key: str) -> str:
+    """Say which worker answers, and how many others there are; `key` shows what could."""
+    if (card := roster.get(worker)) is None:
+        return f"none here yet; {key} shows what suits this machine"
+    note = f": {card.note[0].lower()}{card.note[1:].rstrip('.')}" if card.note else ""
+    others = sum(not other.is_tool for other in roster.values()) - 1
+    more = f" · {others} more" if others else ""
+    return f"{one_line(card.name, 40)}{one_line(note, 80)}{more}"
+
+
+def cloud_text(standing: Standing, roster: CardsById, terms: RunTerms, *, is_private: bool) -> str:
+    """Say whether the cloud is asked, what was spent of what, or what would turn it on."""
+    cards = [card for card in roster.values() if card.place is Label.CLOUD]
+    if terms.offline:
+        return "off: Baton is offline; /offline off lifts that"
+    if is_private:
+        return "off: this conversation is private"
+    if terms.mode == "local":
+        return "off: this mode keeps all on this machine; /mode auto lifts that"
+    if not cards:
+        return "off; /connect sets a provider up"
+    if terms.policy is Policy.NEVER:
+        return "off: never asked; /budget policy ask changes that"
+    if standing.frozen:
+        return "frozen; /budget shows why"
+    how = POLICY_NAMES[terms.policy]
+    room = standing.tightest if standing.is_cloud_on else None
+    if room is not None and room.ceiling is not None:
+        return f"{how} · {show_usd(room.used)} of {show_usd(room.ceiling)} {room.scope.phrase}"
+    if any(card.is_free for card in cards):
+        return how
+    return "off: no ceiling is set; /budget day 2 allows $2 a day"
