@@ -122,6 +122,8 @@ class ChatScreen(Screen[None]):
             "complete_in_menu": lambda: (self.focused or self).call_later(self.menu.complete),
             "close_menu": self.menu.dismiss,
             "look_up": self.menu.look_up,
+            "find": self.menu.find,
+            "go_to": self.transcript.go_to,
             "theme": self.menu.set_theme,
             # Runs
             "stop": runs.stop,
