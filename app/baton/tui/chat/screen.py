@@ -8,6 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from textual import on, work
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
@@ -281,8 +282,10 @@ class ChatScreen(Screen[None]):
 
     def action_copy_text(self) -> None:
         """Copy what is selected with the mouse."""
+        if (text := self.get_selected_text()) is None:
+            raise SkipAction
         ancestors = {view for widget in self.selections for view in widget.ancestors_with_self}
-        super().action_copy_text()
+        self.context.start(partial(self.conversation.copy_text, text), "copy")
         for view in ancestors:
             if isinstance(view, TurnView):
                 self.feedback.record(view.turn, Signal.COPIED)
