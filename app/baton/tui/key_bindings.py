@@ -308,11 +308,11 @@ _LAST_GROUPS = ("chat.", "screen.", "app.")
 _NEEDED = {
     "app.answer": 0,
     "chat.stop": 1,
-    "chat.messages": 2,
-    "menu.complete": 3,
-    "app.menu": 4,
-    "chat.answer": 5,
-    "chat.switch": 5,
+    "chat.messages": 3,
+    "menu.complete": 4,
+    "app.menu": 5,
+    "chat.answer": 6,
+    "chat.switch": 6,
 }
 
 
@@ -339,7 +339,7 @@ def footer_need(binding: Binding) -> int:
     """
     name = binding.id or ""
     default = BY_ID[name].key if name in BY_ID else ""
-    return _NEEDED.get(name, {"escape": 2, "enter": 3}.get(default, 6))
+    return _NEEDED.get(name, {"escape": 2, "enter": 4}.get(default, 7))
 
 
 def configured_keys(app: App[Any], name: str) -> str:

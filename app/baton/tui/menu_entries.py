@@ -9,6 +9,9 @@ from itertools import islice
 
 from textual.fuzzy import Matcher
 
+from baton.core.messages import Role, Turn
+from baton.core.sanitiser import one_line
+from baton.presentation.answers import CardsById, worker_name
 from baton.tui import slash_commands
 from baton.tui.file_paths import path_at_end
 
@@ -28,6 +31,13 @@ MIN_QUALITY = 0.35
 
 MAX_WAYS = 500
 """In how many ways letters may lie in a text for Textual's matcher, which tries all of them."""
+
+
+MAX_BEFORE_WORD = 24
+"""How many characters of a message are shown before the word that is found."""
+
+MAX_MESSAGE_CHARS = 300
+"""How many characters of a message are looked through in the menu."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +165,20 @@ def all_entries() -> list[MenuEntry]:
     """Return everything that the menu offers, group by group."""
     entries = [*command_entries(slash_commands.COMMANDS), *ACTIONS]
     return sorted(entries, key=lambda entry: slash_commands.GROUPS.index(entry.group))
+
+
+def message_entries(turns: Sequence[Turn], words: str, roster: CardsById) -> list[MenuEntry]:
+    """Return the messages that hold all the words, the newest first, each with its first match."""
+    wanted = words.casefold().split()
+    found: list[MenuEntry] = []
+    for turn in reversed(turns) if wanted else ():
+        text = turn.text.casefold()
+        if all(word in text for word in wanted):
+            who = "You" if turn.role is Role.USER else worker_name(turn.worker, roster)
+            begin = max(0, text.index(wanted[0]) - MAX_BEFORE_WORD)
+            line = f"{'…' if begin else ''}{one_line(turn.text[begin:], MAX_MESSAGE_CHARS)}"
+            found.append(MenuEntry(f"message:{turn.id}", who, line, f"go_to({turn.id!r})"))
+    return found
 
 
 def ranked_entries(

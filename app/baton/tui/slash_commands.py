@@ -77,6 +77,14 @@ COMMANDS = (
     ),
     _command(
         _C,
+        "find",
+        "find",
+        "Find a message of this conversation",
+        "WORDS",
+        synonyms="search message grep jump",
+    ),
+    _command(
+        _C,
         "rename",
         "rename",
         "Rename this conversation",

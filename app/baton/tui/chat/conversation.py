@@ -274,10 +274,11 @@ class ConversationController:
         self._copy(view, blocks[index], f", block {index + 1} of {len(blocks)}")
 
     def _copy(self, view: TurnView, text: str, which: str = "") -> None:
-        self._context.start(partial(self._copy_text, text, which), "copy")
+        self._context.start(partial(self.copy_text, text, which), "copy")
         self._feedback.record(view.turn, Signal.COPIED)
 
-    async def _copy_text(self, text: str, which: str) -> None:
+    async def copy_text(self, text: str, which: str = "") -> None:
+        """Copy a text, and say so; `which` says what of a message it is."""
         lines = count_text(text.rstrip("\n").count("\n") + 1, "line")
         if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
             self._context.screen.app.copy_to_clipboard(text)

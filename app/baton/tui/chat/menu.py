@@ -13,6 +13,7 @@ from textual.widget import Widget
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Policy, SpendingStyle
 from baton.core.messages import Card
+from baton.core.sanitiser import one_line
 from baton.presentation.charges import POLICY_NAMES, price_text
 from baton.presentation.way_texts import MODES
 from baton.tui import key_bindings, themes
@@ -24,6 +25,7 @@ from baton.tui.menu_entries import (
     MenuWord,
     all_entries,
     command_entries,
+    message_entries,
     ranked_entries,
     ranked_paths,
     typed_word,
@@ -41,7 +43,7 @@ CHOICES = {"model": "Who answers", "mode": "Mode", "strategy": "Strategy", "them
 BUDGET_CHOICES = {"policy": "When to spend", "pace": "Pace of spending"}
 """What `/budget` sets to one of a few values, and what the menu is then called."""
 
-EVERYTHING, COMMAND, FILE = "", "/", "@"
+EVERYTHING, COMMAND, FILE, MESSAGE = "", "/", "@", "message"
 """What else the menu is opened for."""
 
 
@@ -80,6 +82,17 @@ class MenuController:
         self._open_line(
             kind, {**CHOICES, **BUDGET_CHOICES}[kind], entries, current=self._current(kind)
         )
+
+    def find(self, words: str = "") -> None:
+        """Show the messages of the conversation that hold all the words, the newest first."""
+        context = self._context
+        entries = message_entries(context.transcript.turns, words, context.roster)
+        if entries:
+            self._open_line(MESSAGE, f"Messages with {one_line(words, 40)}", entries)
+        elif words.strip():
+            context.footer.say(f"no message here has {one_line(words, 40)}")
+        else:
+            context.footer.say("/find and what it is to find")
 
     def _open_line(
         self,

@@ -129,7 +129,7 @@ class RunController:
         composer = self._context.composer
         composer.prompt.focus()
         if not composer.is_empty:
-            text = "send this prompt, or empty it; then Esc takes the next one back"
+            text = "send this or empty it; then Esc takes the next one back"
             self._context.footer.say(text, 12)
         elif (taken := self._queue.take_back(pending)) is not None:
             composer.put_before(taken.prompt)

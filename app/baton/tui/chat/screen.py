@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.css.query import DOMQuery
@@ -136,6 +137,8 @@ class ChatScreen(Screen[None]):
             "close_menu": self.menu.dismiss,
             "side": self.side_bar.toggle,
             "look_up": self.menu.look_up,
+            "find": self.menu.find,
+            "go_to": self.transcript.go_to,
             "theme": self.menu.set_theme,
             # Runs
             "stop": self.stop,
@@ -310,8 +313,10 @@ class ChatScreen(Screen[None]):
 
     def action_copy_text(self) -> None:
         """Copy what is selected with the mouse."""
+        if (text := self.get_selected_text()) is None:
+            raise SkipAction
         ancestors = {view for widget in self.selections for view in widget.ancestors_with_self}
-        super().action_copy_text()
+        self.context.start(partial(self.conversation.copy_text, text), "copy")
         for view in ancestors:
             if isinstance(view, TurnView):
                 self.feedback.record(view.turn, Signal.COPIED)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from textual import on, work
 from textual.app import ComposeResult
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.timer import Timer
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.core.errors import BatonError
@@ -35,6 +37,12 @@ as many."""
 MAX_BEFORE_MATCH = 24
 """How many characters of a line are shown before its first match, so that it is in sight."""
 
+MAX_PREVIEW_BEFORE = 400
+"""From how many characters before a match on a turn is shown beside it, about."""
+
+MAX_PREVIEW_CHARS = 6_000
+"""How many characters are shown there: more than any screen holds."""
+
 Exporter = Callable[[str], Awaitable[str]]
 """Saves a conversation, and returns the sentence that says where."""
 
@@ -50,15 +58,23 @@ class ConversationPlace:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the list, and where it leads to; None: a heading, or the last line: find more."""
+    """A line of the list, and where it leads to; None: a heading, or the last line: find more.
+
+    `hit` is the match that it stands for.
+    """
 
     text: Content
     place: ConversationPlace | None = None
+    hit: SearchHit | None = None
 
 
 class ConversationsScreen(Overlay[ConversationPlace]):
-    """Lists conversations, or the turns that match; returns the one to open."""
+    """Lists conversations, or the turns that match; returns the one to open.
 
+    Where it is wide enough, what surrounds a match stands on the right.
+    """
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (as in Textual)
     BINDINGS = key_bindings.CONVERSATIONS
     HEADING = "Conversations"
 
@@ -76,7 +92,9 @@ class ConversationsScreen(Overlay[ConversationPlace]):
     def body(self) -> ComposeResult:
         """Lay out the search over its results."""
         yield Input(self._words, placeholder="Search everything that was said")
-        yield OptionList(markup=False)
+        with Horizontal():
+            yield OptionList(markup=False)
+            yield Static(id="preview")
 
     def on_mount(self) -> None:
         """Begin with everything, or with the words given."""
@@ -117,8 +135,25 @@ class ConversationsScreen(Overlay[ConversationPlace]):
         listing.add_options(
             Option(row.text, disabled=row.place is None and row is not rows[-1]) for row in rows
         )
+        self.set_class(any(row.hit is not None for row in rows), "-found")
         leading = [index for index, row in enumerate(rows) if row.place is not None]
         listing.highlighted = min(leading, key=lambda index: abs(index - keep), default=None)
+
+    @on(OptionList.OptionHighlighted)
+    def _show_preview(self, event: OptionList.OptionHighlighted) -> None:
+        """Show what surrounds the match under the cursor."""
+        if (hit := self._rows[event.option_index].hit) is not None:
+            self._read_preview(hit)
+
+    @work(exclusive=True, group="preview")
+    async def _read_preview(self, hit: SearchHit) -> None:
+        try:
+            thread = await self._store.thread(hit.conversation, hit.turn)
+        except BatonError as error:
+            self.footer.say(str(error))
+            return
+        if self.is_open and thread:
+            self.query_one("#preview", Static).update(surroundings(thread[-1].text, hit))
 
     @on(OptionList.OptionHighlighted)
     def _reach(self, event: OptionList.OptionHighlighted) -> None:
@@ -243,6 +278,7 @@ def _hit_row(hit: SearchHit, roster: CardsById) -> Row:
     return Row(
         Content.assemble((f"  {'  '.join(facts)}  ", "$muted"), _matching_line(hit)),
         ConversationPlace(hit.conversation, hit.title, hit.turn),
+        hit,
     )
 
 
@@ -253,6 +289,21 @@ def _matching_line(hit: SearchHit) -> Content:
         line = line.stylize("bold $primary", start, end)
     first = hit.spans[0][0] if hit.spans else 0
     return line if first <= MAX_BEFORE_MATCH else Content("…") + line[first - MAX_BEFORE_MATCH :]
+
+
+def surroundings(text: str, hit: SearchHit) -> Content:
+    """Return a turn's text from a little before the match on, what matches marked."""
+    clean = sanitise(text)
+    words = {sanitise(hit.snippet[start:end]) for start, end in hit.spans}
+    matching = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))), re.I)
+    at = max(0, clean.find(sanitise(hit.snippet).strip("…")))
+    first = matching.search(clean, at) or matching.search(clean) if words else None
+    begin = max(0, (first.start() if first else 0) - MAX_PREVIEW_BEFORE)
+    begin = clean.rfind("\n", 0, begin) + 1 or clean.find(" ", begin) + 1 if begin else 0
+    shown = Content(clean[begin : begin + MAX_PREVIEW_CHARS])
+    for match in matching.finditer(shown.plain) if words else ():
+        shown = shown.stylize("bold $primary", match.start(), match.end())
+    return Content("…") + shown if begin else shown
 
 
 def _heading(title: str, at: float, what: str) -> Content:

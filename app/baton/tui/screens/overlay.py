@@ -47,6 +47,11 @@ class Overlay(ModalScreen[Result | None]):
         """Whether it is still laid out: what was read for it may arrive after it was closed."""
         return self.is_mounted and self.display
 
+    def action_copy_text(self) -> None:
+        """Copy what is selected with the mouse, and say so."""
+        super().action_copy_text()
+        self.footer.say("copied")
+
     async def action_close(self) -> None:
         """Go back to the conversation."""
         self.dismiss(None)

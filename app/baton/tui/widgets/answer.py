@@ -7,6 +7,7 @@ wait for the layout of hundreds of widgets while an answer streams in.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from functools import cache
 
 from markdown_it import MarkdownIt
@@ -134,13 +135,38 @@ class AnswerView(Widget):
         return line.crop(0, width).apply_offsets(0, y)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text as it stands on the screen."""
-        text = "\n".join(line.text.rstrip() for line in self._lines)
-        return selection.extract(text), "\n"
+        """Return the selected text, without line breaks of wrapping and what pads code."""
+        pieces: list[str] = []
+        for y, (line, (joint, padding)) in enumerate(zip(self._lines, self._joints(), strict=True)):
+            if (span := selection.get_span(y)) is None:
+                continue
+            start, end = span
+            piece = line.crop(max(start, padding), None if end == -1 else end).text.rstrip()
+            is_break = joint == "\n"
+            pieces += [joint] if pieces else []
+            pieces.append(piece if is_break else piece.lstrip())
+        return "".join(pieces), "\n"
+
+    def _joints(self) -> list[tuple[str, int]]:
+        """Return for each line what stands before it in the text, and how many columns pad it."""
+        joints: list[tuple[str, int]] = []
+        painter = block_painter(self.app.theme)
+        for block in (*self._whole, *parse_blocks(self._tail)):
+            if joints:
+                joints.append(("\n", 0))
+            drawn = [line.text for line in painter.draw(block, self._width)]
+            padding = 1 if block[0].type in CODE_TOKENS else 0
+            joints += [(joint, padding) for joint in line_joints(drawn, painter.unwrap(block))]
+        return joints
 
 
 MAX_HIGHLIGHTED_CHARS = 20_000
 """Longer code is drawn plainly: colouring it would take longer than a frame."""
+
+CODE_TOKENS = ("fence", "code_block")
+
+UNWRAPPED_COLUMNS = 100_000
+"""How wide a block is drawn to see where its lines end by themselves."""
 
 Block = list[Token]
 """The tokens of one paragraph, list, table or code block."""
@@ -236,7 +262,33 @@ def first_line(block: Block) -> int:
 def code_blocks(text: str) -> list[str]:
     """Return the code blocks of a Markdown text, from its source."""
     tokens = _parser().parse(text)
-    return [token.content for token in tokens if token.type in ("fence", "code_block")]
+    return [token.content for token in tokens if token.type in CODE_TOKENS]
+
+
+def line_joints(drawn: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """Return for each drawn line what stands between it and the one before in the text.
+
+    That is a line break, or what wrapping has put one for: spaces, or nothing within a word. Where
+    more is drawn than the text (a table, a quote's edge), each line is taken as one of its own.
+    """
+    if "".join("".join(drawn).split()) != "".join("".join(lines).split()):
+        return ["\n"] * len(drawn)
+    before: list[str] = []  # what stands before each visible character
+    for line in lines:
+        between = "\n"
+        for character in line:
+            if not character.isspace():
+                before.append(between)
+                between = ""
+            elif between != "\n":
+                between += character
+    joints: list[str] = []
+    at = 0
+    for line in drawn:
+        length = len("".join(line.split()))
+        joints.append(before[at] if length else "\n")
+        at += length
+    return joints
 
 
 class BlockPainter:
@@ -264,6 +316,12 @@ class BlockPainter:
         while strips and not strips[0].text.strip():
             strips.pop(0)
         return strips
+
+    def unwrap(self, block: Block) -> list[str]:
+        """Return the lines of a block as long as they are."""
+        if block[0].type in CODE_TOKENS:
+            return block[0].content.split("\n")
+        return [line.text for line in self.draw(block, UNWRAPPED_COLUMNS)]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.selection import Selection
 from textual.style import Style
 from textual.widget import Widget
 
@@ -33,6 +35,13 @@ class SplitLine(Widget):
         room = max(0, width - self.right.cell_length - (self.GAP if self.right.plain else 0))
         gap = " " * max(0, width - room - self.right.cell_length)
         return Content.assemble(self.left.truncate(room, ellipsis=True, pad=True), gap, self.right)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return the selected text without the blanks that push its ends apart."""
+        if (selected := super().get_selection(selection)) is None:
+            return None
+        text, end = selected
+        return re.sub(r" {3,}", "  ", text.strip()), end
 
 
 def clickable(content: Content, action: str) -> Content:

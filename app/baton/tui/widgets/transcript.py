@@ -227,6 +227,14 @@ class Transcript(VerticalScroll):
         await self._jump_to(len(self._turns) - 1)
         self.anchor()
 
+    async def go_to(self, turn: str) -> None:
+        """Select a turn, if it is there."""
+        index = next((i for i, one in enumerate(self._turns) if one.id == turn), None)
+        if index is not None:
+            self.focus(scroll_visible=False)
+            self.release_anchor()
+            await self._jump_to(index)
+
     async def _jump_to(self, index: int) -> None:
         if not self._turns:
             return
