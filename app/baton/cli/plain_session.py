@@ -42,7 +42,8 @@ class PlainSession:
     """A chat that only ever adds lines: its conversation, who answers, and the run of a prompt.
 
     `conversation` is None before its first prompt is stored; `worker` None is the default one.
-    `remember` lets the person bring a text back that was not sent. `left` is done once they leave.
+    `remember` lets the person bring a text back that was not sent, and returns whether it can.
+    `left` is done once they leave.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class PlainSession:
         limits: PromptLimits,
         *,
         worker: str | None,
-        remember: Callable[[str], None],
+        remember: Callable[[str], bool],
     ) -> None:
         self.baton = baton
         self.orchestra = baton.orchestra
@@ -125,8 +126,8 @@ class PlainSession:
         draft = (await self.store.draft(conversation or "")).strip()
         self._has_draft = bool(draft)
         if draft:
-            self._remember(draft)
-            self.say(f"Not sent yet, the Up key brings it back: {draft}")
+            way = ", the Up key brings it back" if self._remember(draft) else ""
+            self.say(f"Not sent yet{way}: {draft}")
 
     async def _show_last_turns(self, conversation: str) -> None:
         await self._enter(conversation)
