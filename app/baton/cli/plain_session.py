@@ -29,7 +29,7 @@ from baton.presentation.answers import (
     worker_place,
 )
 from baton.presentation.charges import CeilingAlarm
-from baton.presentation.words import file_text
+from baton.presentation.words import file_text, join_words
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -245,16 +245,23 @@ def _ending_text(view: RunView, facts: AnswerSummary, roster: CardsById) -> str:
         return f"Stopped after {view.worked_seconds:.1f} s; {kept}."
     if view.failure is not None:
         return ""
-    author = answer_author(view)
-    worker = author.worker if author is not None else ""
+    names = [f"{one_line(w, 40)} ({worker_place(w, view, roster)})" for w in _authors(view)]
     parts = [
-        f"Answered by {one_line(worker, 40)} ({worker_place(worker, view, roster)})",
+        f"Answered by {join_words(names)}" if names else "There is no answer",
         facts.steps_text.replace(" · ", ": "),
         f"{view.worked_seconds:.1f} s",
         show_usd(facts.cost) if facts.cost else "",
     ]
     cut = " It was cut at its length cap; /continue goes on with it." if view.is_cut else ""
     return f"{', '.join(filter(None, parts))}.{cut}"
+
+
+def _authors(view: RunView) -> list[str]:
+    """Return the workers that wrote a part of the answer, in its order."""
+    steps = [view.steps[number - 1] for number in (view.plan.answer if view.plan else ())]
+    written = [step.worker for step in steps if step.text]
+    author = answer_author(view)
+    return list(dict.fromkeys(written or ([author.worker] if author else [])))
 
 
 def _plan_question(question: Question) -> str:
