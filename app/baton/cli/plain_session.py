@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 ANSWER_MARK = "Baton: "
 PROMPT_MARK = "You: "
 
+LATE_SECONDS = 1.0
+"""A Ctrl+C so soon after an answer's end was meant for the answer."""
+
 
 class PlainSession:
     """A chat that only ever adds lines: its conversation, who answers, and the run of a prompt.
@@ -70,6 +74,7 @@ class PlainSession:
         self._has_draft = False
         self._run: Run | None = None
         self._is_program_running = False
+        self._ended = -LATE_SECONDS
 
     def say(self, text: str) -> None:
         """Add a line, or several."""
@@ -95,7 +100,7 @@ class PlainSession:
         """
         if self._run is not None:
             self._run.cancel()
-        elif not self._is_program_running:
+        elif not self._is_program_running and time.monotonic() - self._ended > LATE_SECONDS:
             self.leave()
 
     async def wait_for_program(self, end: Awaitable[object]) -> None:
@@ -207,7 +212,7 @@ class PlainSession:
                     view = view.apply(event)
                     form.show_event(event, view)
         finally:
-            self._run = None
+            self._run, self._ended = None, time.monotonic()
             form.finish(view)
         if view.started is not None:
             await self._enter(view.started.conversation)
