@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from baton.cli.output import Output
 from baton.cli.plain_commands import COMMANDS
-from baton.platform.settings import find_paths, load_settings
+from baton.cli.plain_session import LATE_SECONDS, PlainSession
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import ANYTHING
+from baton.core.run.run_context import Services
+from baton.history import Store
+from baton.platform.settings import Settings, find_paths, load_settings
+from baton.workers.scripted_worker import ScriptedWorker
 from support.command_line import Call, Process, write_settings
 from support.fake_cloud import Cloud
 from support.terminal import Terminal
@@ -108,6 +119,7 @@ def test_ctrl_c_stops_an_answer_and_at_the_prompt_it_leaves() -> None:
         ask(screen, "Hello", "Prompts: 2")
         screen.send("half a")
         screen.wait_for("You: half a")
+        time.sleep(LATE_SECONDS)
         screen.send("\x03")
         assert screen.wait_end() == 0
         assert "To go on with" in screen.text
@@ -118,6 +130,36 @@ def test_ctrl_c_stops_an_answer_and_at_the_prompt_it_leaves() -> None:
         ask(screen, "b", "You said: half ab.")
     with open_chat("-c") as screen:
         assert "Not sent yet" not in screen.text
+
+
+async def test_a_ctrl_c_just_after_an_answer_does_not_leave() -> None:
+    store = Store.open(None)
+    orchestra = Orchestra(Services({"scripted": ScriptedWorker()}, store), "scripted")
+    baton: Any = SimpleNamespace(orchestra=orchestra, store=store, settings=Settings())
+    output = Output(plain=True)
+    session = PlainSession(baton, output, ANYTHING, worker=None, remember=lambda _: False)
+    await session.answer("Hello")
+    session.interrupt()
+    assert not session.left.done()
+    await asyncio.sleep(LATE_SECONDS)
+    session.interrupt()
+    assert session.left.done()
+    output.close()
+    await store.aclose()
+
+
+def test_without_readline_the_terminal_edits_the_lines() -> None:
+    without = CHAT.replace("import sys\n", "import sys\nsys.modules['readline'] = None\n", 1)
+    with open_chat(command=[sys.executable, "-I", "-c", without]) as screen:
+        ask(screen, "Helloo\x7f", "You said: Hello. Prompts: 1")
+        screen.send('"""\rhalf a\r')
+        screen.wait(lambda shown: shown.count("More:") == 2)
+        time.sleep(LATE_SECONDS)
+        screen.send("\x03")
+        assert screen.wait_end() == 0
+        assert "To go on with" in screen.text
+    with open_chat("-c", command=[sys.executable, "-I", "-c", without]) as screen:
+        assert "Not sent yet: half a" in screen.text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -245,6 +287,25 @@ def test_a_pipe_is_read_to_its_end(process: Process) -> None:
     assert re.findall(r"Baton: .*= (\d+)", out) == ["4", "7", "9"]
     assert out.index("You: 2 + 2\nBaton: ") < out.index("You: 3 + 4\nBaton: ")
     assert done.stderr.decode().startswith("Error: /nothing is no command. There are: /new, ")
+
+
+def test_an_output_that_is_full_is_reported() -> None:
+    write_settings("worker = 'calculator'")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(BATON, input=b"2 + 2\n", stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert b"The output can't be written: No space left on device." in done.stderr
+
+
+def test_without_a_model_it_says_at_once_how_to_get_one() -> None:
+    absent = "from baton.workers.local import model_file; model_file.STARTER_PACKAGE = 'absent'"
+    code = f"{absent}; from baton.cli import main; main(['--plain'])"
+    command = [sys.executable, "-I", "-c", code]
+    done = subprocess.run(command, input="/model\n", capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "Worker: none yet." in done.stdout
+    assert "There is no model on this machine yet. `baton models recommend`" in done.stderr
+    assert "Error: There is no model yet. /models recommend" in done.stderr
 
 
 def test_it_loads_neither_the_app_nor_native_engines() -> None:

@@ -178,8 +178,8 @@ class Output:
 
     def show_status(self, text: str) -> None:
         """Show what is happening now in place of what was shown before; "" clears it."""
-        if self._sparse_status is not None and self._sparse_status.is_due(text):
-            self.notify(f"{text[:1].upper()}{text[1:]}.")
+        if self._sparse_status is not None and (line := self._sparse_status.line(text)):
+            self.notify(line)
         if not self._may_overwrite or text == self._status:
             return
         self._status = text
@@ -250,22 +250,26 @@ class Output:
 
 
 class _SparseStatus:
-    """Chooses which status is worth a line: the first of a step, else one every few seconds."""
+    """Chooses what is said of a status: the name of a new step, or all of it every few seconds."""
 
     def __init__(self) -> None:
-        self._step, self._since = "", time.monotonic()
+        self._steps: set[str] = set()
+        self._since = time.monotonic()
 
-    def is_due(self, text: str) -> bool:
-        """Whether this is to be said; "" (something else was written) begins the waiting again."""
+    def line(self, text: str) -> str:
+        """Return what is to be said now, or ""; without a status the waiting begins again."""
         now = time.monotonic()
-        if not text:
-            self._since = now
-            return False
-        step = text.partition(":")[0] if text.startswith("step ") else self._step
-        is_due = step != self._step or now - self._since >= _PLAIN_SECONDS
-        if is_due:
-            self._step, self._since = step, now
-        return is_due
+        step = text.partition(":")[0] if text.startswith("step ") else ""
+        if text and not step:
+            self._steps.clear()
+        is_new = step not in self._steps and step != ""
+        if text and not is_new and now - self._since < _PLAIN_SECONDS:
+            return ""
+        self._since = now
+        if is_new:
+            self._steps.add(step)
+        said = step if is_new else text
+        return f"{said[0].upper()}{said[1:]}." if said else ""
 
 
 class _Sentences:

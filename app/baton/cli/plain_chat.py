@@ -6,6 +6,7 @@ Text is only ever added. Nothing is drawn again, no cursor moves, and no colour 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from baton.cli import interrupts
-from baton.cli.output import Output, can_ask, notify
+from baton.cli.output import Output, can_ask, notify, unwritable_error
 from baton.cli.plain_commands import COMMANDS, run_command
 from baton.cli.plain_session import PROMPT_MARK, PlainSession
 from baton.cli.prompt_run import drain_output, wait_until_written
@@ -37,9 +38,12 @@ from baton.tui.slash_commands import parse_command, unescape_prompt
 
 try:
     import readline
+except ImportError:  # the packaged binary leaves it out, for its licence
+    readline = None  # type: ignore[assignment]
+try:
     import termios
-except ImportError:  # on Windows the console itself edits lines
-    readline = termios = None  # type: ignore[assignment]
+except ImportError:  # on Windows
+    termios = None  # type: ignore[assignment]
 
 BLOCK = '"""'
 """What a line consists of that begins, or ends, a prompt of several lines."""
@@ -88,6 +92,8 @@ async def _run(
         for number in signals:  # from here on, one of them ends a wait for a paused terminal
             remove_signal_handler(number)
         await drain_output(output)
+    if output.failure is not None and output.failure.errno != errno.EPIPE:
+        raise unwritable_error(output.failure, "It is in your history.")
     if session.conversation is not None:
         command = "baton -c" if baton.settings.screen.plain else "baton --plain -c"
         notify(f"To go on with \u201c{session.title}\u201d: {command}")
@@ -100,13 +106,11 @@ async def _begin(
     """Say what this is, and begin what takes long before a first answer."""
     baton, orchestra = session.baton, session.orchestra
     who = session.answering_worker
-    if who in session.roster:
-        orchestra.worker(who).warm()
     orchestra.services.router.warm()
     baton.report_later(session.output.warn)
     baton.warm_cloud()
     way = [
-        one_line(who, 40),
+        one_line(who, 40) if who in session.roster else "none yet",
         "offline" if orchestra.terms.offline else "",
         "private" if session.label is Label.LOCAL else "",
     ]
@@ -114,6 +118,10 @@ async def _begin(
         f"Baton, line by line. Worker: {', '.join(filter(None, way))}. "
         "/help lists the commands, /quit leaves."
     )
+    try:
+        orchestra.worker(who).warm()
+    except BatonError as error:  # there is no model yet
+        session.complain(error)
     if greeting:
         session.output.warn(greeting)
     for text in reversed(await session.store.runs.recent_prompts()):
@@ -163,15 +171,14 @@ class PromptReader:
         sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
         self._modes = termios.tcgetattr(0) if termios is not None and self._is_terminal else None
         if readline is not None:
-            readline.set_auto_history(False)
-            # Else it writes escape sequences before each prompt.
-            readline.parse_and_bind("set enable-bracketed-paste off")
-            readline.parse_and_bind("set enable-meta-key off")
+            readline.set_auto_history(False)  # a prompt of several lines is one entry
 
-    def remember(self, text: str) -> None:
-        """Let the Up key bring a prompt back, before those that were remembered earlier."""
-        if readline is not None:
-            readline.add_history(sanitise(text))
+    def remember(self, text: str) -> bool:
+        """Let the Up key bring a text back, before earlier ones; return whether it can."""
+        if readline is None or not self._is_terminal:
+            return False
+        readline.add_history(sanitise(text))
+        return True
 
     async def read(self) -> str:
         """Return the next prompt or command. Raises EOFError at the end."""

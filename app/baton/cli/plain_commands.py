@@ -119,6 +119,10 @@ async def _set_strategy(session: PlainSession, typed: str) -> None:
 async def _set_worker(session: PlainSession, worker: str) -> None:
     if not worker:
         cards = [card for card in session.orchestra.roster if not card.is_tool]
+        if not cards:
+            raise ConfigError(
+                "There is no model yet.", "/models recommend says which suit this machine."
+            )
         now = session.answering_worker
         names = {card.id: f"{_card_text(card)}{_now(card.id == now)}" for card in cards}
         session.say(_listed(names))

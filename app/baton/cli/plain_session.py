@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,7 @@ from baton.presentation.answers import (
     worker_place,
 )
 from baton.presentation.charges import CeilingAlarm
-from baton.presentation.words import file_text
+from baton.presentation.words import file_text, join_words
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -37,12 +38,16 @@ if TYPE_CHECKING:
 ANSWER_MARK = "Baton: "
 PROMPT_MARK = "You: "
 
+LATE_SECONDS = 1.0
+"""A Ctrl+C so soon after an answer's end was meant for the answer."""
+
 
 class PlainSession:
     """A chat that only ever adds lines: its conversation, who answers, and the run of a prompt.
 
     `conversation` is None before its first prompt is stored; `worker` None is the default one.
-    `remember` lets the person bring a text back that was not sent. `left` is done once they leave.
+    `remember` lets the person bring a text back that was not sent, and returns whether it can.
+    `left` is done once they leave.
     """
 
     def __init__(
@@ -52,7 +57,7 @@ class PlainSession:
         limits: PromptLimits,
         *,
         worker: str | None,
-        remember: Callable[[str], None],
+        remember: Callable[[str], bool],
     ) -> None:
         self.baton = baton
         self.orchestra = baton.orchestra
@@ -69,6 +74,7 @@ class PlainSession:
         self._has_draft = False
         self._run: Run | None = None
         self._is_program_running = False
+        self._ended = -LATE_SECONDS
 
     def say(self, text: str) -> None:
         """Add a line, or several."""
@@ -94,7 +100,7 @@ class PlainSession:
         """
         if self._run is not None:
             self._run.cancel()
-        elif not self._is_program_running:
+        elif not self._is_program_running and time.monotonic() - self._ended > LATE_SECONDS:
             self.leave()
 
     async def wait_for_program(self, end: Awaitable[object]) -> None:
@@ -125,8 +131,8 @@ class PlainSession:
         draft = (await self.store.draft(conversation or "")).strip()
         self._has_draft = bool(draft)
         if draft:
-            self._remember(draft)
-            self.say(f"Not sent yet, the Up key brings it back: {draft}")
+            way = ", the Up key brings it back" if self._remember(draft) else ""
+            self.say(f"Not sent yet{way}: {draft}")
 
     async def _show_last_turns(self, conversation: str) -> None:
         await self._enter(conversation)
@@ -206,7 +212,7 @@ class PlainSession:
                     view = view.apply(event)
                     form.show_event(event, view)
         finally:
-            self._run = None
+            self._run, self._ended = None, time.monotonic()
             form.finish(view)
         if view.started is not None:
             await self._enter(view.started.conversation)
@@ -244,16 +250,23 @@ def _ending_text(view: RunView, facts: AnswerSummary, roster: CardsById) -> str:
         return f"Stopped after {view.worked_seconds:.1f} s; {kept}."
     if view.failure is not None:
         return ""
-    author = answer_author(view)
-    worker = author.worker if author is not None else ""
+    names = [f"{one_line(w, 40)} ({worker_place(w, view, roster)})" for w in _authors(view)]
     parts = [
-        f"Answered by {one_line(worker, 40)} ({worker_place(worker, view, roster)})",
+        f"Answered by {join_words(names)}" if names else "There is no answer",
         facts.steps_text.replace(" · ", ": "),
         f"{view.worked_seconds:.1f} s",
         show_usd(facts.cost) if facts.cost else "",
     ]
     cut = " It was cut at its length cap; /continue goes on with it." if view.is_cut else ""
     return f"{', '.join(filter(None, parts))}.{cut}"
+
+
+def _authors(view: RunView) -> list[str]:
+    """Return the workers that wrote a part of the answer, in its order."""
+    steps = [view.steps[number - 1] for number in (view.plan.answer if view.plan else ())]
+    written = [step.worker for step in steps if step.text]
+    author = answer_author(view)
+    return list(dict.fromkeys(written or ([author.worker] if author else [])))
 
 
 def _plan_question(question: Question) -> str:
