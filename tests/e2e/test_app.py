@@ -413,7 +413,8 @@ def test_the_lines_above_and_below_can_be_clicked(app: Terminal) -> None:
 
 
 def click(app: Terminal, text: str) -> None:
-    """Press and release the mouse's first button on a text."""
+    """Press and release the mouse's first button on a text, once it is there."""
+    app.wait_for(text)
     line = line_of(app, text)
     column = app.text.splitlines()[line - 1].index(text) + 1
     for button in "Mm":
