@@ -19,13 +19,18 @@ def main() -> None:
 
 
 def _know_itself() -> None:
-    """Say where this program is, which is what children are started with: a variable can lie."""
+    """Say where this program and its time zones are.
+
+    Children are started with that: a variable can lie.
+    """
     if getattr(sys, "frozen", False):
         name = "baton.exe" if sys.platform == "win32" else "baton"
         sys.executable = os.path.join(os.path.dirname(sys._MEIPASS), name)  # noqa: PTH118, PTH120
         if not _was_unpacked(sys.executable):
             # Of another Baton, in whose terminal this folder build was started.
             os.environ.pop("BATON_BINARY", None)
+        # For systems without time zones: looked at only where there are none.
+        sys.path.append(os.path.join(sys._MEIPASS, "zones.zip"))  # noqa: PTH118
 
 
 def _was_unpacked(program: str) -> bool:
@@ -49,9 +54,6 @@ def _give_back_environment() -> None:
 def _run_child(args: list[str]) -> None:
     from baton.ipc.child_entry import run_child
 
-    if args in (["tools"], ["trial"]):
-        # For systems without time zones: looked at only where there are none.
-        sys.path.append(os.path.join(sys._MEIPASS, "zones.zip"))  # noqa: PTH118
     run_child(args)
 
 

@@ -34,7 +34,9 @@ def test_only_what_the_launcher_unpacked_believes_the_launcher(
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path / folder / "lib"), raising=False)
     monkeypatch.setattr(sys, "executable", "planted")
+    monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("BATON_BINARY", "/home/of/mine/thesis.doc")
     entry._know_itself()
     assert sys.executable == str(tmp_path / folder / "baton")
     assert ("BATON_BINARY" in os.environ) is believed
+    assert sys.path[-1] == str(tmp_path / folder / "lib" / "zones.zip"), "in the front, too"

@@ -309,6 +309,7 @@ _NEEDED = {
     "app.answer": 0,
     "chat.stop": 1,
     "chat.messages": 3,
+    "turn.go_on": 4,
     "menu.complete": 4,
     "app.menu": 5,
     "chat.answer": 6,

@@ -342,7 +342,7 @@ async def check_screen(context: CheckContext) -> str:
     finally:
         await ledger.aclose()
         await store.aclose()
-    if lacking := [word for word in (_TYPED, *_ANSWERED, "self-test") if word not in seen]:
+    if lacking := [word for word in (_TYPED, *_ANSWERED, "Self-test") if word not in seen]:
         why = f"The app's screen doesn't show what it should ({', '.join(lacking)})."
         raise CheckFailed(why)
     return f"the app at {SIZE[0]}x{SIZE[1]} took a prompt and showed its answer"
