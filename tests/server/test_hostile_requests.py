@@ -144,6 +144,20 @@ async def test_hundreds_of_malformed_requests(tmp_path: Path) -> None:
         await check_served(served, 300)
 
 
+@pytest.mark.parametrize("odd", [[], {}, 5, None, True])
+async def test_words_that_are_no_words_are_refused(tmp_path: Path, odd: object) -> None:
+    items = [
+        {"role": odd, "content": "Hello"},
+        {"role": "user", "content": [{"type": odd, "text": "Hello"}]},
+        {"type": odd, "content": "Hello"},
+    ]
+    async with served_baton(tmp_path) as served, served.client() as client:
+        for item in items:
+            for path, name in (("/responses", "input"), ("/chat/completions", "messages")):
+                body = {"model": "baton/auto", name: [item]}
+                assert (await client.post(path, json=body)).status_code == 400, (path, item)
+
+
 @pytest.mark.long
 async def test_ten_thousand_malformed_requests(tmp_path: Path) -> None:
     async with served_baton(tmp_path) as served:

@@ -117,7 +117,7 @@ def read_text(content: object, kinds: Set[str], param: str) -> str:
         raise bad_request("A message's content is text, or a list of parts.", param)
     texts = []
     for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
+        kind = str(part.get("type")) if isinstance(part, dict) else None
         text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
         if kind not in kinds:
             raise ApiError(

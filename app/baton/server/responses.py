@@ -166,9 +166,9 @@ def _spoken(item: Mapping[str, Any], param: str) -> Message:
     text = read_text(item.get("content"), TEXT_PARTS, param)
     roles = {"assistant": Role.ASSISTANT, "user": Role.USER}
     roles |= {"system": Role.SYSTEM, "developer": Role.SYSTEM}
-    role = item.get("role")
+    role = str(item.get("role"))
     if role not in roles:
-        raise bad_request(f"There is no role {str(role)[:40]!r}.", f"{param}.role")
+        raise bad_request(f"There is no role {role[:40]!r}.", f"{param}.role")
     return Message(roles[role], text)
 
 
