@@ -41,7 +41,7 @@ def screen_of(session: AppSession) -> str:
         (60, "Enter send Ctrl+P more", "Tab messages Esc stop"),
         (
             80,
-            "Enter send Ctrl+J line Esc messages Ctrl+P more",
+            "Enter send Ctrl+J line Esc select Ctrl+P more",
             "Enter send Tab messages Esc stop Ctrl+P more",
         ),
     ],
@@ -50,10 +50,10 @@ async def test_the_most_needed_keys_stay_in_a_narrow_conversation(
     tmp_path: Path, columns: int, first: str, writing: str
 ) -> None:
     async with open_app(tmp_path, slow, size=(columns, 20)) as session:
-        assert footer_of(session) == f"small {first}"
+        assert footer_of(session) == f"SmolLM2 135M {first}"
         await session.send("go on")
-        await session.wait_until(lambda: "small · writing" in footer_of(session))
-        assert footer_of(session) == f"small · writing {writing}"
+        await session.wait_until(lambda: "SmolLM2 135M · writing" in footer_of(session))
+        assert footer_of(session) == f"SmolLM2 135M · writing {writing}"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ async def test_the_most_needed_keys_stay_in_a_narrow_conversation(
         (60, "c ceiling w when Esc back", "Enter open Esc back", "Enter read it Esc back"),
         (
             80,
-            "c ceiling w when p pace Esc back",
+            "c ceiling w when p pace e sent Esc back",
             "Enter open Ctrl+R rename Ctrl+D delete Esc back",
             "Enter read it → page Esc back",
         ),
@@ -100,12 +100,12 @@ async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:
         await click(session, "Enter send")
         await session.wait_until(lambda: "word" in session.screen_text())
         assert session.chat.composer.prompt.has_focus
-        await click(session, "small · writing")
+        await click(session, "SmolLM2 135M · writing")
         assert session.chat.queue.is_busy, "text beside the keys does nothing"
         await click(session, "Esc stop")
         await session.wait_for_answer()
         assert "Stopped here." in session.screen_text()
-        await click(session, "Esc messages")
+        await click(session, "Esc select")
         assert session.chat.transcript.has_focus
         await click(session, "? keys")
         await session.wait_until(lambda: screen_of(session) == "HelpScreen")
@@ -116,8 +116,8 @@ async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:
 async def test_a_key_of_an_overlay_can_be_clicked(tmp_path: Path) -> None:
     async with open_app(tmp_path, size=(120, 24), cloud=remote_script()) as session:
         session.chat.context.start(session.chat.budget.run_command, "budget")
-        await session.wait_until(lambda: "e what was sent" in footer_of(session))
-        await click(session, "e what was sent")
+        await session.wait_until(lambda: "e sent" in footer_of(session))
+        await click(session, "e sent")
         await session.wait_until(lambda: screen_of(session) == "EgressScreen")
         await click(session, "Esc back")
         await session.wait_until(lambda: screen_of(session) == "MoneyScreen")

@@ -200,9 +200,7 @@ MONEY: list[BindingType] = [
     _binding("money.ceiling", "c", "ceiling", "ceiling", "set the ceiling for a day", show=True),
     _binding("money.policy", "w", "policy", "when", "choose when to spend", show=True),
     _binding("money.pace", "p", "pace", "pace", "spend more freely, or less", show=True),
-    _binding(
-        "money.egress", "e", "egress", "what was sent", "see what left this machine", show=True
-    ),
+    _binding("money.egress", "e", "egress", "sent", "see what left this machine", show=True),
     *OVERLAY,
 ]
 CEILING: list[BindingType] = [
@@ -309,6 +307,9 @@ _NEEDED = {
     "app.answer": 0,
     "chat.stop": 1,
     "chat.messages": 3,
+    "plan.worker": 3,
+    "plan.edit": 3,
+    "plan.drop": 3,
     "turn.go_on": 4,
     "menu.complete": 4,
     "app.menu": 5,
