@@ -95,7 +95,7 @@ async def test_a_long_status_leaves_the_most_needed_key(tmp_path: Path) -> None:
 
 
 async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:
-    async with open_app(tmp_path, slow, size=(120, 20)) as session:
+    async with open_app(tmp_path, slow, size=(118, 20)) as session:
         session.chat.composer.prompt.insert("go on")
         await click(session, "Enter send")
         await session.wait_until(lambda: "word" in session.screen_text())
