@@ -184,7 +184,7 @@ def test_the_latest_conversation_is_continued_and_another_one_is_opened() -> Non
         ask(screen, "/open", "4 messages  Second")
         ask(screen, "/open 2", "Going on with \u201cFirst\u201d")
         ask(screen, "/show", " 2 messages")
-        ask(screen, "/open 7", "Error: ")
+        ask(screen, "/open nothing", "Error: ")
 
 
 def test_commands_change_how_the_next_prompt_is_answered(home: Path) -> None:

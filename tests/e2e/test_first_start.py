@@ -109,7 +109,7 @@ def test_without_any_model_the_app_opens_has_one_fetched_and_answers(
     hub: Hub, home: Path, catalogue: None
 ) -> None:
     app = Terminal([sys.executable, "-I", "-c", WITHOUT], os.environ | hub.environ)
-    app.wait_for("Nothing answers here yet: this Baton came without a model.")
+    app.wait_for("none here yet; Ctrl+L shows what suits this machine")
     app.wait_for("(Tab to get here)")
     app.send("What is the capital of France?\r")
     app.wait_for("There is no model yet that could answer; your prompt is kept.")

@@ -14,7 +14,9 @@ COUNT = 200
 
 def test_two_hundred_prompts_are_queued_and_cancelled(tmp_path: Path) -> None:
     command = [sys.executable, "-P", str(streaming_app.__file__), str(tmp_path)]
-    terminal = Terminal(command, {**os.environ, "HOME": str(tmp_path)}, columns=140, lines=40)
+    size = {"COLUMNS": "140", "LINES": "40"}
+    env = {**os.environ, "HOME": str(tmp_path), **size}
+    terminal = Terminal(command, env, columns=140, lines=40)
     try:
         terminal.wait(lambda shown: shown.count("writing") >= 4)
         for number in range(COUNT):
@@ -23,7 +25,9 @@ def test_two_hundred_prompts_are_queued_and_cancelled(tmp_path: Path) -> None:
         terminal.wait(lambda shown: "Waiting" in shown and shown.count(f" {COUNT}") >= 1)
         terminal.send("\x1b")
         terminal.wait_for("Enter sends what waits")
-        terminal.send("\t\t")
+        terminal.send("\t")
+        terminal.wait_for("y copy")
+        terminal.send("\t")
         terminal.wait_for("d remove")
         terminal.send("d" * (COUNT - 1))
         terminal.wait(lambda shown: "earlier" not in shown and "Waiting: prompt" in shown)

@@ -534,9 +534,9 @@ async def test_files_are_named_with_their_size_and_sent(tmp_path: Path) -> None:
 
 async def test_a_file_that_cannot_be_read_keeps_the_prompt(tmp_path: Path) -> None:
     (tmp_path / "empty.md").touch()
-    async with open_app(tmp_path, size=(120, 30)) as session:
+    async with open_app(tmp_path, size=(118, 30)) as session:
         await session.send(f"Summarise @{tmp_path}/empty.md")
-        assert "empty.md is empty." in session.screen_text()
+        await session.wait_for_text("empty.md is empty.")
         assert session.chat.composer.text.startswith("Summarise")
         assert await session.services.store.conversations() == []
 

@@ -329,7 +329,7 @@ async def test_commands(tmp_path: Path) -> None:
         await session.send("/unknown")
         assert "/unknown is no command" in session.screen_text()
         assert session.chat.composer.text == "/unknown", "what was typed is kept"
-        assert "/new, /search, /rename" in session.screen_text()
+        await session.wait_for_text("/new, /search, /find, /rename")
         session.chat.composer.put("")
         await session.send("/models")
         await session.wait_for_text("Who answers", "> small")

@@ -289,7 +289,7 @@ async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
 
 
 async def test_all_of_it_is_in_the_help(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, size=(120, 190)) as session:
+    async with open_app(tmp_path, say, size=(120, 220)) as session:
         await session.press("f1")
         await session.wait_until(lambda: type(session.app.screen) is HelpScreen)
         await session.wait_until(lambda: "/strategy NAME" in session.screen_text())

@@ -348,6 +348,10 @@ class ChatScreen(Screen[None]):
         self.context.menu.fit()
         self.side_bar.fit()
 
+    def on_screen_resume(self) -> None:
+        """Fit the side bar to a window that got another size under another screen."""
+        self.side_bar.fit()
+
     @on(WaitingList.Wanted)
     def _take_out(self, event: WaitingList.Wanted) -> None:
         self.side_bar.take_out(event.place, is_edit=event.is_edit)

@@ -47,9 +47,10 @@ class SideBarController:
         """Show it from now on where it is wanted and fits. To be called after the first frame."""
         context = self._context
         context.screen.set_interval(REFRESH_SECONDS, self.refresh)
-        for widget, what in ((context.header, "context"), (context.header, "money")):
-            context.screen.watch(widget, what, self.refresh, init=False)
-        context.screen.watch(context.footer, "busy", self.refresh, init=False)
+        for what in ("context", "money"):
+            context.screen.watch(context.header, what, self.refresh, init=False)
+        for what in ("busy", "status"):
+            context.screen.watch(context.footer, what, self.refresh, init=False)
         self.fit()
 
     async def toggle(self) -> None:
