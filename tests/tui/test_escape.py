@@ -12,11 +12,11 @@ from support.app_session import AppSession, open_app, remote_script, sorry, unti
 
 
 class SlowWorker:
-    """Writes until it is stopped."""
+    """Writes until it is stopped, never the same, which would be taken for a loop."""
 
     def __call__(self, request: Request) -> Iterable[Chunk | float]:
-        for _ in range(3000):
-            yield Text("word ")
+        for number in range(3000):
+            yield Text(f"word{number} ")
             yield 0.01
 
 

@@ -12,9 +12,9 @@ from support.app_session import AppSession, open_app, remote_script
 
 
 def slow(request: Request) -> Iterable[Chunk | float]:
-    """Write for ten seconds."""
-    for _ in range(500):
-        yield Text("word ")
+    """Write until it is stopped, never the same, which would be taken for a loop."""
+    for number in range(3000):
+        yield Text(f"word{number} ")
         yield 0.02
 
 

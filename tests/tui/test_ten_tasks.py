@@ -143,8 +143,8 @@ async def test_a_step_is_edited_with_two_keys(tmp_path: Path) -> None:
 
 async def test_one_key_stops_everything(tmp_path: Path) -> None:
     def endless(request: Request) -> Iterable[Chunk | float]:
-        while True:
-            yield Text("word ")
+        for number in range(3000):
+            yield Text(f"word{number} ")
             yield 0.02
 
     terms = {"policy": Policy.BUDGET}

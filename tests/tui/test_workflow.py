@@ -191,14 +191,17 @@ async def test_keys_are_quick_while_four_steps_write(tmp_path: Path) -> None:
     go = asyncio.Event()
 
     def gated(request: Request) -> Script:
+        number = 0
         while not go.is_set():
-            yield Text("word ")
+            yield Text(f"word{number} ")
             yield 0.002
+            number += 1
 
-    steps = tuple(Step("gpt", f"Write part {n}.", ("prompt",)) for n in range(1, 5))
+    steps = [Step("gpt", f"Write part {n}.", ("prompt",)) for n in range(1, 5)]
+    steps.append(Step("gpt", "Join them.", ("1", "2", "3", "4")))
     card = replace(GPT, slots=4)
     async with open_app(tmp_path, cloud=gated, card=card, terms=BUDGET) as session:
-        await play(session, Plan(steps, (1, 2, 3, 4)), wait=False)
+        await play(session, Plan(tuple(steps), (5,)), wait=False)
         await session.wait_until(lambda: session.screen_text().count("writing") >= 4)
         await session.press(*"typed meanwhile")
         assert session.chat.composer.text == "typed meanwhile"
