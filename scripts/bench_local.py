@@ -245,7 +245,7 @@ def bench_keys() -> Iterator[Row]:
         screen = Terminal([PYTHON, "-I", "-m", "baton"], env)
         screen.wait_for("Ask anything")
         screen.send("\x13")  # Ctrl+S: conversations
-        screen.wait_for("Long talk")
+        screen.wait_for("Enter open")
         screen.send("\r")
         screen.wait_for("answer 2499")
         screen.send(STORY + "\r")
