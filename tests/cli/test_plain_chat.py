@@ -27,7 +27,7 @@ from baton.history import Store
 from baton.platform.settings import Settings, find_paths, load_settings
 from baton.workers.scripted_worker import ScriptedWorker
 from support.command_line import Call, Process, write_settings
-from support.fake_cloud import Cloud
+from support.fake_cloud import FAR_SETTINGS, Cloud
 from support.terminal import Terminal
 
 CHAT = """
@@ -243,23 +243,9 @@ def test_a_prompt_may_have_several_lines_and_files(tmp_path: Path) -> None:
         ask(screen, f"Sum up @{tmp_path}/blob.txt", "Error: ")
 
 
-FAR = """
-worker = "far"
-[budget]
-day = "1"
-[[workers]]
-id = "far"
-kind = "server"
-model = "kit-1"
-base_url = "{url}"
-privacy = "cloud"
-price = {{ input = "1", output = "2" }}
-"""
-
-
 def test_an_offer_is_taken_by_its_number_and_refused_by_enter_or_what_was_typed_before() -> None:
     with Cloud() as cloud:
-        write_settings(FAR.format(url=cloud.base("server")))
+        write_settings(FAR_SETTINGS.format(url=cloud.base("server")))
         with open_chat(command=BATON) as screen:
             screen.send("Hello?\r2\r")  # the number comes before its question
             screen.wait_for("1  Don't send (default)")

@@ -17,7 +17,7 @@ from baton.core.plan.plan import Plan, Step, single_step_plan
 from baton.platform.settings import find_paths
 from baton.presentation.plans import record_view, resume_hint, run_progress
 from support.command_line import Call
-from support.fake_cloud import Cloud, Reply
+from support.fake_cloud import FAR_SETTINGS, Cloud, Reply
 from support.scripted_baton import Scripted, scripted
 from support.stored_runs import BEGUN, EVENTS, record, store_run
 from support.terminal import Terminal
@@ -164,26 +164,12 @@ def test_how_far_a_run_came_is_shown() -> None:
     assert hint(*one) == ""
 
 
-FAR = """
-worker = "far"
-[budget]
-day = "1"
-[[workers]]
-id = "far"
-kind = "server"
-model = "kit-1"
-base_url = "{url}"
-privacy = "cloud"
-price = {{ input = "1", output = "2" }}
-"""
-
-
 @pytest.mark.sampled(0.5)
 def test_a_resumed_run_asks_before_it_spends_only_where_a_person_is_there(call: Call) -> None:
     with Cloud() as cloud:
         file = find_paths().config_file
         file.parent.mkdir(parents=True)
-        file.write_text(FAR.format(url=cloud.base("server")))
+        file.write_text(FAR_SETTINGS.format(url=cloud.base("server")))
         run = store_run(ev.Planned(single_step_plan("far")), ev.Cancelled(at=0.1))
         piped = call("resume", run)
         assert ("Number, then Enter" in piped.err, cloud.posts) == (False, 0)

@@ -39,6 +39,7 @@ from support.received_requests import (
 
 __all__ = [
     "BASES",
+    "FAR_SETTINGS",
     "REFUSED",
     "Bill",
     "Cloud",
@@ -47,6 +48,21 @@ __all__ = [
     "ReceivedRequest",
     "Reply",
 ]
+
+
+FAR_SETTINGS = """
+worker = "far"
+[budget]
+day = "1"
+[[workers]]
+id = "far"
+kind = "server"
+model = "kit-1"
+base_url = "{url}"
+privacy = "cloud"
+price = {{ input = "1", output = "2" }}
+"""
+"""A configuration whose default worker costs money; `url` is its address."""
 
 
 @dataclass

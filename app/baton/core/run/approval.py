@@ -89,8 +89,8 @@ class Approval:
         The answer is capped as the price says: a longer one could cost more than the person saw.
         A `step` has a share in what is left. `named` is whether the person chose that worker, and
         no plan did; `keep` is what not sending it is called, `expected` what the call likely costs
-        in nano-dollars. A ledger that can't be read leaves
-        the draft that is there; without one, raises StoreError.
+        in nano-dollars. A ledger that can't be read leaves the draft that is there; without one,
+        raises StoreError.
         """
         async with self._lock:
             text = draft()

@@ -8,7 +8,6 @@ from textual.widget import Widget
 
 from baton.core.errors import BatonError
 from baton.core.ledger_types import Egress
-from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.runs import RunController
@@ -32,6 +31,7 @@ class SideBarController:
         self._services = context.services
         self._runs = runs
         self._is_wanted = context.services.has_side_bar
+        self._has_begun = False
         self._view: SideBarView | None = None
         self._memory = 0
         self._sent: tuple[Egress, ...] = ()
@@ -45,7 +45,7 @@ class SideBarController:
 
     def begin(self) -> None:
         """Show it from now on where it is wanted and fits. To be called after the first frame."""
-        context = self._context
+        context, self._has_begun = self._context, True
         context.screen.set_interval(REFRESH_SECONDS, self.refresh)
         for what in ("context", "money"):
             context.screen.watch(context.header, what, self.refresh, init=False)
@@ -70,7 +70,8 @@ class SideBarController:
     def fit(self) -> None:
         """Show it where it is wanted and the window is wide enough."""
         screen = self._context.screen
-        is_shown = self._is_wanted and screen.app.size.width >= MIN_COLUMNS
+        has_room = screen.app.size.width >= MIN_COLUMNS
+        is_shown = self._has_begun and self._is_wanted and has_room
         if is_shown and self._view is None:
             self._view = SideBarView()
             screen.mount(self._view)
@@ -115,7 +116,7 @@ class SideBarController:
             taken=orchestra.memory,
             memory=self._memory,
             steps=_steps(run) if run is not None and run.plan is not None else (),
-            waiting=tuple(one_line(p.prompt.text, 200) for p in context.queue.waiting),
+            waiting=tuple(pending.prompt.text for pending in context.queue.waiting),
             sent=self._sent,
         )
 

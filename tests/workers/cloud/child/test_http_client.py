@@ -84,15 +84,19 @@ def body_of(call: CloudCall, **more: Any) -> bytes:
 
 
 def request_of(
-    call: CloudCall, body: bytes = b"", headers: Mapping[str, str] = BEARER
+    call: CloudCall, body: bytes = b"", headers: Mapping[str, str] = BEARER, url: str = ""
 ) -> HttpRequest:
     """Return a call's request with that body, or one that asks for what it should."""
-    url = request_address(call.base_url, call.dialect, call.model)
+    url = url or request_address(call.base_url, call.dialect, call.model)
     return HttpRequest(url, headers, body or body_of(call))
 
 
 async def hear(
-    way: CloudHttpClient, call: CloudCall, body: bytes = b"", headers: Mapping[str, str] = BEARER
+    way: CloudHttpClient,
+    call: CloudCall,
+    body: bytes = b"",
+    headers: Mapping[str, str] = BEARER,
+    url: str = "",
 ) -> CallOutcome:
     """Make a call; what it announces may be sent at once."""
     heard = CallOutcome()
@@ -104,7 +108,7 @@ async def hear(
     call.announce = announce
     try:
         await way.prepare(call)
-        async with aclosing(way.post(call, request_of(call, body, headers))) as texts:
+        async with aclosing(way.post(call, request_of(call, body, headers, url))) as texts:
             async for text in texts:
                 heard.text += text
     except Failure as failure:
@@ -748,6 +752,14 @@ async def test_a_placeholder_outside_a_header_is_not_sent(out: Out) -> None:
         call = make_call(server.base_url)
         heard = await hear(out(), call, body_of(call, user=KEY_PLACEHOLDER))
         assert "was not sent: it holds a key" in heard.said
+        assert server.heads == []
+
+
+async def test_another_address_than_the_workers_is_not_asked(out: Out) -> None:
+    async with provider(answer(401, ERROR)) as server:
+        call = make_call(f"{server.base_url}/v1")
+        heard = await hear(out(), call, url=f"{server.base_url}/v2/chat/completions")
+        assert "was not sent: it goes to another address" in heard.said
         assert server.heads == []
 
 
