@@ -44,6 +44,7 @@ class SharedApp:
     def open(self) -> Terminal:
         """Return it with a new conversation; it is started again where a test has spoiled it."""
         if self._app is not None and self._app.is_running:
+            time.sleep(0.2)  # an Esc just before would make it Alt+Ctrl+N
             self._app.send("\x0e")
             with suppress(AssertionError):
                 return _new_conversation(self._app, 20)
@@ -86,8 +87,7 @@ def app(shared: SharedApp) -> Terminal:
 
 def start_streaming(app: Terminal) -> None:
     app.send(STORY + "\r")
-    app.wait_for("tokens/s")
-    app.wait(lambda _: answer_on(app) != "")  # its speed may be shown before its first words
+    app.wait(lambda shown: "Esc stop" in shown and answer_on(app) != "")
 
 
 def written_on(app: Terminal) -> list[str]:
@@ -96,10 +96,16 @@ def written_on(app: Terminal) -> list[str]:
 
 
 def child_of(app: Terminal, name: str) -> psutil.Process:
-    (child,) = [
-        one for one in app.children() if one.cmdline()[-2:] == ["baton.ipc.child_entry", name]
-    ]
-    return child
+    """Return the app's child process of this name; it is started after the first frame."""
+    command = ["baton.ipc.child_entry", name]
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with suppress(psutil.NoSuchProcess):
+            for child in app.children():
+                if child.cmdline()[-2:] == command:
+                    return child
+        app.read()
+    raise AssertionError(f"no {name} within 60 s; the screen shows:\n{app.text}")
 
 
 def assert_gone(processes: list[psutil.Process], within: float = 30) -> None:
@@ -164,9 +170,14 @@ def test_a_stranger_asks_quits_and_finds_it_all_again(shared: SharedApp, app: Te
     assert "“What is the capital of France?”: baton -c".encode() in app.raw
     again = shared.open()
     again.send("\x13")
-    again.wait_for("What is the capital of France?")
+    again.wait_for("1 conversation")
     again.send("\r")
     again.wait_for("The capital of France is Paris.")
+    again.send(
+        "\x0e\x10"
+    )  # a new conversation takes no focus from the menu that is opened meanwhile
+    again.wait_for("Type to search")
+    again.send("\x1b")
 
 
 def line_of(app: Terminal, text: str) -> int:
@@ -396,6 +407,8 @@ def test_ctrl_c_in_an_editor_is_the_editors(shared: SharedApp, app: Terminal) ->
     app.wait_for("Written in the editor.")
     app.send(" And here.")
     app.wait_for("And here.")
+    app.send("\x7f" * len("Written in the editor. And here."))  # no draft for other tests
+    app.wait_for("Ask anything")
     app.send("\x11")
     assert app.wait_end() == 0
 

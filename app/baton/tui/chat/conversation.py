@@ -105,9 +105,9 @@ class ConversationController:
         self._budget.measure()
 
     async def open_new(self) -> None:
-        """Begin a new conversation."""
+        """Begin a new conversation. The prompt has the focus at once, and is free to lose it."""
+        self._context.screen.set_focus(self._context.composer.prompt)
         await self.open(None)
-        self._context.composer.prompt.focus()
 
     async def continue_recent(self, recent: RecentText) -> None:
         """Open a conversation that the home offers; where something is open, at that answer."""
