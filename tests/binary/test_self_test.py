@@ -77,7 +77,10 @@ class BuildCopy:
         return [path for path in found if not any(re.search(odd, path) for odd in UNUSED)]
 
     def first_fault(self, home: Path) -> str:
-        """Start the self-test and return the first fault that it reports, or why it can't start."""
+        """Start the self-test and return the first fault that it reports, or why it can't start.
+
+        Without `_datetime` msgspec crashes in the front itself: a signal is all that is said then.
+        """
         command = [str(self.folder / "baton"), "doctor", "--self-test"]
         with subprocess.Popen(
             command,
@@ -93,7 +96,8 @@ class BuildCopy:
                     process.terminate()
                     process.stdout.read()
                     return line
-            return process.stderr.read() if process.wait() else ""
+            status = process.wait()
+            return process.stderr.read() or f"ended with {status}" if status else ""
 
 
 def _link(source: str, target: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import stat
@@ -124,11 +125,12 @@ def test_a_run_that_was_killed_goes_on(call: Call) -> None:
                 break
     trace = call("trace").out
     assert "· lost" in trace
-    assert "Interrupted after step 1 of 3; `baton resume " in trace
+    interrupted = re.search(r"Interrupted after step ([12]) of 3; `baton resume ", trace)
+    assert interrupted  # another step may have ended before the kill
     shown = json.loads(call("resume", "--json").out)
     # What a model samples may run up to its length cap.
     assert {step["status"] for step in shown["plan"]} <= {"done", "cut"}
-    assert {call["step"] for call in shown["calls"]} == {2, 3}
+    assert {call["step"] for call in shown["calls"]} == set(range(int(interrupted[1]) + 1, 4))
     assert "Paris" in shown["answer"]
 
 

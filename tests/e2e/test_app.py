@@ -413,6 +413,61 @@ def test_ctrl_c_in_an_editor_is_the_editors(shared: SharedApp, app: Terminal) ->
     assert app.wait_end() == 0
 
 
+def test_a_line_takes_its_keys_in_their_order(shared: SharedApp, app: Terminal) -> None:
+    """A slow line brings a word, its correction and Enter at once."""
+    app.send("What is 17*23?\r")
+    app.wait_for("391")
+    app.send("\x12")
+    app.wait_for("Rename the conversation")
+    app.send("\x05 and so om\x7fn\x1b[D\x1b[DX\r")
+    app.wait_for("What is 17*23? and so Xon")
+
+
+@pytest.mark.local_model
+def test_everything_is_reached_with_the_mouse_alone(shared: SharedApp, app: Terminal) -> None:
+    """A talk is continued, its answer written again and stopped, a theme taken, the app left."""
+    app.send("Write a long poem about the sea.\r")
+    app.wait_for("finished in")
+    app.send("\x11")  # the last key
+    assert app.wait_end() == 0
+    app = shared.open()
+    click(app, "Write a long poem")
+    app.wait(lambda shown: "Small questions" not in shown)
+    app.wait_for("context ")
+    click(app, "Ctrl+P more")
+    app.wait_for("Type to search")
+    roll_to(app, "/regenerate")
+    click(app, "/regenerate")
+    click(app, "Esc stop")
+    app.wait_for("Stopped here.")
+    click(app, "Ctrl+P more")
+    roll_to(app, "/theme")
+    click(app, "/theme")
+    click(app, "atom-one-light")
+    app.wait_for("theme: atom one light")
+    click(app, "Ctrl+P more")
+    app.wait_for("Type to search")
+    roll_to(app, "/new")
+    click(app, "/new")
+    app.wait_for("Small questions")
+    click(app, "Ctrl+P more")
+    app.wait_for("Type to search")
+    roll_to(app, "/quit")
+    click(app, "/quit")
+    assert app.wait_end() == 0
+
+
+def roll_to(app: Terminal, text: str) -> None:
+    """Turn the mouse's wheel over the menu until it shows a text."""
+    app.wait_for("Type to search")
+    for _ in range(200):
+        if text in app.text:
+            return
+        app.send(f"\x1b[<65;10;{line_of(app, 'Ask anything') - 3}M")
+        app.read(0.1)
+    raise AssertionError(f"the menu has no {text}:\n{app.text}")
+
+
 @pytest.mark.sampled(1)
 def test_the_lines_above_and_below_can_be_clicked(app: Terminal) -> None:
     click(app, "Ctrl+P more")

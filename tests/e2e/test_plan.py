@@ -124,3 +124,37 @@ def test_five_steps_are_planned_played_and_shown(cloud: Cloud, home: Path) -> No
     with sqlite3.connect(home / "data" / "ledger.db") as db:
         held = db.execute("SELECT count(*) FROM calls WHERE status = 'held'").fetchone()
     assert held == (0,)
+
+
+@pytest.mark.sampled(0.25)
+@pytest.mark.local_model
+def test_a_plan_is_edited_on_its_card_and_left(cloud: Cloud, home: Path) -> None:
+    size = {"COLUMNS": "140", "LINES": "40"}
+    app = Terminal(BATON, {**os.environ, "LAB_KEY": KEY, **size}, 140, 40)
+    app.wait_for("Ask anything")
+    app.send("/strategy conductor\r")
+    app.wait_for("Strategy: conductor")
+    app.send(f"/plan {PROMPT}\r")
+    app.wait_for("5 steps · 3 local, 2 cloud · about $")
+    app.send("\t")
+    app.wait_for("d drop")
+    app.send("\x1b[B")
+    app.wait_for("2  Write one sentence about lakes.")
+    app.send("d")
+    app.wait_for("4 steps · 2 local, 2 cloud · about $")
+    app.send("w")
+    app.wait_for("Calculator    local    free")
+    app.send("\x1b[A\r")  # from the cloud's worker to the one here
+    app.wait_for("4 steps · 3 local, 1 cloud · about $")
+    app.send("e")
+    app.wait_for("Enter save")
+    app.send("\x7f in a table.\r")
+    app.wait_for("3  Compare the two sentences in a table.")
+    app.send("\x1b")
+    app.wait_for("Stopped here.")
+    app.send("\x11")
+    assert app.wait_end() == 0
+    assert cloud.posts == 1, "only the plan was asked for"
+    with sqlite3.connect(home / "data" / "baton.db") as db:
+        kinds = {kind for (kind,) in db.execute("SELECT kind FROM events")}
+    assert "StepStarted" not in kinds

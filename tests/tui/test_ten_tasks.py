@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from baton.core.ledger_types import Policy
 from baton.core.messages import Chunk, Prompt, Request, Text
@@ -69,7 +70,7 @@ async def change_theme(person: Person) -> Callable[[AppSession], object]:
 async def set_a_dollar(person: Person) -> Callable[[AppSession], object]:
     await person.click("$0.0")
     await person.press("c", "c ceiling")
-    return lambda session: type(session.app.focused).__name__ == "Input"
+    return lambda session: isinstance(session.app.focused, Input)
 
 
 async def ask_stronger(person: Person) -> Callable[[AppSession], object]:

@@ -146,4 +146,4 @@ async def test_the_answer_before_counts_in_a_conversation() -> None:
         kept = await session.record()
         place = ConversationPosition(kept.conversation, kept.answer)
         await session.play(None, "And then?", SOLO, place, Prompt("And then?"))
-        assert [request.expected_tokens for request in far.requests] == [640, 2 * 5000]
+        assert [request.expected_tokens for request in far.requests] == [640, 2 * 17_000]

@@ -10,7 +10,6 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from statistics import fmean
 from typing import Protocol
 
 from baton.core.errors import PlanError
@@ -239,7 +238,7 @@ def is_worth_following(request: str, parts: Sequence[PlanPart], written: Written
         return is_sure(request, parts, written.confidence)
     doubtful = doubtful_parts(request, parts, written)
     sure = [line for place, line in enumerate(written.lines) if place not in doubtful]
-    confidence = fmean(sure) if doubtful and sure else written.confidence
+    confidence = sum(sure) / len(sure) if doubtful and sure else written.confidence
     has_sum = any(part.tool and place not in doubtful for place, part in enumerate(parts))
     return confidence >= (MIN_MIXED_CONFIDENCE if has_sum else MIN_CONFIDENCE)
 

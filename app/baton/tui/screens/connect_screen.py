@@ -9,7 +9,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.suggester import SuggestFromList
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.money import parse_usd, show_usd
@@ -19,6 +19,7 @@ from baton.tui import key_bindings
 from baton.tui.screens.dialogs import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import Connect
+from baton.tui.widgets.text_fields import TextField
 
 USUAL_CEILING = "0.50"
 """What stands in the line of the ceiling where there is none, in US dollars."""
@@ -62,15 +63,15 @@ class ConnectScreen(Overlay[Connected]):
         stays = f"as it is: {show_usd(self._ceiling)}" if self._ceiling else "no ceiling: cloud off"
         providers = SuggestFromList([f"{name}/" for name in PROVIDERS])
         lines = {
-            "Model": Input(
+            "Model": TextField(
                 self._target,
                 placeholder="openai/gpt-5-mini, or a server's address and model",
                 suggester=providers,
                 id="model",
             ),
-            "Key": Input(placeholder="paste it, unless it is set", password=True, id="key"),
-            "At most a day, in US dollars": Input(usual, placeholder=stays, id="ceiling"),
-            "US dollars for a million tokens read, and written": Input(
+            "Key": TextField(placeholder="paste it, unless it is set", password=True, id="key"),
+            "At most a day, in US dollars": TextField(usual, placeholder=stays, id="ceiling"),
+            "US dollars for a million tokens read, and written": TextField(
                 placeholder="0.25 2", id="price"
             ),
         }
@@ -88,16 +89,18 @@ class ConnectScreen(Overlay[Connected]):
         self.query_one("#key" if self._target else "#model").focus()
 
     def action_go_on(self) -> None:
-        """Go to the next line; from the last one, connect."""
-        lines = [line for line in self.query(Input) if line.display]
-        at = next((n for n, line in enumerate(lines) if line.has_focus), len(lines) - 1)
+        """Go to the next line, at once, so that the next key is typed there; from the last one
+        connect, once the keys before this one are in it.
+        """
+        lines = [line for line in self.query(TextField) if line.display]
+        at = next((n for n, line in enumerate(lines) if line is self.focused), len(lines) - 1)
         if at + 1 < len(lines):
-            lines[at + 1].focus()
+            self.set_focus(lines[at + 1])
         else:
-            self.call_later(self._add)
+            lines[at].call_later(self._add)
 
     def _value(self, line: str) -> str:
-        return self.query_one(f"#{line}", Input).value.strip()
+        return self.query_one(f"#{line}", TextField).value.strip()
 
     @work(exclusive=True, group="connect")
     async def _add(self, is_plain: bool = False) -> None:
@@ -132,8 +135,8 @@ class ConnectScreen(Overlay[Connected]):
 
     def _ask(self, line: str, why: str) -> None:
         """Show a line that is needed now, and why."""
-        self.query_one(f"#{line}", Input).display = True
-        self.query_one(f"#{line}", Input).focus()
+        self.query_one(f"#{line}", TextField).display = True
+        self.query_one(f"#{line}", TextField).focus()
         self._explain(why)
 
     def _explain(self, what: str) -> None:

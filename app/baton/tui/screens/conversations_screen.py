@@ -26,6 +26,7 @@ from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.screens.dialogs import RenameScreen
 from baton.tui.screens.overlay import Overlay
+from baton.tui.widgets.text_fields import TextField
 
 SEARCH_DELAY_SECONDS = 0.12
 """After how many seconds without typing a search begins."""
@@ -91,7 +92,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
 
     def body(self) -> ComposeResult:
         """Lay out the search over its results."""
-        yield Input(self._words, placeholder="Search everything that was said")
+        yield TextField(self._words, placeholder="Search everything that was said")
         with Horizontal():
             yield OptionList(markup=False)
             yield Static(id="preview")
@@ -112,7 +113,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
     async def _search(self, keep: int = 0) -> None:
         if not self.is_open:
             return
-        words = self.query_one(Input).value.strip()
+        words = self.query_one(TextField).value.strip()
         try:
             if words:
                 hits = await self._store.search(words, self._limit)

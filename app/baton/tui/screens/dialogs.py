@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError
@@ -17,6 +17,7 @@ from baton.models import LibraryModel
 from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.question_view import ChoiceView
+from baton.tui.widgets.text_fields import TextField
 
 if TYPE_CHECKING:
     from baton.models import Library, NeedsAgreement
@@ -60,14 +61,14 @@ class RenameScreen(Overlay[str]):
 
     def body(self) -> ComposeResult:
         """Lay out the title to change."""
-        yield Input(self._title, max_length=200)
+        yield TextField(self._title, max_length=200)
 
     def action_rename(self) -> None:
         """Return the title, once the keys before this one are in it."""
-        self.query_one(Input).call_later(self._give)
+        self.query_one(TextField).call_later(self._give)
 
     def _give(self) -> None:
-        self.dismiss(one_line(self.query_one(Input).value) or None)
+        self.dismiss(one_line(self.query_one(TextField).value) or None)
 
 
 class CeilingScreen(Overlay[str]):
@@ -83,15 +84,15 @@ class CeilingScreen(Overlay[str]):
 
     def body(self) -> ComposeResult:
         """Lay out the line to type in."""
-        yield Input(self._now, placeholder="2.50", max_length=20)
+        yield TextField(self._now, placeholder="2.50", max_length=20)
         yield Static("US dollars. none takes the ceiling away.", markup=False, classes="note")
 
     def action_set(self) -> None:
         """Return the ceiling, once the keys before this one are in it."""
-        self.query_one(Input).call_later(self._give)
+        self.query_one(TextField).call_later(self._give)
 
     def _give(self) -> None:
-        typed = self.query_one(Input).value.strip()
+        typed = self.query_one(TextField).value.strip()
         try:
             self._check(typed)
         except ConfigError as error:

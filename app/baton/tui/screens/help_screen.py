@@ -14,6 +14,7 @@ from textual.widgets import Input, Static
 from baton.tui import key_bindings, slash_commands
 from baton.tui.menu_entries import MenuEntry, ranked_entries
 from baton.tui.screens.overlay import Overlay
+from baton.tui.widgets.text_fields import TextField
 
 KEY_COLUMNS = 20
 """How many columns the keys take."""
@@ -41,7 +42,7 @@ class HelpScreen(Overlay[None]):
 
     def body(self) -> ComposeResult:
         """Lay out the search over what it finds."""
-        yield Input(placeholder="Search")
+        yield TextField(placeholder="Search")
         with VerticalScroll():
             yield self._text
 

@@ -22,6 +22,7 @@ from baton.core.sanitiser import one_line, sanitise
 from baton.presentation.words import file_text
 from baton.tui import key_bindings
 from baton.tui.widgets.menu_view import MenuView
+from baton.tui.widgets.text_fields import TextEditor
 
 PAUSE_SECONDS = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""
@@ -40,7 +41,7 @@ MAX_PASTED_CHARS = 8_000
 SHELL_TITLE = "a command for your shell"
 
 
-class PromptArea(TextArea):
+class PromptArea(TextEditor):
     """The prompt. `choose` takes what the menu shows for it, and returns whether it shows any."""
 
     BINDINGS = key_bindings.PROMPT
@@ -182,19 +183,12 @@ class PromptArea(TextArea):
             self.post_message(self.FileDropped())
         super().action_delete_left()
 
-    async def _on_key(self, event: events.Key) -> None:
-        """Act in the order of the keys: by itself, Backspace acts after what is typed next."""
-        bindings = self._bindings.copy()
-        bindings.apply_keymap(self.app._keymap)
-        for binding in bindings.key_to_bindings.get(event.key, ()):
-            if binding.action == "send":
-                self._send()  # it comes from the messages, behind all keys before it
-            elif not await self.app.run_action(binding.action, self):
-                continue
-            event.stop()
-            event.prevent_default()
-            return
-        await super()._on_key(event)
+    async def act(self, action: str) -> bool:
+        """Send at once: it comes from the messages, behind all keys before it."""
+        if action != "send":
+            return await super().act(action)
+        self._send()
+        return True
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()

@@ -16,6 +16,7 @@ from textual.widgets import Input
 from baton.core.sanitiser import one_line
 from baton.tui.menu_entries import MenuEntry
 from baton.tui.widgets.question_view import QuestionLine
+from baton.tui.widgets.text_fields import TextField
 
 MAX_ROWS = 8
 """How many rows are seen at once."""
@@ -147,7 +148,7 @@ class MenuView(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = Input(
+        self.line = TextField(
             compact=True, id="menu-line", placeholder="Type to search", select_on_focus=False
         )
         self._question = QuestionLine()

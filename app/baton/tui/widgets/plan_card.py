@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import OptionList, TextArea
+from textual.widgets import OptionList
 
 from baton.core.errors import BatonError
 from baton.core.messages import Card
@@ -23,6 +23,7 @@ from baton.presentation.plans import access_text, step_cost_text
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.question_view import ChoiceView, QuestionView, ScrollableQuestion
+from baton.tui.widgets.text_fields import TextEditor
 from baton.tui.workflow_picture import (
     picture_rows,
     planned_run,
@@ -74,18 +75,18 @@ class WorkerMenu(OptionList):
         self.post_message(StepLeft())
 
 
-class StepEditor(TextArea):
+class StepEditor(TextEditor):
     """What a step is to do, changed in place."""
 
     BINDINGS = key_bindings.PLAN_TEXT
 
     def action_save(self) -> None:
-        """Let the step do this."""
-        self.post_message(StepLeft(text=self.text))
+        """Let the step do this, once the keys before this one are in it."""
+        self.call_later(lambda: self.post_message(StepLeft(text=self.text)))
 
     def action_line(self) -> None:
-        """Begin a new line."""
-        self.insert("\n")
+        """Begin a new line, after the keys before this one."""
+        self.call_later(self.insert, "\n")
 
     def action_leave(self) -> None:
         """Leave the step as it is."""

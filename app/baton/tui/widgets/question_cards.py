@@ -7,7 +7,6 @@ from textual.message import Message
 
 from baton.core.ports import Question
 from baton.presentation.answers import CardsById
-from baton.tui.widgets.plan_card import PlanCard
 from baton.tui.widgets.question_view import OfferCard, QuestionView
 
 
@@ -16,6 +15,8 @@ def question_view(question: Question, roster: CardsById) -> QuestionView:
     if question.offer is not None:
         return OfferCard(question, question.offer)
     if question.plan is not None:
+        from baton.tui.widgets.plan_card import PlanCard  # not before the first frame
+
         return PlanCard(question, question.plan, roster)
     return QuestionView(question)
 
