@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -185,6 +186,21 @@ def test_the_latest_conversation_is_continued_and_another_one_is_opened() -> Non
         ask(screen, "/open 2", "Going on with \u201cFirst\u201d")
         ask(screen, "/show", " 2 messages")
         ask(screen, "/open nothing", "Error: ")
+
+
+def test_an_answer_is_written_again_and_marked_and_the_conversation_renamed() -> None:
+    with open_chat() as screen:
+        ask(screen, "/regenerate", "There is no answer here yet.")
+        ask(screen, "/rename Herons", "There is no answer here yet.")
+        ask(screen, "First", "Answered")
+        ask(screen, "/rename", "/rename needs a title.")
+        ask(screen, "/rename Herons", "\u201cHerons\u201d from now on")
+        ask(screen, "/regenerate", "You said: First. Prompts: 1")
+        ask(screen, "/good", "is marked as good")
+        ask(screen, "/show", "Herons")
+    with sqlite3.connect(find_paths().database) as db:
+        roles = [role for (role,) in db.execute("SELECT role FROM turns ORDER BY created")]
+    assert roles == ["user", "assistant", "assistant"], "the first version is kept"
 
 
 def test_commands_change_how_the_next_prompt_is_answered(home: Path) -> None:

@@ -86,6 +86,26 @@ async def _go_on(session: PlainSession, _: str) -> None:
         raise ConfigError("The last answer was not interrupted.")
 
 
+async def _rename(session: PlainSession, title: str) -> None:
+    if not title.strip():
+        raise ConfigError("/rename needs a title.", "For example: /rename Three days in Lisbon.")
+    await session.rename(one_line(title))
+    session.say(f"This conversation is \u201c{session.title}\u201d from now on.")
+
+
+async def _answer_again(session: PlainSession, _: str) -> None:
+    await session.answer_again()
+
+
+def _mark(rating: str) -> Run:
+    """Return what marks the newest answer."""
+
+    async def run(session: PlainSession, _: str) -> None:
+        await _run_own(session, "", "history", "rate", rating, (await session.last_run()).id)
+
+    return run
+
+
 # How answers are made
 
 
@@ -245,7 +265,11 @@ _ENTRIES: tuple[tuple[SlashCommand, Run], ...] = (
         _own("history", "search"),
     ),
     (_plain("show", "Show this conversation (baton history show)"), _show),
+    (_APP["rename"], _rename),
     (_APP["continue"], _go_on),
+    (_APP["regenerate"], _answer_again),
+    (_plain("good", "Mark the newest answer as good (baton history rate)"), _mark("good")),
+    (_plain("bad", "Mark the newest answer as bad"), _mark("bad")),
     (_APP["plan"], _preview),
     (_APP["mode"], _set_mode),
     (_APP["strategy"], _set_strategy),

@@ -13,9 +13,10 @@ from baton.cli.output import Output
 from baton.cli.plan_renderer import plan_text
 from baton.cli.prompt_run import TerminalAsker, TextRenderer
 from baton.core.errors import BatonError, ConfigError
+from baton.core.feedback import Signal
 from baton.core.history_types import RunRecord
 from baton.core.labels import strictest
-from baton.core.messages import Prompt, Role
+from baton.core.messages import Prompt, Role, TurnStatus
 from baton.core.money import show_usd
 from baton.core.ports import Ask, ConversationPosition, Question
 from baton.core.run.policy import PromptLimits
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 ANSWER_MARK = "Baton: "
 PROMPT_MARK = "You: "
+
+NO_ANSWER = "There is no answer here yet."
 
 LATE_SECONDS = 1.0
 """A Ctrl+C so soon after an answer's end was meant for the answer."""
@@ -154,8 +157,15 @@ class PlainSession:
         """Return the newest run of this conversation. Raises ConfigError."""
         last = await self.store.runs.last(self.conversation) if self.conversation else None
         if last is None:
-            raise ConfigError("There is no answer here yet.")
+            raise ConfigError(NO_ANSWER)
         return last
+
+    async def rename(self, title: str) -> None:
+        """Give the conversation another title. Raises ConfigError where nothing was said yet."""
+        if self.conversation is None:
+            raise ConfigError(NO_ANSWER)
+        await self.store.rename(self.conversation, title)
+        self.title = one_line(title, 60)
 
     # Prompts
 
@@ -174,6 +184,20 @@ class PlainSession:
         elif self._has_draft:
             self._has_draft = False
             await self.store.save_draft(draft_of, "")
+
+    async def answer_again(self) -> None:
+        """Answer the newest prompt once more, as a new version. Raises ConfigError."""
+        turns = await self.store.thread(self.conversation) if self.conversation else ()
+        asked = next((turn for turn in reversed(turns) if turn.role is Role.USER), None)
+        if asked is None:
+            raise ConfigError(NO_ANSWER)
+        prompt, limits = Prompt(asked.text, asked.files), self._prompt_limits()
+        place = ConversationPosition(self.conversation, again=asked.id)
+        if turns[-1].status is TurnStatus.DONE:
+            await self.store.feedback.add_signal(turns[-1].id, Signal.AGAIN)
+        await self.follow(
+            lambda ask: self.orchestra.play(prompt, place, limits, ask, worker=self.worker)
+        )
 
     async def keep_draft(self, text: str) -> None:
         """Keep what was not sent for when this conversation, or a new one, is opened again."""
