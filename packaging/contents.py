@@ -54,6 +54,7 @@ DATA = (
     ),
     ("app/baton/workers/templates/*.toml", "baton/workers/templates"),
     ("app/baton/tui/app.tcss", "baton/tui"),
+    ("app/baton/tui/screens/overlay.tcss", "baton/tui/screens"),
     ("models/catalogue.toml", "baton/models"),
     ("models/conductor/README.md", "baton/models/conductor"),
     ("models/conductor/adapter.gguf", "baton/models/conductor"),

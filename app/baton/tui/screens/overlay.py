@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -15,12 +16,16 @@ from baton.tui import key_bindings
 from baton.tui.widgets.question_view import QuestionLine
 from baton.tui.widgets.status_lines import Footer, SplitLine
 
+if TYPE_CHECKING:
+    from textual.types import CSSPathType
+
 Result = TypeVar("Result")
 
 
 class Overlay(ModalScreen[Result | None]):
     """A screen over the conversation, with a title above and its keys below; Esc closes it."""
 
+    CSS_PATH: ClassVar[CSSPathType | None] = Path(__file__).with_name("overlay.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [*key_bindings.OVERLAY, *key_bindings.ABOVE]
     HEADING = ""
 
