@@ -19,6 +19,7 @@ from baton.core.messages import (
     count_turns_to_drop,
     estimated_tokens,
     fenced,
+    is_too_long,
     max_input_tokens,
     max_text_tokens,
     text_with_files,
@@ -98,6 +99,23 @@ def test_digits_count_as_tokens_of_their_own() -> None:
     table = "\n".join(f"line {number}" for number in range(5_000))
     assert estimated_tokens(table) == 26_390
     assert estimated_tokens("Herons wade.") == 3
+
+
+@pytest.mark.parametrize(
+    ("context", "size", "expected"),
+    [
+        (0, 10_000, False),  # unknown: it is tried
+        (800, 2_000, False),  # 500 tokens in 800 less 200 for the answer and 3 for the prompt
+        (800, 2_600, True),
+        (8_192, 28_000, False),
+        (8_192, 29_000, True),
+    ],
+)
+def test_a_text_is_too_long_where_no_answer_fits_beside_it(
+    context: int, size: int, expected: bool
+) -> None:
+    card = Card("a", "llama", "A", context=context)
+    assert is_too_long(card, ["x" * size], "Herons wade.") is expected
 
 
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=12), st.integers(0, 200))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from keyring.core import load_config
 
@@ -223,6 +225,16 @@ def test_the_file_is_for_its_owner_only(file: Path) -> None:
     assert "PLAIN TEXT" in file.read_text()
     assert [item.name for item in file.parent.iterdir()] == ["keys.toml"]
     assert set(find_keys(file=file, environ={})) == {"openai", "mistral"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="counts descriptors")
+def test_the_file_is_closed_again(file: Path) -> None:
+    save_key("openai", CANARY, file=file)
+    find_key("openai", file=file, environ={})
+    before = psutil.Process().num_fds()
+    for _ in range(8):
+        assert find_key("openai", file=file, environ={})
+    assert psutil.Process().num_fds() == before
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])

@@ -82,17 +82,24 @@ def test_it_is_brought_to_the_disk_while_it_grows(
 ) -> None:
     monkeypatch.setattr(partials, "SYNC_BYTES", 4)
     monkeypatch.setattr(partials, "NOTIFY_BYTES", 1)
-    called = threading.Event()
-    monkeypatch.setattr(os, "fsync", lambda _: called.set())
+    called, times = threading.Event(), []
+
+    def fsync(_: int) -> None:
+        times.append(partial.size)
+        called.set()
+
+    monkeypatch.setattr(os, "fsync", fsync)
     syncing = threading.Thread(target=partial.keep_syncing, daemon=True)
     syncing.start()
     for _ in range(2):
         called.clear()
-        partial.append(b"12345")
+        partial.append(b"123")  # not enough yet
+        partial.append(b"45")
         assert called.wait(30)
     partial.close()
     syncing.join(30)
     assert not syncing.is_alive()
+    assert times == [5, 10]
 
 
 def test_a_partial_that_was_cut_by_another_program_is_an_error(partial: PartialFile) -> None:
