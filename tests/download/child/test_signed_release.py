@@ -62,6 +62,12 @@ def test_a_list_that_is_missing_is_named(folder: Path) -> None:
     assert said.startswith(f"{folder / MANIFEST} can't be read: it isn't there.")
 
 
+@pytest.mark.parametrize("key", ["", "zz", "00", "0" * 62])
+def test_with_a_key_that_is_none_nothing_is_believed(folder: Path, key: str) -> None:
+    sign_manifest(folder, b"{}")
+    assert refusal(folder, key).startswith("The key that this build checks updates with")
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [(None, "isn't there"), (b"", "has 0 bytes where 5 are"), (b"123456", "has 6 bytes where 5")],
