@@ -107,6 +107,8 @@ def test_a_key_is_shown_by_its_last_four_characters_only() -> None:
     assert not shows(CANARY, repr(key) + str(key) + f"{key}")
     assert key.tail == "cdef"
     assert Key("short-key", "keyring").tail == ""
+    assert Key("123456789012abcd", "keyring").tail == "abcd"
+    assert Key("12345678901abcd", "keyring").tail == ""
     assert check_key(f" {CANARY}\n") == CANARY
 
 

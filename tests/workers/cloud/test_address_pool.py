@@ -187,6 +187,9 @@ async def test_a_single_address_is_never_waited_for_nor_left_out() -> None:
         leases.append(await take(pool))
         pool.record_failure(leases[-1])
     assert {lease.number for lease in leases} == {0}
+    assert pool.states[0].failures == 3, "each began when the one before had failed"
+    full = pool_of(1, clock=Clock())
+    assert {(await take(full)).number for _ in range(3)} == {0}
 
 
 async def test_a_quicker_address_is_preferred_and_equal_ones_are_not_swapped() -> None:

@@ -138,6 +138,14 @@ async def out() -> AsyncIterator[Out]:
         await way.aclose()
 
 
+async def test_a_variable_that_holds_no_key_is_named_and_nothing_is_sent(out: Out) -> None:
+    with Cloud() as cloud:
+        heard = await hear(out({"LAB_KEY": "two words"}), make_call(cloud.base("server")))
+        assert "LAB_KEY" in heard.said
+        assert "two words" not in heard.said
+        assert (heard.announced, cloud.posts) == ([], 0)
+
+
 # Proxies
 
 
