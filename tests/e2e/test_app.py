@@ -438,6 +438,7 @@ def test_everything_is_reached_with_the_mouse_alone(shared: SharedApp, app: Term
     app.wait_for("Type to search")
     roll_to(app, "/regenerate")
     click(app, "/regenerate")
+    app.wait(lambda shown: "2 of 2" in shown and answer_on(app) != "")
     click(app, "Esc stop")
     app.wait_for("Stopped here.")
     click(app, "Ctrl+P more")
