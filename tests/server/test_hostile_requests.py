@@ -109,11 +109,13 @@ async def exchange(served: Served, data: bytes, chance: random.Random) -> int:
         writer.transport.abort()
 
 
-async def attack(served: Served, count: int, seed: int) -> set[int]:
+async def attack(served: Served, count: int, seed: int) -> dict[int, bytes]:
+    """Return by status the last request that was answered with it."""
     chance = random.Random(seed)
-    seen: set[int] = set()
+    seen: dict[int, bytes] = {}
     for _ in range(count):
-        seen.add(await exchange(served, raw_request(served, chance), chance))
+        data = raw_request(served, chance)
+        seen[await exchange(served, data, chance)] = data
     return seen
 
 
@@ -125,8 +127,8 @@ async def check_served(served: Served, count: int) -> None:
     for seed in range(2, 6):
         statuses |= await attack(served, count // 4, seed)
     await settled(served)
-    assert not {status for status in statuses if status >= 500}, statuses
-    assert {200, 400} <= statuses
+    assert not {status: data for status, data in statuses.items() if status >= 500}
+    assert {200, 400} <= statuses.keys()
     assert psutil.Process().num_fds() <= descriptors + 2
     gc.collect()
     assert len(gc.get_objects()) < objects * 1.2 + 20_000
