@@ -191,7 +191,7 @@ def test_the_latest_conversation_is_continued_and_another_one_is_opened() -> Non
 def test_an_answer_is_written_again_and_marked_and_the_conversation_renamed() -> None:
     with open_chat() as screen:
         ask(screen, "/regenerate", "There is no answer here yet.")
-        ask(screen, "/rename Herons", "There is no answer here yet.")
+        ask(screen, "/rename Herons", "Nothing was said here yet.")
         ask(screen, "First", "Answered")
         ask(screen, "/rename", "/rename needs a title.")
         ask(screen, "/rename Herons", "\u201cHerons\u201d from now on")

@@ -69,10 +69,14 @@ async def _open(session: PlainSession, named: str) -> None:
         await _run_own(session, "", "history", "ls", "-n", "20")
 
 
-async def _show(session: PlainSession, _: str) -> None:
+def _conversation(session: PlainSession) -> str:
     if session.conversation is None:
         raise ConfigError("Nothing was said here yet.")
-    await _run_own(session, "", "history", "show", session.conversation)
+    return session.conversation
+
+
+async def _show(session: PlainSession, _: str) -> None:
+    await _run_own(session, "", "history", "show", _conversation(session))
 
 
 async def _go_on(session: PlainSession, _: str) -> None:
@@ -89,8 +93,10 @@ async def _go_on(session: PlainSession, _: str) -> None:
 async def _rename(session: PlainSession, title: str) -> None:
     if not title.strip():
         raise ConfigError("/rename needs a title.", "For example: /rename Three days in Lisbon.")
-    await session.rename(one_line(title))
-    session.say(f"This conversation is \u201c{session.title}\u201d from now on.")
+    title = one_line(title)
+    await session.store.rename(_conversation(session), title)
+    session.title = title
+    session.say(f"This conversation is \u201c{title}\u201d from now on.")
 
 
 async def _answer_again(session: PlainSession, _: str) -> None:

@@ -160,13 +160,6 @@ class PlainSession:
             raise ConfigError(NO_ANSWER)
         return last
 
-    async def rename(self, title: str) -> None:
-        """Give the conversation another title. Raises ConfigError where nothing was said yet."""
-        if self.conversation is None:
-            raise ConfigError(NO_ANSWER)
-        await self.store.rename(self.conversation, title)
-        self.title = one_line(title, 60)
-
     # Prompts
 
     async def answer(self, text: str, *, preview: bool = False) -> None:
