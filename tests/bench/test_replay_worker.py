@@ -166,10 +166,13 @@ def test_a_changed_dataset_is_noticed(tmp_path: Path) -> None:
         results.played_before(BenchSetting("made.csv", "4567", "hybrid", ("a",)))
 
 
-@pytest.mark.parametrize("content", ["my notes", "my notes\n", '{"setting": 1}\n', "{}\n"])
-def test_another_owners_file_is_left_alone(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"my notes", b"my notes\n", b'{"setting": 1}\n', b"{}\n", b'{"setting":{"dataset":"\xff"}}\n'],
+)
+def test_another_owners_file_is_left_alone(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "notes.txt"
-    file.write_text(content)
+    file.write_bytes(content)
     with pytest.raises(ConfigError, match="no result of a bench"):
         ResultsFile(file).played_before(SETTING)
-    assert file.read_text() == content
+    assert file.read_bytes() == content

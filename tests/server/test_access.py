@@ -165,9 +165,11 @@ def test_tokens_are_made_once_and_private(tmp_path: Path) -> None:
     assert len({tokens.free, tokens.spend}) == 2
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"free": "", "spend": ""}', "\0"])
-def test_a_damaged_file_of_tokens_is_said(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b'{"free": "", "spend": ""}', b"\0", b'{"free": "\xff"}']
+)
+def test_a_damaged_file_of_tokens_is_said(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "tokens.json"
-    file.write_text(text)
+    file.write_bytes(data)
     with pytest.raises(ConfigError, match="holds no tokens"):
         read_tokens(file)

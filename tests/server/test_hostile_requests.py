@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
 import random
 import threading
 from pathlib import Path
@@ -19,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from baton.server import http_server
 from support.served_baton import Served, served_baton, wait_until
 
-VALID = {
+VALID: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {
         "model": "baton/auto",
         "messages": [{"role": "user", "content": "Hello there"}],
@@ -71,7 +70,9 @@ def raw_request(served: Served, chance: random.Random) -> bytes:
     body = json.dumps(damage(VALID.get(path, {}), chance)).encode()
     if chance.random() < 0.3:
         cut = chance.randrange(len(body) + 1)
-        body = body[:cut] + os.urandom(chance.randrange(8))
+        body = (
+            body[:cut] + chance.randbytes(chance.randrange(8)) + body[chance.choice([cut, 10**6]) :]
+        )
     length = len(body) + chance.choice([0, 0, 0, 0, 5, -1, 10**12])
     lines = [
         f"{chance.choice(['POST', 'POST', 'GET', 'PUT', 'OPTIONS', 'G E T'])} {path} HTTP/1.1",
@@ -158,6 +159,9 @@ async def test_words_that_are_no_words_are_refused(tmp_path: Path, odd: object) 
             for path, name in (("/responses", "input"), ("/chat/completions", "messages")):
                 body = {"model": "baton/auto", name: [item]}
                 assert (await client.post(path, json=body)).status_code == 400, (path, item)
+        choice = {"tool_choice": {"type": odd}}
+        body = VALID["/v1/messages"] | choice
+        assert (await client.post("/messages", json=body)).status_code == 400
 
 
 @pytest.mark.long
@@ -184,6 +188,41 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
         assert answer.status_code == 413
         deep = await client.post("/chat/completions", content=b"[" * 10**6)
         assert deep.status_code == 400
+
+
+async def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    async with served_baton(tmp_path) as served, served.client() as client:
+        for body in (b'{"model": "\xff"}', b'{"\xff": 1}', b'"\xed\xa0\x80"'):
+            answer = await client.post("/chat/completions", content=body)
+            assert (answer.status_code, "not JSON" in answer.text) == (400, True)
+
+
+async def test_json_is_read_to_a_depth(tmp_path: Path) -> None:
+    """Near the interpreter's limit one place reads what another one can't write again."""
+    user = {"role": "user", "content": "Hello"}
+    use = {"type": "tool_use", "id": "x", "name": "f", "input": "DEEP"}
+    shape = {"type": "json_schema", "name": "f", "schema": "DEEP"}
+    call = {"id": "x", "function": {"name": "f", "arguments": "DEEP AS TEXT"}}
+    bodies: dict[str, dict[str, Any]] = {
+        "/messages": {
+            "messages": [user, {"role": "assistant", "content": [use]}, user],
+            "max_tokens": 5,
+        },
+        "/responses": {"input": "Hello", "text": {"format": shape}},
+        "/chat/completions": {
+            "messages": [user, {"role": "assistant", "tool_calls": [call]}, user]
+        },
+    }
+    async with served_baton(tmp_path) as served, served.client() as client:
+        for depth in (90, 500, *range(910, 950, 3), 1200):
+            deep = '{"a":' * depth + "1" + "}" * depth
+            for path, fields in bodies.items():
+                body = json.dumps({"model": "baton/auto", **fields})
+                body = body.replace('"DEEP"', deep).replace('"DEEP AS TEXT"', json.dumps(deep))
+                answer = await client.post(path, content=body)
+                is_text = path == "/chat/completions"
+                wanted = 200 if depth < 100 or is_text else 400
+                assert answer.status_code == wanted, (path, depth, answer.text)
 
 
 @pytest.mark.parametrize("path", [*VALID])

@@ -398,7 +398,7 @@ class ResultsFile:
         for number, line in enumerate(lines, start=1):
             try:
                 yield msgspec.json.decode(line, type=_Line)
-            except msgspec.DecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise self._format_error(number) from error
 
     def _format_error(self, number: int) -> ConfigError:

@@ -13,7 +13,7 @@ from baton.core.errors import ConfigError
 from baton.core.messages import AnswerFormat, Message, Role
 from baton.core.money import parse_usd
 from baton.server.api_errors import ApiError, bad_request
-from baton.server.tool_calls import ToolOffer
+from baton.server.tool_calls import MAX_DEPTH, ToolOffer, is_too_deep
 
 MAX_BODY_BYTES = 8 * 10**6
 MAX_SCHEMA_BYTES = 32 * 1024
@@ -67,10 +67,12 @@ def parse_body(body: bytes) -> dict[str, Any]:
     """Return a body's JSON object. Raises ApiError."""
     try:
         parsed = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # bytes that aren't UTF-8 are a ValueError
         raise bad_request("The body is not JSON.") from error
     if not isinstance(parsed, dict):
         raise bad_request("The body is not a JSON object.")
+    if is_too_deep(parsed):
+        raise bad_request(f"The body is nested more than {MAX_DEPTH} levels deep.")
     return parsed
 
 
@@ -78,7 +80,7 @@ def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
     """Return a body's fields, those that Baton knows. Raises ApiError for one of another type."""
     try:
         return msgspec.convert(body, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
         where = f" (at {param})" if param else ""

@@ -134,7 +134,7 @@ def _tools(asked: MessagesRequest) -> ToolOffer | None:
     wanted = asked.tool_choice or {}
     choices = {"auto": "auto", "any": "required", "none": "none", "tool": wanted.get("name")}
     kind = wanted.get("type", "auto")
-    if kind not in choices:
+    if not isinstance(kind, str) or kind not in choices:
         raise bad_request(f"There is no choice of tools {str(kind)[:40]!r}.", "tool_choice")
     return read_tools([_tool(tool) for tool in asked.tools or ()], choices[kind])
 

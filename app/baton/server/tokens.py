@@ -35,7 +35,7 @@ def read_tokens(file: Path) -> ServerTokens:
         raise _unusable(file, f"can't be read ({error.strerror})") from error
     try:
         tokens = msgspec.json.decode(data, type=ServerTokens)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # what msgspec raises, and bytes that aren't UTF-8
         raise _unusable(file, "holds no tokens") from error
     if min(len(tokens.free), len(tokens.spend)) < _TOKEN_BYTES or tokens.free == tokens.spend:
         raise _unusable(file, "holds no tokens")

@@ -21,6 +21,9 @@ from baton.core.stop_sequences import held_back
 from baton.server.api_errors import bad_request
 
 MAX_TOOLS = 128
+MAX_DEPTH = 100
+"""How many levels of JSON are read: what is deeper can't be written again from any place."""
+
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
@@ -129,7 +132,7 @@ class ToolCallReader:
             call = msgspec.json.decode(text.strip().encode("utf-8", "replace"), type=_WrittenCall)
         except (msgspec.MsgspecError, RecursionError):
             return None
-        if call.name not in self._names:
+        if call.name not in self._names or is_too_deep(call.arguments):
             return None
         return ToolCall(f"call_{os.urandom(12).hex()}", call.name, _as_json(call.arguments))
 
@@ -162,6 +165,8 @@ def call_text(name: str, arguments: str) -> str:
     try:
         parsed = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
+        parsed = arguments
+    if is_too_deep(parsed):
         parsed = arguments
     return f"{OPEN}\n{_as_json({'name': name, 'arguments': parsed})}\n{CLOSE}"
 
@@ -196,6 +201,14 @@ def with_instructions(system: str | None, offer: ToolOffer | None) -> str | None
     if offer is None:
         return system
     return f"{system}\n\n{offer.instructions()}" if system else offer.instructions()
+
+
+def is_too_deep(value: object, levels: int = MAX_DEPTH) -> bool:
+    """Return whether a JSON value is nested more levels deep than that."""
+    if not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(is_too_deep(part, levels - 1) for part in parts)
 
 
 def _described(tool: Tool) -> Mapping[str, Any]:
