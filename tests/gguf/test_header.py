@@ -208,6 +208,7 @@ def test_recurrent_layers_keep_a_state_and_no_keys() -> None:
     assert found.kv_heads == (0, 0, 0, 2)
     assert found.state == 3 * each
     assert kind("qwen35", full_attention_interval=2, **ssm).kv_heads == (0, 2, 0, 2)
+    assert kind("qwen35", full_attention_interval=1, **ssm).kv_heads == (2, 2, 2, 2)
     assert kind("qwen35", **ssm | {"attention.recurrent_layers": [0, 1, 0, 0]}).state == each
     found = kind("granitehybrid", attention__head_count_kv=[0, 0, 2, 0], **ssm)
     assert (found.kv_heads, found.state) == ((0, 0, 2, 0), 3 * each)
@@ -276,6 +277,13 @@ def test_parts_and_alignment() -> None:
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
     with pytest.raises(MalformedHeader, match=why):
         parse_header(data, len(data))
+
+
+def test_a_file_that_ends_within_its_last_text_is_refused() -> None:
+    data = header(facts() | {"tokenizer.ggml.tokens": ["one", "two"]}, alignment=1)
+    parse_header(data, len(data))
+    with pytest.raises(MalformedHeader, match="ends before its header"):
+        parse_header(data[:-1], len(data) - 1)
 
 
 @pytest.mark.parametrize("dimensions", [5, 6, 2**32 - 1])

@@ -509,6 +509,13 @@ def test_a_copy_of_something_else_is_refused(tmp_path: Path, target: Path, known
         assert target.read_bytes() == CONTENT
 
 
+def test_a_file_of_one_byte_is_copied(tmp_path: Path, target: Path) -> None:
+    source = tmp_path / "one"
+    source.write_bytes(b"1")
+    transfer.copy(source, target, "", ProgressLog(), lambda: False)
+    assert target.read_bytes() == b"1"
+
+
 def test_a_file_is_read_and_hashed(tmp_path: Path) -> None:
     path, progress = tmp_path / "m.gguf", ProgressLog()
     path.write_bytes(CONTENT * 5)

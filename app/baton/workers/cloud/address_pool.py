@@ -11,6 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 MAX_REST_SECONDS = 60.0
@@ -123,7 +124,7 @@ class AddressPool:
         self._clock = clock
         self._states = {n: AddressState(each.slots) for n, each in enumerate(addresses)}
         self._failed_at = dict.fromkeys(self._states, -math.inf)
-        self._waiting: list[asyncio.Future[None]] = []
+        self._changed = asyncio.Event()
 
     @property
     def states(self) -> Mapping[int, AddressState]:
@@ -203,16 +204,9 @@ class AddressPool:
 
     async def _wait(self, seconds: float | None) -> None:
         """Wait until something changes: a slot is given back, or so many seconds have passed."""
-        change = asyncio.get_running_loop().create_future()
-        self._waiting.append(change)
-        try:
-            await asyncio.wait_for(change, seconds)
-        except TimeoutError:
-            pass
-        finally:
-            self._waiting.remove(change)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
 
     def _wake(self) -> None:
-        for change in self._waiting:
-            if not change.done():
-                change.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()
