@@ -268,7 +268,7 @@ def worker_order() -> ModelOrder:
             kept.append(order)
 
     process = borrowing_process(None)
-    process._borrower = Noting(Path("/"))
+    process._find_borrower = lambda: Noting(Path("/"))
     process.warm()
     process.unload()
     return kept[0]
@@ -300,7 +300,7 @@ async def test_homes_never_mix(folder: Path, lent: Description, tmp_path: Path) 
 
 
 async def test_a_router_is_shared(folder: Path, lent: Description) -> None:
-    routers = [LearnedRouter(borrower=Borrower(folder)) for _ in range(2)]
+    routers = [LearnedRouter(find_borrower=lambda: Borrower(folder)) for _ in range(2)]
     roster = candidates([starter().card])
     for router in routers:
         async with asyncio.timeout(60):

@@ -1,10 +1,11 @@
-"""The models of a running `baton serve` answer a `baton ask` beside it, and end with it."""
+"""The models of what serves, `baton serve` or the app, answer a `baton ask` beside it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from baton.ipc.borrower import Borrower
 from baton.ipc.lending_protocol import Description, LentChild
 from baton.platform.settings import find_paths
 from support.lent_models import STORY, await_lender, have_ended, processes_of
+from support.terminal import Terminal
 
 pytestmark = [
     pytest.mark.local_model,
@@ -72,6 +74,34 @@ def test_an_ask_uses_the_model_that_is_served(tmp_path: Path) -> None:
         )
         assert alone.stdout
         assert wait_for_runner(folder, 1).borrowers == 1
+
+
+def test_an_ask_uses_the_model_of_an_app_that_serves(tmp_path: Path) -> None:
+    env = {**os.environ, "BATON_HOME": str(tmp_path)}
+    folder = find_paths(env).state
+    app = Terminal(BATON, env, 100, 30)
+    try:
+        app.wait(lambda shown: "Ask anything" in shown, 60)
+        with socket.create_server(("127.0.0.1", 0)) as unused:
+            port = unused.getsockname()[1]
+        app.send(f"/serve {port}\r")
+        app.wait(lambda shown: "http://127.0.0.1:" in shown)
+        served = wait_for_runner(folder, 1)
+        command = [*BATON, "ask", STORY, "--max-tokens", "150", "-q"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as ask:
+            assert wait_for_runner(folder, 2).pid == served.pid
+            assert ask.stdout is not None
+            assert len(ask.stdout.read()) > 200
+        app.send("\x1b")
+        app.wait(lambda shown: "Ask anything" in shown)
+        time.sleep(0.2)  # else Esc and the first letter would be one key
+        app.send("What is the capital of France?\r")
+        app.wait(lambda shown: "Paris" in shown, 60)
+        assert [child.pid for child in runners(folder)] == [served.pid], "there is one model"
+        held = processes_of(await_lender(folder))
+    finally:
+        app.close()
+    assert have_ended(held, 10)
 
 
 def test_its_models_end_with_it_where_nothing_may_stay(tmp_path: Path) -> None:

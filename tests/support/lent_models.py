@@ -38,9 +38,13 @@ TESTS = Path(__file__).parents[1]
 def borrowing_process(folder: Path | None, path: Path | None = None) -> ModelProcess:
     """Return the starter's process, borrowed where a background process of that folder lends it."""
     model = starter()
-    borrower = None if folder is None else Borrower(folder)
     settings = LoadSettings(model.card.context)
-    return ModelProcess(path or model.path, Memory(), settings, borrower=borrower)
+    return ModelProcess(
+        path or model.path,
+        Memory(),
+        settings,
+        find_borrower=lambda: None if folder is None else Borrower(folder),
+    )
 
 
 def borrowing_worker(folder: Path | None, path: Path | None = None) -> LocalWorker:

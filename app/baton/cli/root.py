@@ -285,6 +285,7 @@ async def _serve(parts: Baton, port: int | None) -> AsyncIterator[OpenEndpoint]:
     from baton.server import DEFAULT_PORT, serving
 
     async with serving(parts, port or DEFAULT_PORT, grace=2) as endpoint:
+        await parts.share_models()
         yield endpoint
 
 

@@ -271,6 +271,20 @@ class Baton:
             return ""
         return background.hand_over(released, self.settings, self.paths)
 
+    async def share_models(self) -> None:
+        """Have the models lent to others as long as this process uses them.
+
+        What is loaded here and answers nothing is let go, and loaded again where all can use it.
+        """
+        import asyncio
+
+        await asyncio.to_thread(background.share, self.settings, self.paths, stays=False)
+        if background.borrower(self.settings, self.paths) is None:
+            return
+        self.local.unload_idle()
+        if default := self.local.here.get(self.orchestra.default):
+            default.warm()
+
     def end_models(self) -> None:
         """End what holds models at once, without waiting until it is gone: 50 ms for its memory."""
         self.local.end()
@@ -305,8 +319,8 @@ def compose(
     Raises ConfigError or StoreError.
     """
     stock = library(settings, paths)
-    borrower = background.borrower(settings, paths, allowed=borrow)
-    local = LocalWorkers(settings, stock, borrower)
+    find_borrower = partial(background.borrower, settings, paths) if borrow else lambda: None
+    local = LocalWorkers(settings, stock, find_borrower)
     workers: dict[str, Worker] = dict(local.all(warm or settings.worker))
     default, missed = _default_worker(settings, local, stock)
     if warm == settings.worker:
@@ -314,7 +328,7 @@ def compose(
     if warm in workers:
         workers[warm].warm()
 
-    router = _router(paths, workers.get(warm or ""), borrower)
+    router = _router(paths, workers.get(warm or ""), find_borrower)
     if warm is not None:
         router.warm()
 
@@ -458,11 +472,13 @@ def skill_table(store: Store | None) -> SkillTable:
     return SkillTable(partial(read_scores, shipped_folder()), own)
 
 
-def _router(paths: Paths, warm: Worker | None, borrower: Borrower | None = None) -> LearnedRouter:
+def _router(
+    paths: Paths, warm: Worker | None, find_borrower: Callable[[], Borrower | None] = lambda: None
+) -> LearnedRouter:
     """Return the learned router; while that worker loads, prompts wait for the router as well."""
     from baton.routing import LearnedRouter, learned_file
 
-    router = LearnedRouter(learned=learned_file(paths.data), borrower=borrower)
+    router = LearnedRouter(learned=learned_file(paths.data), find_borrower=find_borrower)
     if isinstance(warm, LocalWorker):
         router.wait_while(lambda: warm.loading)
     return router

@@ -25,12 +25,12 @@ _NOTICE = "lender-noticed"
 """The file that says that the person knows of the background process."""
 
 
-def borrower(settings: Settings, paths: Paths, *, allowed: bool = True) -> Borrower | None:
+def borrower(settings: Settings, paths: Paths) -> Borrower | None:
     """Return what borrows models, None where nothing is lent or may be borrowed.
 
     Where no background process runs, that costs one look at the disk, and no import.
     """
-    if not (allowed and settings.daemon and paths.lender_socket.exists()):
+    if not (settings.daemon and paths.lender_socket.exists()):
         return None
     from baton.ipc.borrower import Borrower
 
@@ -53,10 +53,11 @@ def hand_over(children: Sequence[Child], settings: Settings, paths: Paths) -> st
     return _first_notice(paths.state / _NOTICE, settings.daemon_minutes)
 
 
-def share(settings: Settings, paths: Paths) -> str:
+def share(settings: Settings, paths: Paths, *, stays: bool = True) -> str:
     """Have this process's models held where others can use them, too; return what to say, or "".
 
-    Where no process may stay behind, it ends as soon as nothing is borrowed any more.
+    Where no process may stay behind, or it isn't to (`stays`), it ends as soon as nothing is
+    borrowed any more.
     """
     if not (settings.daemon and os.name == "posix"):
         return ""
@@ -66,7 +67,7 @@ def share(settings: Settings, paths: Paths) -> str:
     make_folder(paths.state)
     if Borrower(paths.state).description() is not None:
         return ""
-    stays = surroundings.may_leave_process()
+    stays = stays and surroundings.may_leave_process()
     idle_seconds = settings.daemon_minutes * 60 if stays else ENDING_SECONDS
     is_started = start_lender(paths.state, idle_seconds, ())
     return (

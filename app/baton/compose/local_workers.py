@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -93,10 +93,13 @@ class LocalWorkers:
     """
 
     def __init__(
-        self, settings: Settings, library: Library, borrower: Borrower | None = None
+        self,
+        settings: Settings,
+        library: Library,
+        find_borrower: Callable[[], Borrower | None] = lambda: None,
     ) -> None:
         self._settings = settings
-        self._borrower = borrower
+        self._find_borrower = find_borrower
         self._library = library
         self._memory = Memory(int(settings.local.memory_gb * 1e9))
         self._models: dict[tuple[Path, LoadSettings, bool], ModelProcess] = {}
@@ -148,8 +151,14 @@ class LocalWorkers:
             idle_seconds=local.idle_minutes * 60,
             slots=local.slots,
         )
-        process = ModelProcess(model.path, self._memory, loading, borrower=self._borrower)
+        process = ModelProcess(model.path, self._memory, loading, find_borrower=self._find_borrower)
         return LocalWorker(card, process, writing)
+
+    def unload_idle(self) -> None:
+        """Let those models of this process go that answer nothing now."""
+        for process in self._models.values():
+            if not (process.busy or process.is_borrowed):
+                process.unload()
 
     def release(self) -> list[Child]:
         """Give away the children that hold a model and can outlive this process."""
@@ -201,7 +210,7 @@ class LocalWorkers:
                 force=force,
                 ready=partial(self._library.ensure_verified, entry.model) if of_library else None,
                 trusted=partial(self._library.is_verified, entry.model) if of_library else None,
-                borrower=self._borrower,
+                find_borrower=self._find_borrower,
             )
         return LocalWorker(card, self._models[key], _generation_settings(entry, model))
 

@@ -66,13 +66,13 @@ class LearnedRouter:
         learned: Path | None = None,
         *,
         limits: ScorerLimits = DEFAULT_LIMITS,
-        borrower: Borrower | None = None,
+        find_borrower: Callable[[], Borrower | None] = lambda: None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.folder = shipped_folder() if folder is None else folder
         self.on_warning: Callable[[str], object] = _ignore_warning
         self._scorer = ScorerProcess(
-            self.folder, learned, limits=limits, borrower=borrower, environ=environ
+            self.folder, learned, limits=limits, find_borrower=find_borrower, environ=environ
         )
         self._scorer.on_news = lambda: self._warn_once(self.warning or self._scorer.note)
         self._rule = RuleRouter()

@@ -99,7 +99,7 @@ class ScorerProcess(Supervisor):
         learned: Path | None = None,
         *,
         limits: ScorerLimits = DEFAULT_LIMITS,
-        borrower: Borrower | None = None,
+        find_borrower: Callable[[], Borrower | None] = lambda: None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__("The router process")
@@ -111,7 +111,7 @@ class ScorerProcess(Supervisor):
         self._learned = learned
         self._limits = limits
         self._environ = environ
-        self._borrower = borrower
+        self._find_borrower = find_borrower
         what, hint = missing_part(folder)
         self._refusal = f"{what} {hint}".strip()
         self._stamp: tuple[int, int] | None = None
@@ -226,7 +226,8 @@ class ScorerProcess(Supervisor):
         learned = () if opening.learned is None else (opening.learned,)
         files = [self._folder / name for name in SHIPPED_FILES]
         order = ModelOrder("scorer", environ, opening, file_stamps(*files, *learned))
-        child = None if self._borrower is None else self._borrower.borrow(order, REPLIES)
+        borrower = self._find_borrower()
+        child = None if borrower is None else borrower.borrow(order, REPLIES)
         return child or start_model(order, REPLIES, self._title)
 
     def _reload(self, child: Child) -> None:

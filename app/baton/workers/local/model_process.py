@@ -120,7 +120,7 @@ class ModelProcess(Supervisor):
     must not be. `warm` can't wait for it, so it loads only what `trusted` says is as it was when
     it was last checked.
 
-    With a `borrower`, the child is one of the background process's where that lends it.
+    Where `find_borrower` finds a background process that lends it, the child is one of its.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ModelProcess(Supervisor):
         force: bool = False,
         ready: Callable[[], Awaitable[None]] | None = None,
         trusted: Callable[[], bool] | None = None,
-        borrower: Borrower | None = None,
+        find_borrower: Callable[[], Borrower | None] = lambda: None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__("The model process")
@@ -144,7 +144,7 @@ class ModelProcess(Supervisor):
         self._check_file = ready
         self._is_trusted = trusted
         self._environ = environ
-        self._borrower = borrower
+        self._find_borrower = find_borrower
         self._slots: asyncio.Semaphore | None = None
         self._open_requests = 0
         self._session: ModelSession | None = None
@@ -251,6 +251,11 @@ class ModelProcess(Supervisor):
         """Whether it is answering."""
         return self._open_requests > 0
 
+    @property
+    def is_borrowed(self) -> bool:
+        """Whether the process that holds the model is the background process's."""
+        return self._child is not None and self._child.is_borrowed
+
     def unload(self) -> None:
         """Let the model's memory go."""
         if self._child is not None:
@@ -298,10 +303,10 @@ class ModelProcess(Supervisor):
             settings.slots,
         )
         order = ModelOrder("runner", environment(self._environ), opening, self._state)
-        if self._borrower is not None:
-            self._child = self._borrower.borrow(order, REPLIES)  # what it has counts as taken
+        if (borrower := self._find_borrower()) is not None:
+            self._child = borrower.borrow(order, REPLIES)  # what it has counts as taken
         try:
-            self._make_room(load)
+            self._make_room(load, borrower)
         except BatonError:
             self.unload()
             raise
@@ -309,12 +314,12 @@ class ModelProcess(Supervisor):
         self._session = ModelSession(child, self._note_loaded)
         return child
 
-    def _make_room(self, load: ModelLoad) -> None:
+    def _make_room(self, load: ModelLoad, borrower: Borrower | None) -> None:
         """Make room for the model. Raises MemoryOccupied or NotEnoughMemory."""
         try:
             self._memory.make_room(self, self._bytes, load)
         except NotEnoughMemory:
-            if self._borrower is None or not self._borrower.free_memory():
+            if borrower is None or not borrower.free_memory():
                 raise
             self._memory.make_room(self, self._bytes, load)
 
