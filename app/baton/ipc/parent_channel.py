@@ -87,6 +87,11 @@ class ParentChannel:
         except queue.Empty:
             return None
 
+    @property
+    def has_cancelled(self) -> bool:
+        """Whether any answer that was not ended yet isn't needed any more."""
+        return bool(self._cancelled)
+
     def is_cancelled(self, id: int) -> bool:
         """Whether the answer to a call isn't needed any more."""
         return id in self._cancelled

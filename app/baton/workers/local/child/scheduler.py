@@ -63,7 +63,13 @@ class Scheduler:
             self._compute([one for one in self._active if one.lane == self._lane])
 
     def should_stop(self) -> bool:
-        """Whether the batch that is being computed is of no use any more: asked by llama.cpp."""
+        """Whether the batch that is being computed is of no use any more.
+
+        llama.cpp asks that some hundred times a batch.
+        """
+        if not self._parent.has_cancelled:
+            self._cancelled_at = None
+            return False
         cancelled = sum(self._is_cancelled(one) for one in self._batch)
         if not cancelled or cancelled == len(self._batch):
             self._cancelled_at = None
