@@ -148,7 +148,7 @@ class Scheduler:
         try:
             if self._is_cancelled(sequence):
                 return
-            if sequence.only_reads or not sequence.write(self._model, place):
+            if sequence.only_reads or not sequence.write(self._model, place, len(self._batch)):
                 sequence.finish(self._limit)
                 self._end(sequence)
         except LlamaError as error:

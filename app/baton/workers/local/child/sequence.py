@@ -92,11 +92,11 @@ class Sequence:
             total = len(self._prompt.tokens) - self._known
             self._send(PromptProgress(max(len(self.slot.tokens) - self._known, 0), total))
 
-    def write(self, model: Model, place: int) -> bool:
+    def write(self, model: Model, place: int, answers: int = 1) -> bool:
         """Choose the next word by the figures at a place of the batch; return whether it goes on.
 
-        Thoughts that would leave no room for the answer are brought to an end, and so are those at
-        which the model itself stops.
+        `answers` is how many are written with it. Thoughts that would leave no room for the answer
+        are brought to an end, and so are those at which the model itself stops.
         """
         token = self._sampler.next(self.context.native, place)
         text = self._text = self._text or self._begin_text()
@@ -108,7 +108,7 @@ class Sequence:
         if model.is_end(token):
             return self._close_thoughts(model, text)
         was_thinking = thoughts.is_thinking
-        piece = self._add(model, text, token)
+        piece = self._add(model, text, token, answers)
         if text.is_stopped:
             return False
         if b"\n" in piece:
@@ -158,8 +158,8 @@ class Sequence:
             self._add(model, text, token)
         return True
 
-    def _add(self, model: Model, text: TextStream, token: int) -> bytes:
+    def _add(self, model: Model, text: TextStream, token: int, answers: int = 1) -> bytes:
         self.tokens.append(token)
         piece = model.piece(token, token in self._prompt.mark_tokens)
-        text.add(piece)
+        text.add(piece, answers)
         return piece
