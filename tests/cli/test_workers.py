@@ -18,6 +18,7 @@ from baton.compose.worker_entries import AddOptions, detected_entries
 from baton.core.errors import ConfigError
 from baton.platform.settings import ServerWorkerSettings, load_settings
 from baton.workers.local import ServerModel
+from support.cloud_worker_calls import Log, new_gateway
 from support.command_line import Call
 from support.fake_cloud import Cloud, Reply
 
@@ -195,6 +196,16 @@ def test_a_model_of_two_named_hosts_is_added_as_one_worker(call: Call, home: Pat
     assert added == ServerWorkerSettings(
         "baton-test", "baton-test", tuple(urls), here=True, slots=2
     )
+
+
+async def test_offline_only_this_machine_is_asked_for_engines(tmp_path: Path) -> None:
+    """The command refuses before; the child process that could reach others does so as well."""
+    gateway = new_gateway(Log(), tmp_path, offline=True)
+    with llama_servers(["127.0.0.77"], "baton-test"):
+        found = await gateway.find_engines("127.0.0.77", 5)
+        assert [model.model for model in found] == ["baton-test"]
+        assert await gateway.find_engines("198.51.100.1", 5) == []
+    await gateway.aclose()
 
 
 def test_models_of_another_host_need_a_price(home: Path) -> None:

@@ -238,6 +238,8 @@ def test_a_ceiling_is_named_to_the_last_digit() -> None:
     )
     assert "The ceiling of $0.012345678 for today has $0.012344444 left" in said
     assert "$0.000001234 of it is unconfirmed" in said
+    even = ScopeBalance(Scope.DAY, NANO, settled=NANO // 2 - 1_234, unconfirmed=NANO // 4 + 1_234)
+    assert "$0.25 of it is unconfirmed" in refusal(bill(bound=10**9), rooms(day=even))
 
 
 def test_a_frozen_cloud_says_why_and_how_to_lift_it() -> None:

@@ -220,6 +220,9 @@ def test_recurrent_layers_keep_a_state_and_no_keys() -> None:
         "nemotron_h", attention__head_count_kv=heads, feed_forward_length=[0, 9, 0, 0], **ssm
     )
     assert found.state == 2 * each
+    keys = facts("nemotron_h", attention__head_count_kv=heads, **ssm)
+    del keys["nemotron_h.feed_forward_length"]
+    assert parse_header(header(keys)).state == 3 * each
 
 
 def test_layers_that_only_look_ahead_keep_nothing() -> None:

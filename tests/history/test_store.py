@@ -19,6 +19,7 @@ from baton.core import ports
 from baton.core.errors import ConfigError, StoreError
 from baton.core.events import Called, Cancelled, Event, Failed, Finished, Planned, Started
 from baton.core.labels import Label, strictest
+from baton.core.ledger_types import Policy
 from baton.core.messages import Attachment, Finish, Prompt, Purpose, Role, TurnStatus
 from baton.core.plan.plan import KINDS, Need, Plan, Step, single_step_plan
 from baton.core.ports import ConversationPosition
@@ -155,6 +156,13 @@ async def test_what_was_left_out_is_not_sent_again(store: Store) -> None:
         store, "four", place=ConversationPosition(first.conversation, after=first.answer)
     )
     assert [turn.text for turn in branch.turns] == ["one", "Paris.", "four"]
+
+
+async def test_when_a_conversation_may_spend_is_kept(store: Store) -> None:
+    begun = await ask(store, "Hello")
+    for policy in (Policy.NEVER, None):
+        await store.allow(begun.conversation, policy)
+        assert (await store.conversation(begun.conversation)).policy is policy
 
 
 async def test_a_private_conversation_stays_private(store: Store) -> None:

@@ -492,6 +492,18 @@ def test_who_looks_while_another_baton_migrates_takes_nothing_for_damaged(
     assert broken_files(path) == []
 
 
+def test_a_database_whose_version_is_not_its_contents_is_not_used(
+    tmp_path: Path, sound_database: Path
+) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    connection = sqlite.connect(path)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+    connection.close()
+    with pytest.raises(sqlite.DatabaseDamaged, match="disagree"):
+        sqlite.open_database(path, MIGRATIONS)
+
+
 def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
     tmp_path: Path, sound_database: Path
 ) -> None:

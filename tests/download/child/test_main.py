@@ -193,6 +193,14 @@ def test_an_address_of_nothing_is_asked_once() -> None:
         assert len(hub.log) == 1
 
 
+@pytest.mark.parametrize(("repo", "revision"), [("a/../b", ""), ("a/b", "../main")])
+def test_what_names_no_repository_is_not_asked_for(repo: str, revision: str) -> None:
+    with Hub() as hub, closing(hub_client.HubClient(hub.environ)) as web:
+        with pytest.raises(Failure):
+            HubMetadata(web, lambda: False).list_files(repo, revision)
+        assert hub.log == []
+
+
 def test_a_question_that_is_not_wanted_any_more_is_not_asked_again() -> None:
     """It is stopped while it waits before it asks a second time."""
     with Hub() as hub, closing(hub_client.HubClient(hub.environ)) as web:

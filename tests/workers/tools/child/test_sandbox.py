@@ -254,6 +254,20 @@ async def test_between_code_and_the_front_no_file_is_shared(guarded: GuardedTool
     assert [file.partition(":")[0] for file in files.values()] == ["socket"], files
 
 
+async def test_what_vouches_for_an_outcome_is_in_no_variable(guarded: GuardedToolbox) -> None:
+    code = """
+import sys
+frame, seen = sys._getframe(), []
+while frame is not None:
+    for name, value in list(frame.f_locals.items()):
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        seen += [name for part in parts if isinstance(part, bytes)]
+    frame = frame.f_back
+print("seen:", seen)
+"""
+    assert "seen: []" in await guarded.run(code, 5)
+
+
 async def test_code_is_held_to_its_limits(guarded: GuardedToolbox) -> None:
     task = asyncio.create_task(guarded.run("import time\ntime.sleep(1000)", 30))
     assert_confined(await running_code(guarded), 31)
