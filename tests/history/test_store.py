@@ -158,6 +158,11 @@ async def test_what_was_left_out_is_not_sent_again(store: Store) -> None:
     assert [turn.text for turn in branch.turns] == ["one", "Paris.", "four"]
 
 
+async def test_an_answer_that_is_gone_gets_no_draft(store: Store) -> None:
+    with pytest.raises(StoreError, match="was deleted"):
+        await store.add_draft("no such answer", "A draft.", "starter")
+
+
 async def test_when_a_conversation_may_spend_is_kept(store: Store) -> None:
     begun = await ask(store, "Hello")
     for policy in (Policy.NEVER, None):

@@ -504,6 +504,17 @@ def test_a_database_whose_version_is_not_its_contents_is_not_used(
         sqlite.open_database(path, MIGRATIONS)
 
 
+def test_a_schema_that_baton_did_not_make_is_noticed(tmp_path: Path, sound_database: Path) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    connection = sqlite.connect(path)
+    connection.execute("DROP INDEX events_of_warnings")
+    connection.close()
+    sqlite.check_stamp(path).unlink(missing_ok=True)
+    with pytest.raises(sqlite.DatabaseDamaged, match="not as Baton made it"):
+        sqlite.open_database(path, MIGRATIONS)
+
+
 def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
     tmp_path: Path, sound_database: Path
 ) -> None:

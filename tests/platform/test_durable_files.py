@@ -206,6 +206,15 @@ def test_the_mode_of_a_replaced_file_is_the_one_asked_for(tmp_path: Path) -> Non
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_each_new_folder_outlasts_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    make_folder(tmp_path / "one" / "two")
+    assert synced == [tmp_path.stat().st_ino, (tmp_path / "one").stat().st_ino]
+
+
 @pytest.mark.parametrize("make", [create_file, replace_file])
 def test_text_and_name_outlast_a_power_cut(
     make: Callable[[Path, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -74,6 +74,8 @@ def test_what_is_no_address(url: str) -> None:
         ("https://a.example", "", {"HTTPS_PROXY": "http://q", "NO_PROXY": "*"}, None),
         ("https://an.example", "", {"HTTPS_PROXY": "q", "NO_PROXY": "n.example"}, "q"),
         ("http://127.0.0.1:1", "http://p", {"ALL_PROXY": "http://q"}, None),
+        ("http://198.51.100.9", "", {"ALL_PROXY": "q", "NO_PROXY": "198.51.100.1/24"}, None),
+        ("http://198.51.101.9", "", {"ALL_PROXY": "q", "NO_PROXY": "198.51.100.1/24"}, "q"),
     ],
 )
 def test_proxies(url: str, chosen: str, environ: dict[str, str], proxy: str | None) -> None:

@@ -163,6 +163,7 @@ async def test_a_cap_is_reported(cloud_setup: CloudSetup) -> None:
     ("fault", "kind", "said"),
     [
         (Fault.UNAUTHORISED, SecretMissing, "refused the key"),
+        (Fault.UNAUTHORISED, SecretMissing, "`baton keys set openai`"),
         (Fault.RATE_LIMITED, WorkerUnavailable, "Try again in 7 seconds"),
         (Fault.NOT_FOUND, WorkerError, "The kit refuses with 404"),
         (Fault.TOO_LONG, ContextTooLong, "hold 128,000"),

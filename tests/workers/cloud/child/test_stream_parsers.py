@@ -293,6 +293,14 @@ def test_an_error_in_mid_stream_is_no_end(dialect: str) -> None:
     assert not reader.at_end
 
 
+@pytest.mark.parametrize("event", [b"data: [1]\n\n", b"data: 5\n\n", b"data: {\n\n"])
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_what_is_no_event_leaves_no_genuine_end(dialect: str, event: bytes) -> None:
+    [(_, data, _, _), *_] = [case for case in CASES.values() if case[0] == dialect]
+    assert read_answer(dialect, data)[1].at_end
+    assert not read_answer(dialect, event, data)[1].at_end
+
+
 @pytest.mark.parametrize(
     "body",
     [
