@@ -11,6 +11,8 @@ import os
 import random
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import closing
@@ -191,6 +193,21 @@ def test_an_address_of_nothing_is_asked_once() -> None:
         with pytest.raises(Failure, match="has no"):
             metadata.look_up(Source(url=f"{hub.url}/a/b/resolve/main/m.gguf"))
         assert len(hub.log) == 1
+
+
+def test_the_hubs_own_client_reports_no_use() -> None:
+    """Nor does it look for a newer version of itself, whatever the environment says."""
+    code = (
+        "from baton.download.child.hub_metadata import _hub_api\n"
+        "from baton.download.child.hub_client import HubClient\n"
+        "_hub_api(HubClient({}))\n"
+        "from huggingface_hub import constants\n"
+        "print(constants.HF_HUB_DISABLE_TELEMETRY, constants.HF_HUB_DISABLE_UPDATE_CHECK)\n"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    run = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(run, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
 
 
 @pytest.mark.parametrize(("repo", "revision"), [("a/../b", ""), ("a/b", "../main")])

@@ -509,6 +509,16 @@ def test_a_copy_of_something_else_is_refused(tmp_path: Path, target: Path, known
         assert target.read_bytes() == CONTENT
 
 
+def test_a_copy_of_unknown_contents_begins_anew(tmp_path: Path, target: Path) -> None:
+    source = tmp_path / "stick.gguf"
+    source.write_bytes(CONTENT)
+    partial = partials.partial_path(target.parent, partials.partial_key("", source))
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(b"of another file")
+    transfer.copy(source, target, "", ProgressLog(), lambda: False)
+    assert target.read_bytes() == CONTENT
+
+
 def test_a_file_of_one_byte_is_copied(tmp_path: Path, target: Path) -> None:
     source = tmp_path / "one"
     source.write_bytes(b"1")

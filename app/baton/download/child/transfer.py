@@ -76,9 +76,7 @@ def copy(source: Path, target: Path, sha256: str, progress: ReportProgress, stop
     with explain_read_errors(source):
         size = source.stat().st_size
     wanted = _Target(size, sha256.lower(), target, str(source))
-    return _transfer(
-        wanted, lambda partial: _FileCopy(source, size, sha256, partial), progress, stopped
-    )
+    return _transfer(wanted, lambda partial: _FileCopy(source, size, partial), progress, stopped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +96,14 @@ class _Target:
 class _FileCopy:
     """Appends to a partial what is missing of another file."""
 
-    def __init__(self, source: Path, size: int, sha256: str, partial: PartialFile) -> None:
+    def __init__(self, source: Path, size: int, partial: PartialFile) -> None:
         self.paused_until = 0.0
         self._source = source
         self._size = size
-        self._vouched = bool(sha256)
         self._partial = partial
 
     def run(self) -> None:
         """Raises Failure, OSError from the disk, and Stopped once the partial is closed."""
-        if not self._vouched:
-            self._partial.restart()
         with explain_read_errors(self._source), self._source.open("rb", buffering=0) as file:
             file.seek(self._partial.size)
             while piece := file.read(_COPY_BYTES):
