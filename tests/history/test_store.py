@@ -67,6 +67,13 @@ async def test_a_prompt_is_there_before_its_answer(store: Store) -> None:
     )
 
 
+async def test_an_answer_is_on_disk_while_it_is_written(store: Store) -> None:
+    begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
+    await store.save_progress({begun.answer: "Hello th", "one that is gone": "Hi"})
+    _, answer = await store.thread(begun.conversation)
+    assert (answer.text, answer.status) == ("Hello th", TurnStatus.STREAMING)
+
+
 async def test_a_conversation_goes_on_where_it_was(store: Store) -> None:
     first = await ask(store, "one", "eins")
     second = await ask(store, "two", "zwei", ConversationPosition(first.conversation))

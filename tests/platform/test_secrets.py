@@ -315,3 +315,17 @@ def test_one_broken_key_is_named_and_can_be_replaced(
     with pytest.raises(ConfigError, match="the keyring for openai"):
         find_key("openai", file=file, environ={})
     assert remove_key("openai", file=file) == ["keyring", str(file)]
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("PATH", True),
+        ("OMP_NUM_THREADS", True),
+        ("BATON_OFFLINE", True),
+        ("BATON_LAB_API_KEY", False),
+        ("LAB_KEY", False),
+    ],
+)
+def test_which_variables_hold_no_key(variable: str, expected: bool) -> None:
+    assert secrets.is_no_key(variable) is expected

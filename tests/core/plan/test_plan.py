@@ -193,6 +193,10 @@ def test_pieces_make_up_the_whole(text: str, count: int) -> None:
     assert len(parts) <= count
 
 
+def test_the_last_piece_is_not_cut_at_a_line_end() -> None:
+    assert text_pieces("abcdefg\nh", 4) == ("abc", "def", "g\nh")
+
+
 @given(st.integers(2, 6), st.data())
 def test_a_piece_is_all_that_is_seen_of_a_file(count: int, data: st.DataObject) -> None:
     lines = [f"line-{i:03d}" for i in range(40)]
