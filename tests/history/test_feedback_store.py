@@ -289,6 +289,25 @@ async def test_an_answer_of_several_steps_grades_the_one_that_wrote_it(store: St
     assert outcome.weight == pytest.approx(0.5, abs=0.01), "others had a part in it"
 
 
+async def test_of_two_that_should_write_the_answer_the_one_that_did_counts(store: Store) -> None:
+    steps = (
+        Step("small", "List facts.", ("prompt",), Need("extraction", 2)),
+        Step("large", "Write it.", ("prompt",), Need("writing", 3)),
+    )
+    begun = await store.begin(Prompt("Facts, and a text"), ConversationPosition(), Label.CLOUD)
+    for event in (
+        ev.Planned(Plan(steps, (1, 2)), at=0.1),
+        ev.StepFinished(1, Finish.STOP, "Facts.", at=0.2),
+        ev.StepFailed(2, "WorkerError", "It is down.", at=0.3),
+        ev.Finished(at=0.4),
+    ):
+        await store.append(begun.run, event)
+    await store.write(begun.answer, "Facts.", TurnStatus.DONE, "small")
+    await store.feedback.rate(begun.answer, Signal.GOOD)
+    [known] = await store.feedback.answered()
+    assert (known.worker, known.kind) == ("small", "extraction")
+
+
 async def test_asking_again_after_a_stopped_answer_is_no_complaint(store: Store) -> None:
     begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "Half an", TurnStatus.CANCELLED, "small")

@@ -12,6 +12,7 @@ from hypothesis import example, given, strategies as st
 
 from baton.core import events as ev
 from baton.core.labels import Label
+from baton.core.ledger_types import UsageRow
 from baton.core.messages import Finish, Prompt, Purpose, Role, TurnStatus
 from baton.core.ports import ConversationPosition
 from baton.core.sanitiser import sanitise
@@ -40,6 +41,12 @@ async def record_call(
         Finish.STOP, at=at)  # fmt: skip
     await store.append(begun.run, call)
     await store.append(begun.run, ev.Finished(at=at))
+
+
+async def test_calls_that_cost_nothing_are_counted_by_worker(store: Store) -> None:
+    await record_call(store, "small", 101, 3.0)
+    await record_call(store, "small", 51, 2.0)
+    assert await store.runs.local_usage("worker") == [UsageRow("small", 2, 60, 152, 0, 0)]
 
 
 async def test_speed_is_what_was_written_after_the_first_token(store: Store) -> None:

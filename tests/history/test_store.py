@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -67,11 +68,31 @@ async def test_a_prompt_is_there_before_its_answer(store: Store) -> None:
     )
 
 
+async def test_a_message_of_another_conversation_is_none_of_this_one(store: Store) -> None:
+    first, second = await ask(store), await ask(store)
+    for leaf in (second.answer, "no such message"):
+        with pytest.raises(ConfigError, match="There is no message"):
+            await store.thread(first.conversation, leaf)
+
+
 async def test_an_answer_is_on_disk_while_it_is_written(store: Store) -> None:
     begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
     await store.save_progress({begun.answer: "Hello th", "one that is gone": "Hi"})
     _, answer = await store.thread(begun.conversation)
     assert (answer.text, answer.status) == ("Hello th", TurnStatus.STREAMING)
+
+
+async def test_of_prompts_at_the_same_time_none_is_before_that_time(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is listed goes by keys, which begin as times and are never given twice."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    for number in range(20):
+        await ask(store, f"Question {number}")
+    with closing(sqlite3.connect(tmp_path / "data" / "baton.db")) as database:
+        count, least = database.execute("SELECT count(key), min(key) FROM turns").fetchone()
+    assert (count, least) == (40, int(now * 1000))
 
 
 async def test_a_conversation_goes_on_where_it_was(store: Store) -> None:

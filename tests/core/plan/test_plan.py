@@ -193,6 +193,15 @@ def test_pieces_make_up_the_whole(text: str, count: int) -> None:
     assert len(parts) <= count
 
 
+@pytest.mark.parametrize(
+    "access", ["file:none", "file:none#1/2", "file:long#x/2", "file:long#1/", "file:long#3/2"]
+)
+def test_a_piece_that_is_not_there_is_empty(access: str) -> None:
+    material = Material((turn(Role.USER, "?", (Attachment("long", "one\ntwo", 9),)),))
+    assert material.file("file:long#2/2")[1] == "two"
+    assert material.file(access)[1] == ""
+
+
 def test_the_last_piece_is_not_cut_at_a_line_end() -> None:
     assert text_pieces("abcdefg\nh", 4) == ("abc", "def", "g\nh")
 

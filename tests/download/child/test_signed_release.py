@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,13 @@ from baton.download.messages import FetchReleaseFile
 from baton.download.releases import MANIFEST, SIGNATURE
 from baton.ipc.parent_channel import Failure
 from support.sample_releases import keys
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves a folder's files."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay silent."""
 
 
 @pytest.fixture
@@ -60,6 +70,20 @@ def test_a_list_is_read_whole_or_not_at_all(folder: Path) -> None:
 def test_a_list_that_is_missing_is_named(folder: Path) -> None:
     said = refusal(folder, "0" * 64)
     assert said.startswith(f"{folder / MANIFEST} can't be read: it isn't there.")
+
+
+def test_an_address_without_a_release_is_named(folder: Path) -> None:
+    folder.mkdir()
+    handler = partial(QuietHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(Failure, match="has no"):
+                signed_release.fetch_manifest(f"http://127.0.0.1:{server.server_port}", "0" * 64)
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.mark.parametrize("key", ["", "zz", "00", "0" * 62])

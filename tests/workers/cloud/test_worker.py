@@ -168,6 +168,7 @@ async def test_a_cap_is_reported(cloud_setup: CloudSetup) -> None:
         (Fault.NOT_FOUND, WorkerError, "The kit refuses with 404"),
         (Fault.TOO_LONG, ContextTooLong, "hold 128,000"),
         (Fault.SERVER_ERROR, WorkerUnavailable, "failed (HTTP 500)"),
+        (Fault.SERVER_ERROR, WorkerUnavailable, "Nothing was charged. Try again later."),
         (Fault.CUT_MIDWAY, WorkerUnavailable, "What it had written is kept"),
         (Fault.BARE_ERROR, WorkerUnavailable, "failed (HTTP 500)."),
         (Fault.ERROR_FIRST, WorkerUnavailable, "Overloaded before the first word. Nothing was"),

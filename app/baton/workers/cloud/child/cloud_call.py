@@ -48,8 +48,7 @@ class CloudCall:
     which asks others whose prices differ. It ends before the first of `stop`, which servers are
     asked for. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
     for. `announce` reports to the front what will be sent; nothing is
-    until `go` is set. `ended_well` is whether all of the answer came, or all until it passed its
-    cap; `may_think_unseen` whether the model may have written more than it shows.
+    until `go` is set. `may_think_unseen` is whether the model may have written more than it shows.
     """
 
     id: int
@@ -78,7 +77,6 @@ class CloudCall:
     key: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)
     reader: AnswerReader = field(default_factory=DIALECTS["chat"])
-    ended_well: bool = False
     may_think_unseen: bool = True
 
     @property

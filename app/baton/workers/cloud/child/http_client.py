@@ -273,8 +273,7 @@ class CloudHttpClient:
                     raise call_errors.endless_failure(call)
         except (httpx.HTTPError, TimeoutError) as error:
             raise call_errors.connection_failure(call, error) from error
-        call.ended_well = reader.at_end or call.is_past_cap
-        if not call.ended_well:
+        if not (reader.at_end or call.is_past_cap):
             raise call_errors.unfinished_failure(call)
 
     async def _find_key(self, call: CloudCall) -> str:

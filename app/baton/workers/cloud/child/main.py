@@ -29,7 +29,6 @@ from baton.ipc.parent_channel import (
     take_pipes,
 )
 from baton.ipc.process import environment
-from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
 from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
@@ -138,7 +137,7 @@ class CallRunner:
             async with aclosing(self._http.post(call, request)) as texts:
                 async for text in texts:
                     sender.add(text)
-            reply = _done_reply(call)
+            reply = CallDone(call.finish, call.usage, call.output_bound)
         except Failure as failure:
             reply = failure.failed
         except asyncio.CancelledError:
@@ -225,13 +224,6 @@ def unsent_call(provider: str, model: str) -> CloudCall:
         seed=None,
         announce=lambda host, body: None,
     )
-
-
-def _done_reply(call: CloudCall) -> CallDone:
-    """Return how a call ended, with the provider's count if there is one to believe."""
-    if not call.ended_well:
-        raise call_errors.unfinished_failure(call)
-    return CallDone(call.finish, call.usage, call.output_bound)
 
 
 def _log_error(error: Exception) -> None:
