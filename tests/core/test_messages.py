@@ -148,6 +148,7 @@ def test_a_worker_that_is_no_child_of_this_process_is_outside(card: Card, outsid
 def test_titles_are_the_first_words() -> None:
     assert conversation_title("  Plan three\ndays ") == "Plan three days"
     assert conversation_title("") == "Untitled"
+    assert conversation_title("t" * 48) == "t" * 48
     long = conversation_title("word " * 40)
     assert len(long) <= 48
     assert long.endswith("word…")

@@ -8,7 +8,9 @@ import random
 import socket
 import stat
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.child import partial_file as partials, transfer
 from baton.download.child.http_download import HttpDownload, RetryPolicy
 from baton.download.child.hub_client import HubClient, Stopped
-from baton.download.child.partial_file import PartialFile
+from baton.download.child.partial_file import NOTIFY_BYTES, PartialFile
 from baton.download.progress import Phase
 from baton.ipc.parent_channel import Failure
 from support.download_processes import (
@@ -507,6 +509,20 @@ def test_a_copy_of_something_else_is_refused(tmp_path: Path, target: Path, known
         found = transfer.copy(source, target, known, ProgressLog(), lambda: False)
         assert found == hashlib.sha256(CONTENT).hexdigest()
         assert target.read_bytes() == CONTENT
+
+
+def test_the_hash_of_a_restarted_file_is_of_what_came_after(tmp_path: Path) -> None:
+    new = os.urandom(3 * NOTIFY_BYTES)
+    with PartialFile(tmp_path / "one.partial", len(new)) as partial:
+        partial.append(b"-" * (2 * NOTIFY_BYTES))
+        hasher = transfer.PartialHasher(partial)
+        with ThreadPoolExecutor(1) as pool:
+            hashing = pool.submit(hasher.run)
+            while hasher.done < 2 * NOTIFY_BYTES and not hashing.done():
+                time.sleep(0.001)
+            partial.restart()
+            partial.append(new)
+            assert hashing.result(20) == hashlib.sha256(new).hexdigest()
 
 
 def test_a_copy_of_unknown_contents_begins_anew(tmp_path: Path, target: Path) -> None:

@@ -13,7 +13,7 @@ from baton.workers.local.child.text_stream import TextStream
 from baton.workers.local.messages import AnswerText
 
 
-@pytest.mark.parametrize(("answers", "at_most"), [(1, 32), (4, 11), (16, 4)])
+@pytest.mark.parametrize(("answers", "at_most"), [(1, 17), (4, 6), (16, 4)])
 def test_many_answers_at_once_have_fewer_messages_each(
     monkeypatch: pytest.MonkeyPatch, answers: int, at_most: int
 ) -> None:

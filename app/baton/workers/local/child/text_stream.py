@@ -11,7 +11,7 @@ from baton.ipc.messages import Message
 from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.messages import AnswerSpeed, AnswerText, ThoughtTokens
 
-TEXT_SECONDS = 0.03
+TEXT_SECONDS, MOST_TEXT_SECONDS = 0.06, 0.5
 """Text goes out at once at first, then this often, and less often the more answers are written side
 by side: each message costs the parent about a millisecond of the processor that they all share."""
 
@@ -60,7 +60,8 @@ class TextStream:
             self._think(now)
             return
         self._tokens += 1
-        if now - self._sent >= TEXT_SECONDS * answers and self._pending:
+        pause = min(TEXT_SECONDS * answers, MOST_TEXT_SECONDS)
+        if now - self._sent >= pause and self._pending:
             self._send(now)
         if now - self._speed_sent >= SPEED_SECONDS:
             self._speed_sent = now
