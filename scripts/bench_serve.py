@@ -4,7 +4,8 @@
     scripts/bench_serve 1 16         with so many requests at once
 
 All servers have the same GGUF file, threads and prompts; rounds alternate between them, and each
-figure is the best of its rounds, since a busy moment makes a server only slower.
+figure is the median of its rounds: of the same server, single ones differ by a third on a machine
+that others use as well.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from baton.platform.settings import find_paths  # noqa: E402
 from baton.server import read_tokens  # noqa: E402
 from baton.workers.local import starter  # noqa: E402
 
-ROUNDS = 3
+ROUNDS = 6
 TOKENS = 64
 MOST_AT_ONCE = 16
 START_SECONDS = 120
@@ -195,17 +196,13 @@ def bench_at_once(count: int) -> Iterator[Row]:
                 if turn:
                     found[target.name].append(speed)
     ours, *others = found.values()
-    first = min(min(one.first for one in speeds) for speeds in others)
-    if count == 1:
-        best = max(max(one.total for one in speeds) for speeds in others)
-        least, reference = 0.97, "the best"
-    else:
-        best, least = max(one.total for one in others[0]), 0.95
-        reference = "llama.cpp's own"
-    total = max(one.total for one in ours)
+    first = min(statistics.median(one.first for one in speeds) for speeds in others)
+    best = max(statistics.median(one.total for one in speeds) for speeds in others)
+    least, reference = (0.97, "the best") if count == 1 else (0.95, "llama.cpp's own")
+    total = statistics.median(one.total for one in ours)
     figure = f"{count} at once, tokens/s, next to {reference}"
     yield row(figure, total, best, least, "", at_least=True)
-    mine = min(one.first for one in ours)
+    mine = statistics.median(one.first for one in ours)
     yield row(f"{count} at once, seconds to the first token, median", mine, first, 1 / least, "s")
 
 

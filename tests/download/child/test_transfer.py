@@ -525,7 +525,7 @@ def test_the_hash_of_a_restarted_file_is_of_what_came_after(tmp_path: Path) -> N
             assert hashing.result(20) == hashlib.sha256(new).hexdigest()
 
 
-def test_a_copy_of_unknown_contents_begins_anew(tmp_path: Path, target: Path) -> None:
+def test_a_copy_of_unknown_contents_starts_over(tmp_path: Path, target: Path) -> None:
     source = tmp_path / "stick.gguf"
     source.write_bytes(CONTENT)
     partial = partials.partial_path(target.parent, partials.partial_key("", source))
