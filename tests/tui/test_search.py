@@ -45,6 +45,20 @@ async def test_from_120_columns_the_text_around_a_match_stands_beside_it(tmp_pat
         await session.wait_until(lambda: "It is gone." not in session.screen_text())
 
 
+async def test_enter_opens_what_the_words_before_it_find(tmp_path: Path) -> None:
+    """Keys may be quicker than the search: neither a stale row nor none is opened."""
+    async with open_app(tmp_path, long, size=(100, 24)) as session:
+        await session.ask("heron")
+        await session.press("ctrl+n")
+        await session.ask("wren")
+        await session.press("ctrl+s", *"heron", "enter")
+        await session.wait_until(lambda: session.app.screen is session.chat)
+        await session.wait_for_text("Then the heron flies.")
+        await session.press("ctrl+s", "enter")
+        await session.wait_until(lambda: session.app.screen is session.chat)
+        await session.wait_for_text("Then the wren flies.")
+
+
 async def test_below_that_and_without_words_there_is_no_preview(tmp_path: Path) -> None:
     async with open_app(tmp_path, long, size=(119, 24)) as session:
         await session.ask("heron")

@@ -89,6 +89,8 @@ class ConversationsScreen(Overlay[ConversationPlace]):
         self._rows: Sequence[Row] = ()
         self._deleted: list[ConversationPlace] = []
         self._pause: Timer | None = None
+        self._is_searching = True
+        self._opens_first = False
 
     def body(self) -> ComposeResult:
         """Lay out the search over its results."""
@@ -107,12 +109,14 @@ class ConversationsScreen(Overlay[ConversationPlace]):
         if self._pause is not None:
             self._pause.stop()
         self._limit = FIRST_ROWS
+        self._is_searching, self._opens_first = True, False
         self._pause = self.set_timer(SEARCH_DELAY_SECONDS, self._search)
 
     @work(exclusive=True, group="search")
     async def _search(self, keep: int = 0) -> None:
         if not self.is_open:
             return
+        self._is_searching = True
         words = self.query_one(TextField).value.strip()
         try:
             if words:
@@ -122,12 +126,16 @@ class ConversationsScreen(Overlay[ConversationPlace]):
                 listed = await self._store.conversations(self._limit)
                 found, rows = len(listed), [_conversation_row(one) for one in listed]
         except BatonError as error:
+            self._is_searching = False
             self.footer.say(str(error))
             return
         if self.is_open:
             has_more = found >= self._limit
             self._show([*rows, Row(Content("Show more"))] if has_more else rows, keep)
             self.footer.status = _count_text(found, words, has_more)
+            self._is_searching = False
+            if self._opens_first:
+                self.action_open()
 
     def _show(self, rows: Sequence[Row], keep: int) -> None:
         self._rows = rows
@@ -191,8 +199,9 @@ class ConversationsScreen(Overlay[ConversationPlace]):
             listing.action_page_up()  # type: ignore[no-untyped-call]
 
     def action_open(self) -> None:
-        """Open what the cursor is on."""
-        if (chosen := self._chosen) is not None:
+        """Open what the cursor is on: while it is still being looked for, once it is found."""
+        self._opens_first = self._is_searching
+        if not self._is_searching and (chosen := self._chosen) is not None:
             self.dismiss(chosen)
 
     @on(OptionList.OptionSelected)
