@@ -457,11 +457,14 @@ def test_everything_is_reached_with_the_mouse_alone(shared: SharedApp, app: Term
 
 
 def roll_to(app: Terminal, text: str) -> None:
-    """Turn the mouse's wheel over the menu until it shows a text."""
+    """Turn the mouse's wheel over the menu until it shows a text, and goes on showing it there."""
     app.wait_for("Type to search")
     for _ in range(200):
-        if text in app.text:
-            return
+        while text in app.text:
+            line = line_of(app, text)
+            app.read(0.5)  # the last turn of the wheel may not be drawn yet
+            if text in app.text and line_of(app, text) == line:
+                return
         app.send(f"\x1b[<65;10;{line_of(app, 'Ask anything') - 3}M")
         app.read(0.1)
     raise AssertionError(f"the menu has no {text}:\n{app.text}")
