@@ -81,6 +81,9 @@ MAX_UNRECEIVED = 10_000
 MAX_STDERR_BYTES = 4096
 """How much of the end of a child's stderr is kept."""
 
+LAST_WORDS_SECONDS = 0.3
+"""How long the end of its stderr is waited for once it is gone: a child of its own may hold it."""
+
 _MAX_ERROR_CHARS = 600
 
 _INVALID_REPLY = "It sent an invalid reply."
@@ -305,7 +308,8 @@ class ChildProcess:
         self.replies = cast(BinaryIO, self._process.stdout)
         self._prints = cast(BinaryIO, self._process.stderr)
         self._stderr_end = b""
-        threading.Thread(target=self._read_stderr, daemon=True).start()
+        self._reading = threading.Thread(target=self._read_stderr, daemon=True)
+        self._reading.start()
 
     def pipes(self) -> tuple[int, int, int]:
         """Return the descriptors of its stdin, stdout and stderr."""
@@ -322,6 +326,7 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._reading.join(LAST_WORDS_SECONDS)
 
     @property
     def went_idle(self) -> bool:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -176,7 +177,20 @@ def test_no_key_is_left_where_litellm_reads() -> None:
     assert not left.keys() & keys.keys()
 
 
-async def test_a_gateway_that_fails_says_where_and_quotes_nothing() -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_gateway_that_fails_says_where_and_quotes_nothing(
+    is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last words may be read only after it is gone."""
+    read = ChildProcess._read_stderr
+
+    def read_late(process: ChildProcess) -> None:
+        if is_late:
+            process._process.wait()
+            time.sleep(0.1)
+        read(process)
+
+    monkeypatch.setattr(ChildProcess, "_read_stderr", read_late)
     child = Child(ChildProcess("gateway", dict(os.environ)), REPLIES)
     child.send(SendRequest())  # before it is set up
     await child.gone()
