@@ -92,7 +92,7 @@ class Sequence:
             total = len(self._prompt.tokens) - self._known
             self._send(PromptProgress(max(len(self.slot.tokens) - self._known, 0), total))
 
-    def write(self, model: Model, place: int, answers: int = 1) -> bool:
+    def write(self, model: Model, place: int, answers: int) -> bool:
         """Choose the next word by the figures at a place of the batch; return whether it goes on.
 
         `answers` is how many are written with it. Thoughts that would leave no room for the answer

@@ -49,7 +49,7 @@ class TextStream:
         """Whether one of the texts came before which the answer ends."""
         return self._stop.is_over
 
-    def add(self, piece: bytes, answers: int = 1) -> None:
+    def add(self, piece: bytes, answers: int) -> None:
         """Take one token's bytes, while so many answers are written."""
         text = self._decoder.decode(piece)
         before = self._thoughts.is_thinking
