@@ -113,13 +113,6 @@ def assert_gone(processes: list[psutil.Process], within: float = 30) -> None:
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def rounds(short: int, full: int) -> list[object]:
     """Return round numbers: some for every run of the suite, all of them behind `long`."""
     return [
@@ -148,7 +141,7 @@ def test_what_is_typed_early_is_kept_and_it_goes_on_after_a_pause(home: Path, ro
     app.wait_for("│ typed early")
     time.sleep((round_ * 0.037) % 0.3)
     app.process.send_signal(signal.SIGTSTP)
-    wait_until(lambda: app.process.status() == psutil.STATUS_STOPPED)
+    app.wait(lambda _: app.process.status() == psutil.STATUS_STOPPED)
     app.process.send_signal(signal.SIGCONT)
     app.send(", here again")
     app.wait_for("│ typed early, here again")
@@ -218,13 +211,13 @@ def test_pasted_line_breaks_arrive(shared: SharedApp, app: Terminal, end: str) -
     app.send(f"\x1b[200~def f():{end}    return 1{end}{end}print(f())\x1b[201~")
     app.wait(lambda _: written_on(app) == ["def f():", "return 1", "", "print(f())"])
     app.send("\r")
-    wait_until(lambda: any("def f()" in text for _, text, _ in shared.turns()[:1]))
+    app.wait(lambda _: any("def f()" in text for _, text, _ in shared.turns()[:1]))
     assert shared.turns()[0][1] == "def f():\n    return 1\n\nprint(f())"
     with sqlite3.connect(shared.home / "data" / "baton.db") as db:
         (text,) = db.execute("SELECT text FROM files ORDER BY key DESC").fetchone()
     assert text == "\n".join(lines)
     app.send("\x1b")
-    wait_until(lambda: shared.turns()[1][2] != "streaming")
+    app.wait(lambda _: shared.turns()[1][2] != "streaming")
 
 
 def statuses(shared: SharedApp) -> list[str]:
@@ -247,7 +240,7 @@ def test_escape_stops_the_answer_and_then_takes_a_waiting_prompt_back(
     app.send("\x1b")
     app.wait_for("│ Never mind me.")
     app.send("\x7f" * len("Never mind me.") + "What is 17*23?\r")
-    wait_until(lambda: statuses(shared) == ["done", "cancelled", "done", "done"])
+    app.wait(lambda _: statuses(shared) == ["done", "cancelled", "done", "done"])
     assert shared.turns()[1][1]
 
 
@@ -258,15 +251,15 @@ def test_control_c_stops_first_and_quits_when_pressed_twice(
     """A killed router isn't missed, and a prompt that waits can be sent."""
     child_of(app, "scorer").kill()
     app.send("What is the capital of France?\r")
-    wait_until(lambda: statuses(shared) == ["done", "done"])
+    app.wait(lambda _: statuses(shared) == ["done", "done"])
     app.send(STORY + "\r")
-    wait_until(lambda: any(text for _, text, _ in shared.turns()[3:]))
+    app.wait(lambda _: any(text for _, text, _ in shared.turns()[3:]))
     app.send("What is 17*23?\r")
     app.wait_for("Waiting: What is 17*23?")
     app.send("\x03")
     app.wait_for("Enter sends what waits")
     app.send("\r")
-    wait_until(lambda: statuses(shared)[2:] == ["done", "cancelled", "done", "done"])
+    app.wait(lambda _: statuses(shared)[2:] == ["done", "cancelled", "done", "done"])
     children = app.children()
     app.send("\x03")
     app.send("\x03")
@@ -364,7 +357,7 @@ def test_a_killed_app_loses_nothing_older_than_a_quarter_second(
     app.read(0.01)
     shown = answer_on(app)
     # A quarter of a second, on a machine that does nothing else.
-    wait_until(lambda: " ".join(shared.turns()[1][1].split()).startswith(shown))
+    app.wait(lambda _: " ".join(shared.turns()[1][1].split()).startswith(shown))
     children = app.children()
     app.process.kill()
     assert_gone(children)

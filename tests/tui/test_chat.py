@@ -32,7 +32,8 @@ from baton.core.messages import (
 from baton.core.ports import ConversationPosition
 from baton.core.run.policy import PromptLimits
 from baton.history import Store
-from baton.tui.prompt_queue import FRAME_SECONDS
+from baton.tui.chat.runs import RunController
+from baton.tui.prompt_queue import FRAME_SECONDS, RunFollower
 from support.app_session import AppSession, open_app, sorry, until
 
 Script = Iterable[Chunk | BaseException | float]
@@ -245,6 +246,26 @@ async def test_what_a_stop_left_waiting_is_played_on_enter(tmp_path: Path) -> No
         await session.press("escape")
         await session.wait_for_answer()
         assert prompts_of(session) == ["first", "second"]
+
+
+async def test_enter_in_the_moment_of_the_stop_plays_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue has looked for the last time whether to go on, and its task is about to end."""
+    changed = RunController.changed
+
+    def change_and_press_enter(runs: RunController, follower: RunFollower | None) -> None:
+        changed(runs, follower)
+        if follower is None:
+            asyncio.get_running_loop().call_soon(runs.play_waiting)
+
+    monkeypatch.setattr(RunController, "changed", change_and_press_enter)
+    async with open_app(tmp_path, slow) as session:
+        await session.send("first")
+        await session.wait_until(lambda: "word1" in session.screen_text())
+        await session.send("second")
+        await session.press("escape")
+        await session.wait_until(lambda: "second" in prompts_of(session))
 
 
 async def test_leaving_begins_nothing_that_waits_and_keeps_it_as_a_draft(tmp_path: Path) -> None:

@@ -196,14 +196,17 @@ class PromptQueue:
             await asyncio.wait({self._task}, timeout=5)
 
     async def _play(self) -> None:
-        while self.waiting and not (self._closing or self.is_held):
-            pending = self.waiting.pop(0)
-            try:
-                await self._answer(pending)
-            except BatonError as error:
-                self.current = None
-                await self._observer.refused(pending, error)
-            self._observer.changed(None)
+        try:
+            while self.waiting and not (self._closing or self.is_held):
+                pending = self.waiting.pop(0)
+                try:
+                    await self._answer(pending)
+                except BatonError as error:
+                    self.current = None
+                    await self._observer.refused(pending, error)
+                self._observer.changed(None)
+        finally:  # nothing is awaited after the last look: what is sent now begins a new task
+            self._task = self.current = None
 
     async def _answer(self, pending: QueuedPrompt) -> None:
         self.current = RunFollower(pending, self._observer.begin(pending), self._observer)
@@ -213,7 +216,6 @@ class PromptQueue:
         await self._observer.ended(ended)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._task = self.current = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._observer.broke(error)
 
