@@ -32,6 +32,7 @@ from baton.core.messages import (
 from baton.core.ports import ConversationPosition
 from baton.core.run.policy import PromptLimits
 from baton.history import Store
+from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.runs import RunController
 from baton.tui.prompt_queue import FRAME_SECONDS, RunFollower
 from support.app_session import AppSession, open_app, sorry, until
@@ -451,6 +452,34 @@ async def test_a_draft_is_kept_for_its_conversation(tmp_path: Path) -> None:
         (kept,) = await session.services.store.conversations()
         await session.chat.conversation.open(kept.id)
         assert session.chat.composer.text == "unfinished"
+
+
+async def test_a_first_prompt_is_no_draft_once_it_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the emptied prompt is kept late, in the conversation that was made meanwhile."""
+    keep_draft = ConversationController.keep_draft
+
+    async def keep_late(conversation: ConversationController) -> None:
+        for _ in range(300):
+            if text or session.chat.context.chat.id is not None:
+                break
+            await asyncio.sleep(0.01)
+        await keep_draft(conversation)
+
+    async with open_app(tmp_path, count) as session:
+        store = session.services.store
+        text = "alpha"
+        session.chat.composer.put(text)
+        for _ in range(1500):  # machines are busy at times
+            if await store.draft("") == text:
+                break
+            await asyncio.sleep(0.02)
+        text = ""
+        monkeypatch.setattr(ConversationController, "keep_draft", keep_late)
+        await session.press("enter")
+        await session.wait_for_answer()
+        assert await store.draft("") == ""
 
 
 async def test_leaving_a_conversation_does_not_stop_its_answer(tmp_path: Path) -> None:

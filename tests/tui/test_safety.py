@@ -278,7 +278,7 @@ async def test_a_text_pasted_while_the_draft_is_read_is_kept(
 async def test_a_bug_leaves_a_report_without_anyones_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, keys: tuple[str, ...]
 ) -> None:
-    async def explode(*_: object) -> None:
+    async def explode(*_: object, **__: object) -> None:
         canary = "canary-in-a-local-variable"
         raise ValueError(f"canary-in-a-message {canary}")
 

@@ -66,8 +66,11 @@ class RunObserver(Protocol):
         """Make the run for a prompt. Raises BatonError."""
         ...
 
-    async def began(self, follower: RunFollower) -> None:
-        """The prompt is stored; now is the time to say how its answer is drawn."""
+    async def began(self, follower: RunFollower, *, is_first: bool) -> None:
+        """The prompt is stored; now is the time to say how its answer is drawn.
+
+        The `is_first` prompt made its conversation.
+        """
         ...
 
     def is_typing(self) -> bool:
@@ -109,8 +112,9 @@ class RunFollower:
                 async for event in run:
                     self.view = self.view.apply(event)
                     if isinstance(event, Started):
+                        is_first = self.pending.chat.id is None
                         self.pending.chat.id = event.conversation
-                        await self.observer.began(self)
+                        await self.observer.began(self, is_first=is_first)
         finally:
             drawing.cancel()
             with suppress(asyncio.CancelledError):

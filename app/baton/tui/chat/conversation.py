@@ -166,6 +166,11 @@ class ConversationController:
         text = "\n\n".join(filter(None, (self._queued(chat.id), self._context.composer.draft)))
         await self._services.store.save_draft(chat.id or "", text)
 
+    async def forget_first_draft(self) -> None:
+        """Drop what was kept for a conversation to come: it was sent, and that is one now."""
+        await self._services.store.save_draft("", "")
+        await self.keep_draft()
+
     def _queued(self, conversation: str | None) -> str:
         """Return the conversation's prompts that wait, which no run has recorded yet."""
         waiting = self._context.queue.waiting

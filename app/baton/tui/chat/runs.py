@@ -221,9 +221,11 @@ class RunController:
                     break
         return None
 
-    async def began(self, follower: RunFollower) -> None:
+    async def began(self, follower: RunFollower, *, is_first: bool) -> None:
         """Show a prompt and its answer to come; if that fails, it is answered all the same."""
         try:
+            if is_first:
+                await self._conversation.forget_first_draft()
             await self._show(follower)
         except BatonError as error:
             await self._context.complain(error)
