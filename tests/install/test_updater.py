@@ -83,6 +83,8 @@ def _rename_file(name: str) -> Callable[[Machine, Path], None]:
     return spoil
 
 
+NO_LIST = r"nothing at http\S+/manifest\.json\.|manifest\.json can't be read: it isn't there"
+
 FAULTS: dict[str, tuple[Callable[[Machine, Path], object], str]] = {
     "a byte of the binary": (lambda own, release: flip(release / BINARY), "other contents"),
     "a byte of the list": (lambda own, release: flip(release / "manifest.json"), "signature"),
@@ -95,7 +97,7 @@ FAULTS: dict[str, tuple[Callable[[Machine, Path], object], str]] = {
         "signature isn't one",
     ),
     "no signature": (lambda own, release: (release / "manifest.json.sig").unlink(), "sig"),
-    "no list": (lambda own, release: (release / "manifest.json").unlink(), "manifest.json"),
+    "no list": (lambda own, release: (release / "manifest.json").unlink(), NO_LIST),
     "another key": (_other_key, "signature is wrong"),
     "an endless list": (
         lambda own, release: own.sign(release, b" " * (2 << 20)),
@@ -121,7 +123,7 @@ FAULTS: dict[str, tuple[Callable[[Machine, Path], object], str]] = {
         "has no file for",
     ),
     "one that is too short": (_truncate, r"bytes where|other contents|something else"),
-    "no binary": (lambda own, release: (release / BINARY).unlink(), "isn't there|has no"),
+    "no binary": (lambda own, release: (release / BINARY).unlink(), "isn't there|nothing at http"),
 }
 
 

@@ -35,6 +35,7 @@ _NO_REVISION = (
     "Leave the revision out for the newest.",
 )
 _NOT_THERE = ("ConfigError", "{host} has no {what}.", "Check the name.")
+_NOTHING_THERE = ("ConfigError", "There is nothing at {what}.", "Check the address.")
 _TOKEN = (
     "SecretMissing",
     "{host} doesn't know the token in HF_TOKEN (or the one that `hf auth login` kept).",
@@ -80,6 +81,8 @@ def response_failure(response: httpx.Response, what: str) -> Failure:
         meaning = _TOKEN
     elif status == 401 and meaning is _NO_ACCESS and "://" not in what:
         meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
+    elif meaning is _NOT_THERE and "://" in what:
+        meaning = _NOTHING_THERE
     elif status in hub_client.TRANSIENT_STATUSES and status != 429:
         meaning = _FAILED
     fields = {
