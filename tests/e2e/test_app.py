@@ -476,9 +476,18 @@ def test_the_lines_above_and_below_can_be_clicked(app: Terminal) -> None:
 
 
 def click(app: Terminal, text: str) -> None:
-    """Press and release the mouse's first button on a text, once it is there."""
-    app.wait_for(text)
-    line = line_of(app, text)
-    column = app.text.splitlines()[line - 1].index(text) + 1
+    """Press and release the mouse's first button on a text, once it is there and stands still."""
+    place, since = (0, 0), time.monotonic()
+
+    def stands(shown: str) -> bool:
+        nonlocal place, since
+        found = [(line.find(text) + 1, n) for n, line in enumerate(shown.splitlines(), 1)]
+        now = next((place for place in found if place[0]), (0, 0))
+        if now != place:
+            place, since = now, time.monotonic()
+        return place != (0, 0) and time.monotonic() - since > 0.2
+
+    app.wait(stands)
+    column, line = place
     for button in "Mm":
         app.send(f"\x1b[<0;{column};{line}{button}")
