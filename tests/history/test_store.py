@@ -477,6 +477,13 @@ async def test_drafts_and_earlier_prompts_come_back(store: Store) -> None:
     assert await store.runs.recent_prompts(2) == ["one", "three"]
 
 
+async def test_prompts_of_one_moment_come_back_in_their_order(store: Store) -> None:
+    texts = [str(number) for number in range(50)]
+    for text in texts:
+        await ask(store, text)
+    assert await store.runs.recent_prompts(50) == texts
+
+
 async def test_conversations_come_newest_first(store: Store) -> None:
     first, second, third = [(await ask(store, name)).conversation for name in ("a", "b", "c")]
     await ask(store, place=ConversationPosition(first))

@@ -284,9 +284,11 @@ def recent_prompts(connection: Connection, limit: int) -> list[str]:
     """Return what was asked last, each text once, the newest last."""
     found: dict[str, None] = {}
     newest = connection.execute(
-        """SELECT turns.text FROM turns
-        JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
-        WHERE role = 'user' ORDER BY turns.key DESC LIMIT ?""",
+        """SELECT text FROM (
+            SELECT turns.text, turns.created FROM turns
+            JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
+            WHERE role = 'user' ORDER BY turns.key DESC LIMIT ?
+        ) ORDER BY created DESC""",  # keys of one millisecond are in any order
         [limit * 10],
     )
     for row in newest:
