@@ -79,7 +79,7 @@ def test_an_address_without_a_release_is_named(folder: Path) -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            with pytest.raises(Failure, match="has no"):
+            with pytest.raises(Failure, match="There is nothing at"):
                 signed_release.fetch_manifest(f"http://127.0.0.1:{server.server_port}", "0" * 64)
         finally:
             server.shutdown()
