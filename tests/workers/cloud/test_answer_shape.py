@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -86,7 +85,6 @@ async def test_the_answer_is_read_and_the_schema_was_held_for(
     heard = await collect_answer(cloud_setup.worker(name), asked)
     assert (heard.text, heard.error) == (ANSWER, None)
     cloud_setup.cloud.quiet()
-    await asyncio.to_thread(cloud_setup.cloud.quiet)
     [bill] = cloud_setup.cloud.bills
     assert heard.usage is not None
     assert heard.usage.tokens_in == bill.tokens_in <= max_input_tokens(asked.messages, SHAPE)
@@ -183,7 +181,7 @@ async def test_an_answer_ends_before_a_stop_text_and_is_paid_for_whole(
     asked = replace(request(), stop=("subtask",), top_p=0.9)
     heard = await collect_answer(cloud_setup.worker(name), asked)
     assert (heard.text, heard.error) == (ANSWER[: ANSWER.index("subtask")], None)
-    await asyncio.to_thread(cloud_setup.cloud.quiet)
+    cloud_setup.cloud.quiet()
     [bill] = cloud_setup.cloud.bills
     assert heard.usage is not None
     assert heard.usage.tokens_out == bill.tokens_out, "what it wrote is known, and all of it"

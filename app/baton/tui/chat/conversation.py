@@ -167,7 +167,7 @@ class ConversationController:
         await self._services.store.save_draft(chat.id or "", text)
 
     async def forget_first_draft(self) -> None:
-        """Drop what was kept for a conversation to come: it was sent, and that is one now."""
+        """Drop the draft of the conversation to come: its first prompt was sent."""
         await self._services.store.save_draft("", "")
         await self.keep_draft()
 
