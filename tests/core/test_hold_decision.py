@@ -25,10 +25,10 @@ MINI = Price(Rates(250_000_000, 2_000_000_000, 25_000_000, 250_000_000))
 
 
 def bill(
-    price: Price = MINI, bound: int = 1000, wanted: int = 4096, typed: bool = False, share: int = 1
+    price: Price = MINI, bound: int = 1000, wanted: int = 4096, client: str = "", share: int = 1
 ) -> HoldRequest:
     return HoldRequest(
-        "r", "s", "gpt", "openai", "gpt", Purpose.ANSWER, price, bound, wanted, {}, typed, share
+        "r", "s", "gpt", "openai", "gpt", Purpose.ANSWER, price, bound, wanted, {}, client, share
     )
 
 
@@ -72,7 +72,12 @@ def any_rooms(draw: st.DrawFn) -> list[ScopeBalance]:
 
 
 bills = st.builds(
-    bill, price, st.integers(0, 10**6), st.integers(1, 10**6), st.booleans(), st.integers(1, 8)
+    bill,
+    price,
+    st.integers(0, 10**6),
+    st.integers(1, 10**6),
+    st.sampled_from(("", "token")),
+    st.integers(1, 8),
 )
 
 
@@ -99,7 +104,8 @@ def test_what_is_refused_would_have_gone_above_a_ceiling(
         decide_hold(bill, rooms)
     except BudgetExceeded:
         least = bill.price.max_cost(bill.input_bound, min(MIN_USEFUL_TOKENS, bill.wanted))
-        on = any(r.ceiling and (bill.typed or r.scope is not Scope.RUN) for r in rooms)
+        chosen = (Scope.RUN, Scope.SESSION) if bill.client else ()
+        on = any(room.ceiling and room.scope not in chosen for room in rooms)
         lefts = [room.left for room in rooms if room.left is not None]
         assert not on or least * bill.share > min(lefts) - bill.share
 
@@ -157,11 +163,11 @@ def test_what_costs_nothing_needs_no_ceiling() -> None:
 
 
 def test_a_typed_budget_allows_spending_but_never_above_what_is_set() -> None:
-    assert decide_hold(bill(typed=True), rooms(run=NANO)).cap == 4096
-    refusal(bill(typed=False), rooms(run=NANO))
-    refusal(bill(typed=True), rooms(run=NANO, day=0))
-    refusal(bill(typed=True), rooms(run=0))
-    assert decide_hold(bill(typed=True), rooms(run=NANO, day=CENT // 4)).amount <= CENT // 4
+    assert decide_hold(bill(), rooms(run=NANO)).cap == 4096
+    refusal(bill(client="token"), rooms(run=NANO))
+    refusal(bill(), rooms(run=NANO, day=0))
+    refusal(bill(), rooms(run=0))
+    assert decide_hold(bill(), rooms(run=NANO, day=CENT // 4)).amount <= CENT // 4
 
 
 def test_no_single_call_holds_more_than_a_ceiling_may_be() -> None:
@@ -186,7 +192,7 @@ USED = ScopeBalance(Scope.DAY, 2 * NANO, settled=199 * CENT)
         (
             bill(),
             rooms(session=0, day=0),
-            "The cloud is off, so nothing was sent: the ceiling is $0 for session and day. Allow "
+            "The cloud is off, so nothing was sent: the ceiling is $0 for this conversation and today. Allow "
             "spending with `baton budget set day 2` or /budget, or for one prompt with "
             "`--budget 0.10`.",
         ),
@@ -205,7 +211,7 @@ USED = ScopeBalance(Scope.DAY, 2 * NANO, settled=199 * CENT)
             "charged.",
         ),
         (
-            bill(typed=True),
+            bill(),
             rooms(run=CENT // 20, session=NANO),
             "The ceiling of $0.0005 for this prompt has $0.0005 left, and this call to gpt needs "
             "at least $0.0008; nothing was sent. Allow this prompt more with `--budget 0.01`.",

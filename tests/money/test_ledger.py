@@ -207,14 +207,15 @@ async def test_a_quote_sets_nothing_aside(ledger: Ledger) -> None:
 @pytest.mark.parametrize("scope", Scope)
 async def test_each_scope_has_a_ceiling_of_its_own(ledger: Ledger, scope: Scope) -> None:
     ceilings = {Scope.MONTH: DOLLAR, scope: HELD + CENT // 10}
-    await ledger.hold(bill(ceilings))
-    tight = await ledger.hold(bill(ceilings, bound=10))
+    client = "token" if scope is Scope.TOKEN else ""
+    await ledger.hold(bill(ceilings, client=client))
+    tight = await ledger.hold(bill(ceilings, bound=10, client=client))
     assert tight.amount <= CENT // 10
     assert tight.cap < 1000
     with pytest.raises(BudgetExceeded):
-        await ledger.hold(bill(ceilings))
+        await ledger.hold(bill(ceilings, client=client))
     other_session = bill(ceilings, run="r2", session="s2")
-    if scope in (Scope.RUN, Scope.SESSION):
+    if scope in (Scope.RUN, Scope.SESSION, Scope.TOKEN):
         assert (await ledger.hold(other_session)).amount == HELD
     else:
         with pytest.raises(BudgetExceeded):

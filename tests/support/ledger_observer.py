@@ -47,7 +47,7 @@ class Observer:
         standing: dict[str, tuple[str, int]] = {}
         over = moments = 0
         rows = self._connection.execute(
-            """SELECT entries.*, run, session, day, month
+            """SELECT entries.*, run, session, token, day, month
             FROM entries JOIN calls ON calls.id = entries.call ORDER BY entries.key"""
         )
         for row in rows:
@@ -56,7 +56,7 @@ class Observer:
             now = (status, row[COUNTS[status]] if status in COUNTS else 0)
             standing[row["call"]] = now
             ceilings = ceilings_of(int(row["session"].removeprefix("s")))
-            for scope in Scope:
+            for scope in [scope for scope in Scope if row[scope.value]]:
                 sum_ = sums[scope.value, row[scope.value]]
                 sum_[before[0]] -= before[1]
                 sum_[now[0]] += now[1]

@@ -34,7 +34,7 @@ def bill(
     price: Price = MINI,
     bound: int = 1000,
     wanted: int = 1000,
-    typed: bool = False,
+    client: str = "",
     share: int = 1,
     keep: bool = True,
 ) -> HoldRequest:
@@ -50,7 +50,7 @@ def bill(
         input_bound=bound,
         wanted=wanted,
         ceilings=ceilings,
-        typed=typed,
+        client=client,
         share=share,
         keep=keep,
     )
@@ -99,7 +99,7 @@ async def _task(ledger: Ledger, schedule: int, dice: random.Random) -> None:
             session=f"s{schedule}",
             bound=dice.randint(1, 20_000),
             wanted=dice.randint(1, 4096),
-            typed=Scope.RUN in ceilings,
+            client=dice.choice(("", f"t{schedule}")),
             share=dice.randint(1, 3),
         )
         try:

@@ -263,7 +263,7 @@ def _open_app(options: AppOptions) -> int:
         conversation=conversation,
         greeting=greeting,
         started=gc.enable,
-        serve=partial(_serve, baton),
+        serve=partial(_serve, baton, limits.label is Label.LOCAL),
     )
 
 
@@ -281,10 +281,11 @@ def _require_screen() -> None:
 
 
 @asynccontextmanager
-async def _serve(parts: Baton, port: int | None) -> AsyncIterator[OpenEndpoint]:
-    from baton.server import DEFAULT_PORT, serving
+async def _serve(parts: Baton, is_private: bool, port: int | None) -> AsyncIterator[OpenEndpoint]:
+    from baton.server import DEFAULT_PORT, ServingLimits, serving
 
-    async with serving(parts, port or DEFAULT_PORT, grace=2) as endpoint:
+    allowed = ServingLimits(is_private=is_private)
+    async with serving(parts, port or DEFAULT_PORT, grace=2, allowed=allowed) as endpoint:
         await parts.share_models()
         yield endpoint
 

@@ -13,6 +13,7 @@ import click
 
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, notify
+from baton.core.money import parse_usd
 from baton.platform.os_signals import (
     ENDING_SIGNALS,
     add_signal_handler,
@@ -24,7 +25,7 @@ from baton.server import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from baton.compose import Baton
-    from baton.server import OpenEndpoint
+    from baton.server import OpenEndpoint, ServingLimits
 
 SERVED_SLOTS = 16
 """How many requests of other programs a model here answers at once: they share its context."""
@@ -51,6 +52,13 @@ SERVED_SLOTS = 16
 @click.option(
     "--print-config", metavar="NAME", help="Print the settings of a client, and end; `list` lists."
 )
+@click.option(
+    "--budget",
+    metavar="USD",
+    help="What the token that may spend may cost in all, restarts included; allows spending where"
+    " no other ceiling is set.",
+)
+@click.option("--private", is_flag=True, help="Let nothing that programs send leave this machine.")
 @offline_option
 @quiet_option
 def serve(
@@ -59,6 +67,8 @@ def serve(
     stop: bool,
     show_token: bool,
     print_config: str | None,
+    budget: str | None,
+    private: bool,
     offline: bool,
     quiet: bool,
 ) -> int:
@@ -66,7 +76,8 @@ def serve(
 
     Editors and scripts that speak OpenAI's or Anthropic's protocol find the models baton/auto,
     baton/local, baton/mini and baton/ultra there, and each worker by its id. They need a token. The
-    one that may spend does so within the ceilings of `baton budget`.
+    one that may spend does so within the ceilings of `baton budget` and --budget; what comes with
+    the private one never leaves this machine.
 
     \b
       baton serve
@@ -85,15 +96,19 @@ def serve(
 
         tokens = read_tokens(paths.server_tokens)
         if show_token:
-            emit(f"uses what is free   {tokens.free}\nmay also spend      {tokens.spend}")
+            emit(
+                f"uses what is free   {tokens.free}\nmay also spend      {tokens.spend}\n"
+                f"stays here          {tokens.private}"
+            )
             return 0
         from baton.server.client_settings import client_settings
 
         emit(client_settings(print_config or "", port, tokens))
         return 0
+    allowance = None if budget is None else parse_usd(budget)
     settings = _load_settings(paths.config_file, offline)
     from baton.compose import background, compose
-    from baton.server import is_loopback
+    from baton.server import ServingLimits, is_loopback
 
     if host is not None and not is_loopback(host):
         notify(
@@ -102,13 +117,14 @@ def serve(
         )
     if (notice := background.share(settings, paths)) and not quiet:
         notify(f"baton: {notice}")
+    allowed = ServingLimits(allowance, private)
     baton = compose(settings, paths, warm=settings.worker)
     with asyncio.Runner() as runner:
         try:
             baton.must_know_conductor()
             if baton.warning:
                 notify(f"baton: {baton.warning}")
-            return runner.run(_serve(baton, port, host, quiet))
+            return runner.run(_serve(baton, port, host, allowed, quiet))
         finally:
             runner.run(baton.aclose())
 
@@ -121,9 +137,10 @@ def _load_settings(file: Path, offline: bool) -> Settings:
     return load_settings(file, flags=flags)
 
 
-def _ready_text(endpoint: OpenEndpoint) -> str:
+def _ready_text(endpoint: OpenEndpoint, allowed: ServingLimits) -> str:
+    private = " Nothing that programs send leaves this machine." if allowed.is_private else ""
     return (
-        f"baton: Serving at {endpoint.url}; Ctrl+C ends it.\n"
+        f"baton: Serving at {endpoint.url}; Ctrl+C ends it.{private}\n"
         "baton: `baton serve --show-token` shows the tokens, `--print-config list` names clients."
     )
 
@@ -145,13 +162,16 @@ async def _stopped_by_signal() -> AsyncIterator[asyncio.Event]:
     yield stopped
 
 
-async def _serve(baton: Baton, port: int, host: str | None, quiet: bool) -> int:
+async def _serve(
+    baton: Baton, port: int, host: str | None, allowed: ServingLimits, quiet: bool
+) -> int:
     from baton.server import LOOPBACK, serving
 
     hosts = LOOPBACK if host is None else (host,)
-    async with _stopped_by_signal() as stopped, serving(baton, port, hosts) as endpoint:
+    open_endpoint = serving(baton, port, hosts, allowed=allowed)
+    async with _stopped_by_signal() as stopped, open_endpoint as endpoint:
         if not quiet:
-            notify(_ready_text(endpoint))
+            notify(_ready_text(endpoint, allowed))
         await stopped.wait()
         notify("baton: Stopping; what is being answered may end.")
     return 0

@@ -45,7 +45,8 @@ class Routed:
     otherwise, `alone` if so; in the `mode` local or `offline` no remote worker does. `budget` is
     the ceiling for the prompt in nano-dollars, which all such runs share with the first, `root`
     ("": this one is the first). `decided_by` is what chose: a tool's rule ("tool"), the "router",
-    a "rule" of length and kind, or that rule as the router was too "late".
+    a "rule" of length and kind, or that rule as the router was too "late". `client` is the id of
+    the access token of the program that asked ("": the person did).
     """
 
     at: float = field(default=0.0, kw_only=True)
@@ -60,6 +61,7 @@ class Routed:
     budget: int | None = None
     root: str = ""
     decided_by: str = ""
+    client: str = ""
 
 
 @frozen_dataclass

@@ -65,6 +65,14 @@ class RunRecord:
 
 
 @frozen_dataclass
+class OwnRun:
+    """A run of an access token; `is_sole` is whether its conversation holds no other's turns."""
+
+    record: RunRecord
+    is_sole: bool
+
+
+@frozen_dataclass
 class RecentConversation:
     """A conversation that a person may want to continue, with how its newest turn stands.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from baton.core.errors import BudgetExceeded, MoneyHeld
-from baton.core.ledger_types import Hold, HoldRequest, Scope, ScopeBalance
+from baton.core.ledger_types import Hold, HoldRequest, Scope, ScopeBalance, opens_cloud
 from baton.core.money import NANO, exact_usd, show_usd
 from baton.core.sanitiser import one_line
 
@@ -20,7 +20,7 @@ _MIN_SHOWN_NANOS = NANO // 10_000  # money.show_usd names no amount below this
 def decide_hold(bill: HoldRequest, rooms: Sequence[ScopeBalance], frozen: str = "") -> Hold:
     """Return the hold for a call, with `call` still empty. Raises BudgetExceeded.
 
-    `rooms` are the balances of all four scopes; `frozen` is why the cloud is frozen, or "".
+    `rooms` are the balances of all its scopes; `frozen` is why the cloud is frozen, or "".
     """
     if frozen:
         raise BudgetExceeded(
@@ -64,16 +64,23 @@ def overcharge_error(worker: str, cost: int, held: int) -> BudgetExceeded:
 
 
 def _require_ceiling(bill: HoldRequest, rooms: Sequence[ScopeBalance]) -> None:
-    """Refuse where no ceiling allows spending; a run's does only if a person typed it."""
-    if any(r.ceiling and (r.scope is not Scope.RUN or bill.typed) for r in rooms):
+    """Refuse where no ceiling allows spending."""
+    if any(opens_cloud(room, bill.client) for room in rooms):
         return
-    zeros = [r.scope.value for r in rooms if r.ceiling == 0]
-    why = f"the ceiling is $0 for {' and '.join(zeros)}" if zeros else "no ceiling is set"
-    raise BudgetExceeded(
-        f"The cloud is off, so nothing was sent: {why}.",
-        "Allow spending with `baton budget set day 2` or /budget, or for one prompt with "
-        "`--budget 0.10`.",
+    zeros = [room.scope.phrase for room in rooms if room.ceiling == 0]
+    why = "no ceiling is set"
+    if zeros:
+        why = f"the ceiling is $0 for {' and '.join(zeros)}"
+    elif bill.client:
+        why = "no ceiling is set that programs can be held to, for the day or the month"
+    hint = (
+        "On the machine where Baton runs, `baton budget set day 2` allows spending, or "
+        "`baton serve --budget 1` for this access token."
+        if bill.client
+        else "Allow spending with `baton budget set day 2` or /budget, or for one prompt with "
+        "`--budget 0.10`."
     )
+    raise BudgetExceeded(f"The cloud is off, so nothing was sent: {why}.", hint)
 
 
 def _can_wait(bill: HoldRequest, rooms: Sequence[ScopeBalance], least: int) -> bool:
@@ -154,8 +161,12 @@ def _hint(bill: HoldRequest, room: ScopeBalance, said: _Figures) -> str:
             "A resumed run keeps the ceiling that it began with. Ask again, which begins a new "
             f"run, with `--budget {dollars}`."
         )
+    elif room.scope is Scope.RUN and bill.client:
+        way = f"The program that asked set this ceiling; it suffices from ${dollars} on."
     elif room.scope is Scope.RUN:
         way = f"Allow this prompt more with `--budget {dollars}`."
+    elif room.scope is Scope.TOKEN:
+        way = f"Serve with `baton serve --budget {dollars}` to allow it more."
     elif room.variable:
         way = f"Set {room.variable} to {dollars} in the environment, and start Baton again."
     else:

@@ -20,10 +20,11 @@ MIN_USEFUL_TOKENS = 256
 
 
 class Scope(StrEnum):
-    """What a ceiling is for: one prompt, one conversation, a day, a month."""
+    """What a ceiling is for: one prompt, one conversation, an access token, a day, a month."""
 
     RUN = "run"
     SESSION = "session"
+    TOKEN = "token"
     DAY = "day"
     MONTH = "month"
 
@@ -36,6 +37,7 @@ class Scope(StrEnum):
 _SCOPE_PHRASES = {
     Scope.RUN: "this prompt",
     Scope.SESSION: "this conversation",
+    Scope.TOKEN: "this access token",
     Scope.DAY: "today",
     Scope.MONTH: "this month",
 }
@@ -88,12 +90,13 @@ class HoldRequest:
     have: what was asked for, within the worker's own limit. `expected` is the 99th percentile of
     the answer's length (None: unknown), `thinking` the tokens that a worker that thinks needs
     besides (0: it doesn't). `ceilings` are this process's settings (a scope that isn't there sets
-    no limit); a run's ceiling comes from `--budget`. `typed` is whether a person typed that one,
-    which allows spending where nothing else is set. `share` is among how many calls that are ready
-    the headroom is divided. `keep` is whether what is sent may stay in the egress log (not with
-    `--no-history`). `root` is the first of the runs that this one goes on with ("": none): all
-    share one ceiling, and `is_inherited` is whether an earlier one's is in force. `patience` is how
-    many seconds the call may wait for money that other runs hold (0: it doesn't wait).
+    no limit); a run's ceiling comes from `--budget`. `client` is the id of the access token that
+    the run came with ("": it is the person's own); see `opens_cloud`. `share` is among how many
+    calls that are ready the headroom is divided. `keep` is whether what is sent may stay in the
+    egress log (not with `--no-history`). `root` is the first of the runs that this one goes on with
+    ("": none): all share one ceiling, and `is_inherited` is whether an earlier one's is in force.
+    `patience` is how many seconds the call may wait for money that other runs hold (0: it doesn't
+    wait).
     """
 
     run: str
@@ -106,7 +109,7 @@ class HoldRequest:
     input_bound: int
     wanted: int
     ceilings: Mapping[Scope, int] = field(default_factory=dict)
-    typed: bool = False
+    client: str = ""
     share: int = 1
     keep: bool = True
     root: str = ""
@@ -162,17 +165,36 @@ class ScopeBalance:
         return None if self.ceiling is None else max(0, self.ceiling - self.used)
 
 
+def opens_cloud(room: ScopeBalance, client: str) -> bool:
+    """Whether a balance's ceiling allows spending by itself; all others only narrow it.
+
+    A program with an access token chooses a prompt's budget and what begins a conversation.
+    """
+    return bool(room.ceiling) and not (client and room.scope in (Scope.RUN, Scope.SESSION))
+
+
 @frozen_dataclass
 class Standing:
-    """The balances of session (if given), day and month; `frozen` is why the cloud is, or ""."""
+    """The balances of session and token (if given), day and month.
+
+    `frozen` is why the cloud is, or "". `client` is the access token that they are for, or "".
+    """
 
     rooms: tuple[ScopeBalance, ...]
     frozen: str = ""
+    client: str = ""
 
     @property
     def is_cloud_on(self) -> bool:
-        """Whether any of session, day and month has a ceiling above zero."""
-        return any(r.ceiling for r in self.rooms if r.scope is not Scope.RUN)
+        """Whether a ceiling above zero allows spending, apart from a prompt's own."""
+        rooms = [room for room in self.rooms if room.scope is not Scope.RUN]
+        return any(opens_cloud(room, self.client) for room in rooms)
+
+    @property
+    def is_budget_typed(self) -> bool:
+        """Whether a person set what this prompt may cost."""
+        rooms = [room for room in self.rooms if room.scope is Scope.RUN]
+        return any(opens_cloud(room, self.client) for room in rooms)
 
     @property
     def tightest(self) -> ScopeBalance | None:
@@ -274,7 +296,11 @@ class NoLedger:
         raise LookupError(call)
 
     async def standing(
-        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+        self,
+        ceilings: Mapping[Scope, int],
+        session: str | None = None,
+        run: str | None = None,
+        client: str = "",
     ) -> Standing:
         return Standing(())
 

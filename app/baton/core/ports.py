@@ -136,8 +136,13 @@ class RecordedRun:
 class Store(Protocol):
     """Keeps what happened. Every method returns only when its change is on disk."""
 
-    async def begin(self, prompt: Prompt, place: ConversationPosition, label: Label) -> RecordedRun:
-        """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
+    async def begin(
+        self, prompt: Prompt, place: ConversationPosition, label: Label, client: str = ""
+    ) -> RecordedRun:
+        """Record a prompt, its run and its empty answer; the conversation too, if it is new.
+
+        `client` is the id of the access token that it came with, or "".
+        """
         ...
 
     async def append(self, run: str, event: Event) -> None:
@@ -213,11 +218,16 @@ class Ledger(Protocol):
         ...
 
     async def standing(
-        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+        self,
+        ceilings: Mapping[Scope, int],
+        session: str | None = None,
+        run: str | None = None,
+        client: str = "",
     ) -> Standing:
         """Return how the scopes stand now, under this process's ceilings or newer ones.
 
-        `run` is the first of the runs that go on with each other, and share one ceiling.
+        `run` is the first of the runs that go on with each other, and share one ceiling; `client`
+        is the access token that it came with, or "".
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from baton.core.errors import ConfigError, StoreError
@@ -15,6 +15,7 @@ from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy
 from baton.core.messages import Message, Prompt, Role, Turn, TurnStatus, conversation_title
 from baton.core.ports import ConversationPosition, RecordedRun
+from baton.core.text_match import fingerprint, opening
 from baton.history import rows
 from baton.history.queries import turn_position
 from baton.platform.process_owner import current_process
@@ -32,11 +33,16 @@ def new_id() -> str:
 
 
 def begin_run(
-    connection: Connection, prompt: Prompt, place: ConversationPosition, label: Label
+    connection: Connection,
+    prompt: Prompt,
+    place: ConversationPosition,
+    label: Label,
+    client: str = "",
 ) -> RecordedRun:
     """Record a prompt, its run and its empty answer; the conversation too, if it is new.
 
-    Raises ConfigError for a place that doesn't exist.
+    `client` is the id of the access token that it came with, or "". Raises ConfigError for a place
+    that doesn't exist.
     """
     now = time.time()
     files = tuple(
@@ -48,10 +54,10 @@ def begin_run(
     if strictest([label, conversation.label]) is not conversation.label:
         set_label(connection, conversation.id, label)
         conversation = replace(conversation, label=label)
-    after = place.after
+    strict, after = strictest([label, conversation.label]), place.after
     for message in place.earlier:
-        after = _add_earlier(connection, conversation, message, after, label, now)
-    asked = place.again or _add_prompt(connection, conversation, prompt, after, label, now)
+        after = _add_earlier(connection, conversation, message, after, strict, now, client)
+    asked = place.again or _add_prompt(connection, conversation, prompt, after, label, now, client)
     sent = rows.turns(connection, rows.PATH_CONDITION, asked, conversation.sent_from)
     derived = strictest(
         [label, conversation.label]
@@ -62,7 +68,7 @@ def begin_run(
     answer = Turn(
         new_id(), conversation.id, asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
     )
-    add_turn(connection, replace(answer, run=run))
+    add_turn(connection, replace(answer, run=run), client=client)
     connection.execute(
         "INSERT INTO runs (id, conversation, prompt, answer, status, created, owner, started) "
         "VALUES (?, ?, ?, ?, 'running', ?, ?, ?)",
@@ -132,6 +138,7 @@ def _add_prompt(
     after: str | None,
     label: Label,
     now: float,
+    client: str,
 ) -> str:
     parent = conversation.head if after is None else after or None
     labels = [label, conversation.label, *(file.label for file in prompt.files)]
@@ -146,7 +153,7 @@ def _add_prompt(
         now,
         files=prompt.files,
     )
-    add_turn(connection, turn)
+    add_turn(connection, turn, client=client)
     return turn.id
 
 
@@ -157,25 +164,28 @@ def _add_earlier(
     after: str | None,
     label: Label,
     now: float,
+    client: str,
 ) -> str:
     """Record a turn that another program kept, after the one before it; return its id."""
+    text = clean_text(message.text)
     if message.role is Role.USER:
-        prompt = Prompt(clean_text(message.text))
-        return _add_prompt(connection, conversation, prompt, after, label, now)
-    text, strict = clean_text(message.text), strictest([label, conversation.label])
-    turn = Turn(new_id(), conversation.id, after, message.role, text, TurnStatus.DONE, strict, now)
-    add_turn(connection, turn)
+        return _add_prompt(connection, conversation, Prompt(text), after, label, now, client)
+    turn = Turn(new_id(), conversation.id, after, message.role, text, TurnStatus.DONE, label, now)
+    add_turn(connection, turn, client=client)
     return turn.id
 
 
-def add_turn(connection: Connection, turn: Turn, key: int | None = None) -> None:
+def add_turn(
+    connection: Connection, turn: Turn, key: int | None = None, *, client: str = ""
+) -> None:
     """Insert a turn and its files, with a key after all others of its conversation, or with this.
 
     Before an answer there is room for its draft.
     """
     gap = 2 if turn.role is Role.ASSISTANT else 1
+    is_known = turn.status is not TurnStatus.STREAMING
     connection.execute(
-        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             _free_key(connection, turn.conversation, turn.created, gap) if key is None else key,
             turn.id,
@@ -188,6 +198,8 @@ def add_turn(connection: Connection, turn: Turn, key: int | None = None) -> None
             turn.created,
             turn.worker,
             turn.run,
+            client,
+            *(_marks(turn.text) if is_known else (None, None)),
         ],
     )
     connection.executemany(
@@ -227,18 +239,65 @@ def write_answer(
     connection: Connection, turn: str, text: str, status: TurnStatus, worker: str
 ) -> None:
     """Record an answer's text as far as it is; a worker once named stays."""
+    is_known = status is not TurnStatus.STREAMING
     changed = connection.execute(
-        "UPDATE turns SET text = ?, status = ?, worker = coalesce(nullif(?, ''), worker) "
-        "WHERE id = ?",
-        [clean_text(text), status, clean_text(worker), turn],
+        "UPDATE turns SET text = ?, status = ?, worker = coalesce(nullif(?, ''), worker), "
+        "fingerprint = ?, opening = ? WHERE id = ?",
+        [
+            clean_text(text),
+            status,
+            clean_text(worker),
+            *(_marks(text) if is_known else (None, None)),
+            turn,
+        ],
     )
     _require_changed(changed.rowcount)
-    if status is not TurnStatus.STREAMING:
+    if is_known:
         connection.execute(
             "UPDATE conversations SET updated = ? "
             "WHERE id = (SELECT conversation FROM turns WHERE id = ?)",
             [time.time(), turn],
         )
+
+
+def _marks(text: str) -> tuple[str, str | None]:
+    """Return what a text is recognised by: its fingerprint, and its opening if that suffices."""
+    return fingerprint(clean_text(text)), opening(clean_text(text))
+
+
+UNKNOWN_TEXTS = """SELECT key, text FROM turns
+    WHERE fingerprint IS NULL AND label <> 'cloud' AND status <> 'streaming'"""
+"""Finds private texts that can't be recognised yet: from before, or cut off by a crash."""
+
+
+def mark_unknown_texts(connection: Connection) -> None:
+    """Make private texts recognisable that aren't yet."""
+    connection.executemany(
+        "UPDATE turns SET fingerprint = ?, opening = ? WHERE key = ?",
+        [
+            [*_marks(row["text"]), row["key"]]
+            for row in connection.execute(UNKNOWN_TEXTS).fetchall()
+        ],
+    )
+
+
+def keep_private_marks(
+    connection: Connection, said: Sequence[tuple[str, str]], client: str, label: Label
+) -> None:
+    """Have prompts and their answers recognised as private although they aren't kept."""
+    marks = set[tuple[str, str]]()
+    for pair in said:
+        (asked, asked_opening), (answer, answer_opening) = map(_marks, pair)
+        marks.add((asked, answer))
+        marks |= {
+            (mark, "")
+            for mark, is_long in ((asked, asked_opening), (answer, answer_opening))
+            if is_long
+        }
+    connection.executemany(
+        "INSERT OR REPLACE INTO private_marks VALUES (?, ?, ?, ?)",
+        [(*mark, client, label) for mark in marks],
+    )
 
 
 def save_progress(connection: Connection, texts: Mapping[str, str]) -> None:
@@ -286,6 +345,29 @@ def trim_conversation(connection: Connection, conversation: str, first: str) -> 
     _require_changed(changed.rowcount)
 
 
+def withdraw_run(connection: Connection, run: str) -> None:
+    """Remove a run that was refused, with what it added; its conversation if it began with it."""
+    found = connection.execute("SELECT * FROM runs WHERE id = ?", [run]).fetchone()
+    _require_changed(int(found is not None))
+    conversation, turn = found["conversation"], found["prompt"]
+    others = "SELECT 1 FROM runs WHERE conversation = ? AND id <> ?"
+    if connection.execute(others, [conversation, run]).fetchone() is None:
+        purge(connection, conversation)
+        return
+    connection.execute("DELETE FROM runs WHERE id = ?", [run])
+    connection.execute("DELETE FROM turns WHERE id = ?", [found["answer"]])
+    added = """DELETE FROM turns WHERE id = ? AND run IS NULL
+        AND NOT EXISTS (SELECT 1 FROM turns AS child WHERE child.parent = turns.id)
+        RETURNING parent"""
+    last = turn
+    while turn and (gone := connection.execute(added, [turn]).fetchone()) is not None:
+        last = turn = gone["parent"]
+    connection.execute(
+        "UPDATE conversations SET head = ? WHERE id = ? AND head = ?",
+        [last, conversation, found["answer"]],
+    )
+
+
 def _require_changed(rows_changed: int) -> None:
     if rows_changed == 0:
         raise StoreError(
@@ -323,6 +405,7 @@ def relabel(connection: Connection, conversation: str, label: Label) -> None:
         [label, conversation],
     )
     connection.execute("UPDATE turns SET label = ? WHERE conversation = ?", [label, conversation])
+    mark_unknown_texts(connection)
 
 
 def set_label(connection: Connection, conversation: str, label: Label) -> None:
@@ -356,7 +439,22 @@ def _update_conversation(
 
 
 def purge(connection: Connection, conversation: str) -> None:
-    """Remove a conversation and all that belongs to it: turns, files, runs, events, index."""
+    """Remove a conversation and all that belongs to it: turns, files, runs, events, index.
+
+    What was private stays recognisable by its fingerprints: a program may bring it back.
+    """
+    mark_unknown_texts(connection)
+    private = "turns.conversation = ? AND turns.label <> 'cloud'"
+    connection.execute(
+        f"""INSERT OR REPLACE INTO private_marks
+            SELECT asked.fingerprint, turns.fingerprint, turns.client, turns.label
+            FROM turns JOIN turns AS asked ON asked.id = turns.parent
+            WHERE {private} AND turns.role = 'assistant' AND turns.fingerprint IS NOT NULL
+                AND asked.fingerprint IS NOT NULL
+            UNION SELECT fingerprint, '', client, label FROM turns
+            WHERE {private} AND opening IS NOT NULL""",
+        [conversation, conversation],
+    )
     removed = connection.execute("DELETE FROM conversations WHERE id = ?", [conversation])
     if removed.rowcount == 0:
         raise ConfigError(f"There is no conversation {conversation!r}.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from baton.core.errors import ConfigError
 from baton.core.history_types import (
     Conversation,
+    OwnRun,
     PastRun,
     RecentConversation,
     RunRecord,
@@ -26,6 +27,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import UsageRow
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import sanitise
+from baton.core.text_match import SaidTexts, Saying, plain_text
 from baton.history import rows
 from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
 from baton.history.rows import reject_bad_values
@@ -118,6 +120,75 @@ def run(connection: Connection, typed: str) -> RunRecord:
     found = rows.find_id(connection, "runs", typed, "run")
     [record] = rows.runs(connection, "WHERE id = ?", found)
     return replace(record, events=rows.events(connection, found))
+
+
+def own_run(connection: Connection, id: str, client: str) -> OwnRun | None:
+    """Return the run of an access token with exactly that id, None for any other or a deleted one.
+
+    Its events are not among it.
+    """
+    found = rows.runs(
+        connection,
+        """JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL
+        JOIN turns ON turns.id = runs.answer WHERE runs.id = ? AND turns.client = ?""",
+        clean_text(id),
+        client,
+    )
+    if not found:
+        return None
+    [record] = found
+    others = connection.execute(
+        "SELECT 1 FROM turns WHERE conversation = ? AND client <> ? LIMIT 1",
+        [record.conversation, client],
+    ).fetchone()
+    return OwnRun(record, others is None)
+
+
+def private_openings(connection: Connection) -> list[str]:
+    """Return how the texts begin that are private and long enough to be recognised alone."""
+    found = connection.execute(
+        "SELECT DISTINCT opening FROM turns WHERE opening IS NOT NULL AND label <> 'cloud'"
+    )
+    return [row["opening"] for row in found]
+
+
+_SAID_TOGETHER = """
+    SELECT DISTINCT asked.fingerprint || turns.fingerprint AS said, turns.label, turns.client
+    FROM turns JOIN turns AS asked ON asked.id = turns.parent
+    WHERE turns.role = 'assistant'
+        AND turns.fingerprint IN (SELECT value FROM json_each(:answers))
+        AND asked.fingerprint IN (SELECT value FROM json_each(:prompts))
+    UNION SELECT prompt || answer, label, client FROM private_marks
+    WHERE prompt IN (SELECT value FROM json_each(:prompts))
+            AND answer IN (SELECT value FROM json_each(:answers))
+        OR answer = '' AND prompt IN (SELECT value FROM json_each(:texts))
+    UNION SELECT fingerprint, label, client FROM turns
+    WHERE opening IS NOT NULL AND fingerprint IN (SELECT value FROM json_each(:long))
+"""
+"""Who said what is brought back, and how privately: prompts with their answers, and long texts."""
+
+
+def sayings(connection: Connection, said: SaidTexts, openings: Sequence[str]) -> list[Saying]:
+    """Return who said before what a request brings back: prompts with their answers, long texts.
+
+    `openings` are the private ones that stand in it.
+    """
+    known = connection.execute(
+        "SELECT fingerprint, text FROM turns WHERE label <> 'cloud' "
+        "AND opening IN (SELECT value FROM json_each(?))",
+        [rows.encode_json(openings)],
+    )
+    long = {row["fingerprint"] for row in known if plain_text(row["text"]) in said.plain}
+    lists = {
+        "prompts": said.prompts,
+        "answers": said.answers,
+        "texts": said.prompts | said.answers,
+        "long": long,
+    }
+    values = {name: rows.encode_json(sorted(those)) for name, those in lists.items()}
+    found = connection.execute(_SAID_TOGETHER, values)
+    with rows.reject_bad_values():
+        return [Saying(row["said"], row["client"], Label(row["label"])) for row in found]
 
 
 def last_run(connection: Connection, conversation: str | None) -> RunRecord | None:

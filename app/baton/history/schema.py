@@ -184,4 +184,37 @@ _WARNINGS = Migration(
     ("CREATE INDEX events_of_warnings ON events (run) WHERE kind = 'Warned'",),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS, _SIGNALS, _OWNER, _WARNINGS)
+_CLIENTS = Migration(
+    "0007_clients",
+    (
+        # `client` is the id of the access token of the program that said it ('': the person's own).
+        # `fingerprint` and `opening` recognise a text that comes back (core.text_match); they are
+        # NULL while it is written, and where an older Baton wrote what may go anywhere.
+        "ALTER TABLE turns ADD COLUMN client TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE turns ADD COLUMN fingerprint TEXT",
+        "ALTER TABLE turns ADD COLUMN opening TEXT",
+        "CREATE INDEX turns_by_fingerprint ON turns (fingerprint) WHERE fingerprint IS NOT NULL",
+        "CREATE INDEX turns_by_opening ON turns (opening, label) WHERE opening IS NOT NULL",
+        """CREATE INDEX turns_unknown ON turns (key)
+            WHERE fingerprint IS NULL AND label <> 'cloud' AND status <> 'streaming'""",
+        # What was said privately and isn't kept, or was deleted: its fingerprints, so that it stays
+        # private. `answer` is '' where the prompt alone, or an answer alone, is long enough.
+        f"""CREATE TABLE private_marks (
+            prompt TEXT NOT NULL,
+            answer TEXT NOT NULL,
+            client TEXT NOT NULL,
+            label TEXT NOT NULL {_LABELS},
+            PRIMARY KEY (prompt, answer, client)
+        ) STRICT, WITHOUT ROWID""",
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _FIRST,
+    _POLICY,
+    _STEPS,
+    _SIGNALS,
+    _OWNER,
+    _WARNINGS,
+    _CLIENTS,
+)

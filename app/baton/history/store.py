@@ -6,6 +6,7 @@ can still be read of it is copied into a new one. A run whose process is gone is
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answ
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.history_types import (
     Conversation,
+    OwnRun,
     PastRun,
     RecentConversation,
     RunRecord,
@@ -30,6 +32,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, UsageRow
 from baton.core.messages import Prompt, Turn, TurnStatus
 from baton.core.ports import ConversationPosition, RecordedRun
+from baton.core.text_match import SaidTexts, Saying
 from baton.history import changes, export, feedback_store, queries
 from baton.history.export import ImportResult
 from baton.history.schema import MIGRATIONS
@@ -85,9 +88,14 @@ class Store:
 
     # What a run needs (core.ports.Store)
 
-    async def begin(self, prompt: Prompt, place: ConversationPosition, label: Label) -> RecordedRun:
-        """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
-        return await self._write(changes.begin_run, prompt, place, label)
+    async def begin(
+        self, prompt: Prompt, place: ConversationPosition, label: Label, client: str = ""
+    ) -> RecordedRun:
+        """Record a prompt, its run and its empty answer; the conversation too, if it is new.
+
+        `client` is the id of the access token that it came with, or "".
+        """
+        return await self._write(changes.begin_run, prompt, place, label, client)
 
     async def append(self, run: str, event: Event) -> None:
         """Record one event of a run; a terminal one ends the run's row as well."""
@@ -112,6 +120,24 @@ class Store:
     async def allow(self, conversation: str, policy: Policy | None) -> None:
         """Record when a conversation may spend from now on (None: as the settings say)."""
         await self._write(changes.set_policy, conversation, policy)
+
+    # What the endpoint must know
+
+    async def sayings(self, said: SaidTexts) -> list[Saying]:
+        """Return who said before, and how privately, what a request brings back."""
+        openings = await self._read(queries.private_openings)
+        found = await asyncio.to_thread(said.find, openings)
+        return await self._read(queries.sayings, said, sorted(found))
+
+    async def keep_private_marks(
+        self, said: Sequence[tuple[str, str]], client: str, label: Label
+    ) -> None:
+        """Have prompts and their answers recognised as private although they aren't kept."""
+        await self._write(changes.keep_private_marks, said, client, label)
+
+    async def withdraw(self, run: str) -> None:
+        """Remove a run that was refused, with everything that was added for it."""
+        await self._write(changes.withdraw_run, run)
 
     # What front ends show
 
@@ -199,6 +225,10 @@ class RunHistory:
     async def get(self, id_or_prefix: str) -> RunRecord:
         """Return the run whose id begins so. Raises ConfigError if it isn't just one."""
         return await self._database.read(queries.run, id_or_prefix)
+
+    async def own(self, id: str, client: str) -> OwnRun | None:
+        """Return the run of an access token with exactly that id, None for any other."""
+        return await self._database.read(queries.own_run, id, client)
 
     async def last(self, conversation: str | None = None) -> RunRecord | None:
         """Return the newest run, of one conversation or of all."""
@@ -336,6 +366,9 @@ def _open(path: Path) -> Connection:
         connection = opened.enter_context(closing(open_database(path, MIGRATIONS)))
         with explain_errors(path):
             mark_lost_runs(connection)
+            if connection.execute(changes.UNKNOWN_TEXTS).fetchone() is not None:
+                with transaction(connection):
+                    changes.mark_unknown_texts(connection)
         opened.pop_all()
     return connection
 

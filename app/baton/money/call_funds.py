@@ -60,6 +60,7 @@ def hold(connection: Connection, bill: HoldRequest, here: LedgerContext) -> Hold
         "run": clean_text(bill.run),
         "root": clean_text(bill.root) or None,
         "session": clean_text(bill.session),
+        "token": clean_text(bill.client),
         "worker": clean_text(bill.worker),
         "provider": clean_text(bill.provider),
         "model": clean_text(bill.model),
@@ -101,7 +102,9 @@ def _rooms_of_bill(
 
 
 def _names_of_bill(bill: HoldRequest) -> dict[Scope, str]:
-    return {Scope.RUN: clean_text(bill.root or bill.run), Scope.SESSION: clean_text(bill.session)}
+    token = {Scope.TOKEN: clean_text(bill.client)} if bill.client else {}
+    run, session = clean_text(bill.root or bill.run), clean_text(bill.session)
+    return {Scope.RUN: run, Scope.SESSION: session, **token}
 
 
 def hold_in_turn(
@@ -189,14 +192,12 @@ def _with_measured_thinking(connection: Connection, bill: HoldRequest) -> HoldRe
 def read_standing(
     connection: Connection,
     ceilings: Mapping[Scope, int],
-    session: str | None,
-    run: str | None,
+    asked: Mapping[Scope, str | None],
     here: LedgerContext,
 ) -> Standing:
-    asked = {Scope.RUN: run, Scope.SESSION: session}
     names = {scope: clean_text(name) for scope, name in asked.items() if name is not None}
     rooms = _rooms(connection, ceilings, names, here)
-    return Standing(tuple(rooms), freeze_reason(connection))
+    return Standing(tuple(rooms), freeze_reason(connection), names.get(Scope.TOKEN, ""))
 
 
 def _day_and_month(now: float) -> tuple[str, str]:

@@ -198,17 +198,23 @@ class Ledger:
         await self._write(work)
 
     async def standing(
-        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+        self,
+        ceilings: Mapping[Scope, int],
+        session: str | None = None,
+        run: str | None = None,
+        client: str = "",
     ) -> Standing:
         """Return how the scopes stand now, under this process's ceilings or newer ones.
 
-        `run` is the first of the runs that go on with each other, and share one ceiling.
+        `run` is the first of the runs that go on with each other, and share one ceiling; `client`
+        is the access token that it came with, or "".
         """
+        names = {Scope.RUN: run, Scope.SESSION: session, Scope.TOKEN: client or None}
 
         def work(connection: Connection) -> Standing:
             self._take_over(connection)
             with transaction(connection, "DEFERRED"):
-                return call_funds.read_standing(connection, ceilings, session, run, self._context())
+                return call_funds.read_standing(connection, ceilings, names, self._context())
 
         return await self._database.run(work)
 
@@ -216,8 +222,11 @@ class Ledger:
 
     async def set_ceiling(self, scope: Scope, amount: int | None) -> None:
         """Set a ceiling for all Batons that run now (None: none). Raises ConfigError."""
-        if scope is Scope.RUN:
-            raise ConfigError("A prompt's ceiling is its own.", "Use --budget with the prompt.")
+        if scope in (Scope.RUN, Scope.TOKEN):
+            raise ConfigError(
+                f"The ceiling for {scope.phrase} is its own.",
+                "Use --budget with `baton ask` or `baton serve`.",
+            )
         if amount is not None and not 0 <= amount <= MAX_AMOUNT_NANOS:
             raise ConfigError(
                 "A ceiling is from 0 to 1000000 dollars.", "For example: `baton budget set day 2`."

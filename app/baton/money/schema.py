@@ -1,14 +1,14 @@
 """The schema of the ledger, as a sequence of named migrations.
 
 A call's row says how it stands now. Triggers write everything else that follows from it, in the
-same transaction: an entry for each thing that happened to it, and the sums of its four scopes.
+same transaction: an entry for each thing that happened to it, and the sums of its scopes.
 What happened is never changed: of a row in `entries`, `ceilings`, `freezes` and `egress` nothing
 but a body can go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from baton.platform.sqlite import Migration
 
@@ -24,10 +24,12 @@ def _amounts(row: str) -> list[str]:
     return [f"({row}.status = '{name}') * {row}.{column}" for name, column in _SUMS.items()]
 
 
-def _add_up(amounts: Iterable[str], run: str = "new.run") -> str:
-    """Return what adds a call's amounts to the sums of its scopes."""
+def _add_up(
+    amounts: Iterable[str], run: str = "new.run", scopes: Mapping[str, str] | None = None
+) -> str:
+    """Return what adds a call's amounts to the sums of its scopes; each has its name's column."""
     amount = ", ".join(amounts)
-    names = {scope: run if scope == "run" else f"new.{scope}" for scope in _SCOPES}
+    names = scopes or {scope: run if scope == "run" else f"new.{scope}" for scope in _SCOPES}
     rows = ", ".join(f"('{scope}', {name}, {amount})" for scope, name in names.items())
     sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)
     return f"INSERT INTO totals VALUES {rows} ON CONFLICT (scope, name) DO UPDATE SET {sums};"
@@ -220,7 +222,31 @@ _UNSENT_REQUESTS = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS, _QUEUE, _UNSENT, _UNSENT_REQUESTS)
+_TOKENS = Migration(
+    "0006_tokens",
+    (
+        # `token` is the id of the access token of the endpoint whose ceiling the call counts for,
+        # in all Batons that serve; '' is the person's own call.
+        "ALTER TABLE calls ADD COLUMN token TEXT NOT NULL DEFAULT ''",
+        *(
+            f"""CREATE TRIGGER {trigger}_for_token AFTER {change} ON calls
+            WHEN new.token <> '' BEGIN {_add_up(amounts, scopes={"token": "new.token"})} END"""
+            for trigger, change, amounts in (
+                ("calls_held", "INSERT", _amounts("new")),
+                ("calls_moved", "UPDATE OF status, charged", _CHANGES),
+            )
+        ),
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _FIRST,
+    _PROGRESS,
+    _QUEUE,
+    _UNSENT,
+    _UNSENT_REQUESTS,
+    _TOKENS,
+)
 
 SUMS = ", ".join(f"sum({amount})" for amount in _amounts("calls"))
 """What calls come to: settled, held, unconfirmed."""
@@ -228,6 +254,9 @@ SUMS = ", ".join(f"sum({amount})" for amount in _amounts("calls"))
 _SUMS_OF_CALLS = " UNION ALL ".join(
     f"SELECT '{scope}', {name}, {SUMS} FROM calls GROUP BY {name}"
     for scope, name in {**dict(zip(_SCOPES, _SCOPES, strict=True)), "run": _ROOT.format("")}.items()
+)
+_SUMS_OF_CALLS += (
+    f" UNION ALL SELECT 'token', token, {SUMS} FROM calls WHERE token <> '' GROUP BY token"
 )
 
 WRONG_SUMS = (

@@ -16,6 +16,7 @@ FROZEN_TEXT = "cloud frozen"
 SCOPE_REMAINDERS = {
     Scope.RUN: "left for this prompt",
     Scope.SESSION: "left in this conversation",
+    Scope.TOKEN: "left for this access token",
     Scope.DAY: "left today",
     Scope.MONTH: "left this month",
 }

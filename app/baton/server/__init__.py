@@ -11,13 +11,17 @@ if TYPE_CHECKING:
         is_loopback as is_loopback,
         serving as serving,
     )
-    from baton.server.player import Player as Player, ServedRun as ServedRun
+    from baton.server.player import (
+        Player as Player,
+        ServedRun as ServedRun,
+        ServingLimits as ServingLimits,
+    )
     from baton.server.tokens import ServerTokens as ServerTokens, read_tokens as read_tokens
 else:
     __getattr__ = lazy_exports(
         __name__,
         access="DEFAULT_PORT LOOPBACK",
         http_server="OpenEndpoint is_loopback serving",
-        player="Player ServedRun",
+        player="Player ServedRun ServingLimits",
         tokens="ServerTokens read_tokens",
     )

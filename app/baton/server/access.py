@@ -18,15 +18,33 @@ from baton.server.api_errors import ApiError
 DEFAULT_PORT = 8765
 LOOPBACK = ("127.0.0.1", "::1")
 
+CLIENT_ID_DIGITS = 16
+
 OPEN_PATHS = frozenset({"/health"})
 """What is answered without a token: that Baton runs, and nothing else."""
 
 
 class Grant(StrEnum):
-    """What a token allows: to use what is free, or to spend within the ceilings as well."""
+    """What a token allows, the strictest first.
 
+    To use what is free without that anything leaves this machine, to use what is free, or to spend
+    within the ceilings as well.
+    """
+
+    PRIVATE = "private"
     FREE = "free"
     SPEND = "spend"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Whoever shows a token, as far as Baton can tell programs apart.
+
+    `id` stands for the token in history and ledger, which never hold the token itself.
+    """
+
+    id: str
+    grant: Grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,35 +57,42 @@ class Access:
     hosts: frozenset[str]
     tokens: Mapping[bytes, Grant]
 
-    def check(self, headers: Mapping[str, str], path: str) -> Grant | None:
-        """Return what a request's token grants, None where it needs none.
+    def check(self, headers: Mapping[str, str], path: str) -> Client | None:
+        """Return who a request's token makes it, None where it needs none.
 
-        `headers` are by their lower-case names. Raises ApiError with status 421 for another Host,
-        403 for a page of another origin, 401 without a known token.
+        `headers` are by their lower-case names, several of a name with ", " between them. Raises
+        ApiError with status 421 for another Host, 403 for a page of another origin, 401 without a
+        known token.
         """
         host = headers.get("host", "").lower()
         if host not in self.hosts:
             raise ApiError(421, "host_not_allowed", "This address isn't Baton's.")
         if not _is_of_origin(headers, host):
             raise ApiError(403, "origin_not_allowed", "Pages of other origins may not use Baton.")
-        grant = self._grant(_token(headers))
-        if grant is None and path not in OPEN_PATHS:
+        client = self._client(_tokens(headers))
+        if client is None and path not in OPEN_PATHS:
             raise ApiError(
                 401,
                 "invalid_api_key",
                 "The token is missing or unknown.",
                 "`baton serve --show-token` shows the tokens.",
             )
-        return grant
+        return client
 
-    def _grant(self, token: str) -> Grant | None:
-        """Return what a token grants; each known one is compared, in constant time."""
-        shown = hash_token(token)
-        granted = None
-        for known, grant in self.tokens.items():
-            if hmac.compare_digest(known, shown):
-                granted = grant
-        return granted
+    def _client(self, tokens: Iterable[str]) -> Client | None:
+        """Return whose tokens these are, the strictest one of several; None if none is known.
+
+        Each known one is compared, in constant time.
+        """
+        shown = {hash_token(token) for token in tokens}
+        granted = [
+            Client(known.hex()[:CLIENT_ID_DIGITS], grant)
+            for known, grant in self.tokens.items()
+            if sum(hmac.compare_digest(known, one) for one in shown)
+        ]
+        order = list(Grant)
+        granted.sort(key=lambda client: order.index(client.grant))
+        return granted[0] if granted else None
 
 
 def allowed_hosts(port: int, names: Iterable[str] = ()) -> frozenset[str]:
@@ -89,9 +114,10 @@ def _is_of_origin(headers: Mapping[str, str], host: str) -> bool:
     return origin in (None, f"http://{host}") and site in ("none", "same-origin")
 
 
-def _token(headers: Mapping[str, str]) -> str:
-    """Return the token of a request, as clients of OpenAI's or of Anthropic's protocol send it."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
-    return headers.get("x-api-key", "")
+def _tokens(headers: Mapping[str, str]) -> list[str]:
+    """Return a request's tokens, as clients of OpenAI's or of Anthropic's protocol send them."""
+    shown = [key.strip() for key in headers.get("x-api-key", "").split(",")]
+    for credentials in headers.get("authorization", "").split(","):
+        scheme, _, token = credentials.strip().partition(" ")
+        shown += [token.strip()] if scheme.lower() == "bearer" else []
+    return [token for token in shown if token]

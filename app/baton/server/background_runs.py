@@ -8,9 +8,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from baton.core.errors import ConfigError
 from baton.core.view import fold_events
-from baton.server.access import Grant
+from baton.server.access import Client
 from baton.server.api_errors import ApiError
 from baton.server.client_request import ClientRequest
 from baton.server.offered_models import OfferedModel
@@ -55,43 +54,54 @@ class BackgroundRuns:
         self._player = player
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    async def begin(self, served: ServedRun, grant: Grant) -> dict[str, Any]:
+    async def begin(self, served: ServedRun) -> dict[str, Any]:
         """Begin a response; return it as it stands, once it is recorded. Raises ApiError."""
         written = _Written()
-        task = asyncio.create_task(self._play(served, written, grant))
+        task = asyncio.create_task(self._play(served, written))
         kept = _Kept(served, written, task)
         recorded = asyncio.create_task(served.recorded.wait())
         await asyncio.wait({kept.task, recorded}, return_when=asyncio.FIRST_COMPLETED)
         recorded.cancel()
         if not served.id:
+            await asyncio.wait({kept.task})  # it says why
             raise served.error or ApiError(503, "stopped", "Baton stopped before it began.")
         self._kept[served.id] = kept
         while len(self._kept) > MAX_REMEMBERED and next(iter(self._kept.values())).task.done():
             self._kept.popitem(last=False)
         return self._describe(kept)
 
-    async def describe(self, id: str) -> dict[str, Any]:
-        """Return a response as it stands. Raises ApiError (404)."""
-        kept = self._kept.get(run_of(id))
-        return self._describe(kept) if kept is not None else await self._past(run_of(id))
+    async def describe(self, id: str, client: Client) -> dict[str, Any]:
+        """Return a response of a client's as it stands. Raises ApiError (404)."""
+        own, kept = await self._player.store.runs.own(run_of(id), client.id), self._find(id, client)
+        if kept is not None and (own is not None or kept.served.error is not None):
+            return self._describe(kept)
+        if own is None:
+            raise ApiError(404, "response_not_found", "There is no response of yours with this id.")
+        return await self._past(own.record.id, client)
 
-    async def cancel(self, id: str) -> dict[str, Any]:
-        """Stop a response that is played in the background; return it. Raises ApiError."""
-        kept = self._kept.get(run_of(id))
-        if kept is None:
-            message = "There is no response in the background with this id."
+    async def cancel(self, id: str, client: Client) -> dict[str, Any]:
+        """Stop a response of a client's that is played in the background; return it.
+
+        Raises ApiError (404).
+        """
+        if (kept := self._find(id, client)) is None:
+            message = "There is no response of yours in the background with this id."
             raise ApiError(404, "response_not_found", message)
         await _stop(kept.task)
-        return self._describe(kept)
+        return await self.describe(id, client)
+
+    def _find(self, id: str, client: Client) -> _Kept | None:
+        kept = self._kept.get(run_of(id))
+        return kept if kept is not None and kept.served.client == client else None
 
     async def aclose(self) -> None:
         """Stop them all."""
         for kept in list(self._kept.values()):
             await _stop(kept.task)
 
-    async def _play(self, served: ServedRun, written: _Written, grant: Grant) -> None:
+    async def _play(self, served: ServedRun, written: _Written) -> None:
         with suppress(ApiError):  # it stays in `served`
-            async with aclosing(self._player.play(served, grant)) as pieces:
+            async with aclosing(self._player.play(served)) as pieces:
                 async for text, calls in read_calls(served.asked.tools, pieces):
                     written.text += text
                     written.calls += tuple(calls)
@@ -106,15 +116,12 @@ class BackgroundRuns:
         answer = make_answer(served, roster, kept.written.text, kept.written.calls)
         return response(answer, served.asked, _STATUSES[served.view.status])
 
-    async def _past(self, run: str) -> dict[str, Any]:
-        """Return the response of a run in the history. Raises ApiError (404)."""
-        try:
-            record = await self._player.store.runs.get(run)
-        except ConfigError as error:
-            message = "There is no response with this id."
-            raise ApiError(404, "response_not_found", message) from error
+    async def _past(self, run: str, client: Client) -> dict[str, Any]:
+        """Return the response of a run in the history."""
+        record = await self._player.store.runs.get(run)
         asked, model = ClientRequest("baton/auto", ""), OfferedModel("baton/auto", "auto")
-        served = ServedRun(asked, model, record.created, fold_events(record.events))
+        view = fold_events(record.events)
+        served = ServedRun(asked, client, model, began=record.created, _view=view)
         thread = await self._player.store.thread(record.conversation, record.answer)
         text = next((turn.text for turn in thread if turn.id == record.answer), "")
         answer = make_answer(served, self._player.orchestra.roster, text, ())

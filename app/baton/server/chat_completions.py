@@ -146,13 +146,10 @@ def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequ
     """Return what a request asks for. Raises ApiError."""
     refuse_unknown(body, ChatRequest, HARMLESS, NEUTRAL)
     asked = read_fields(body, ChatRequest)
-    system, earlier, prompt = split_conversation(_messages(asked.messages), "messages")
     conditions = read_conditions(headers, asked.baton, asked.store)
     return ClientRequest(
         asked.model,
-        prompt,
-        earlier,
-        system,
+        *split_conversation(_messages(asked.messages), "messages"),
         max_tokens=check_count(asked.max_completion_tokens or asked.max_tokens, "max_tokens"),
         temperature=check_range(asked.temperature, 2.0, "temperature"),
         top_p=check_range(asked.top_p, 1.0, "top_p"),

@@ -13,9 +13,14 @@ from baton.core.errors import ConfigError
 from baton.core.messages import AnswerFormat, Message, Role
 from baton.core.money import parse_usd
 from baton.server.api_errors import ApiError, bad_request
-from baton.server.tool_calls import MAX_DEPTH, ToolOffer, is_too_deep
+from baton.server.tool_calls import MAX_DEPTH, ToolOffer, is_too_deep, with_instructions
 
 MAX_BODY_BYTES = 8 * 10**6
+MAX_BRACKETS, MAX_COMMAS = 200_000, 1_000_000
+"""How many objects and lists a body may hold, counted in its texts too: reading a million takes
+0.3 s, in which nothing else is answered. A megabyte of code or prose has some ten thousand."""
+
+MAX_MESSAGES = 4_096
 MAX_SCHEMA_BYTES = 32 * 1024
 MAX_STOPS = 8
 
@@ -42,6 +47,7 @@ class Conditions:
 class ClientRequest:
     """One request: what was said before, what is asked now, and how the answer must be.
 
+    `said` are all its messages as they came, of which `prompt`, `earlier` and `system` were made.
     `continues` is the run whose conversation it goes on with, where Baton keeps it.
     """
 
@@ -49,6 +55,7 @@ class ClientRequest:
     prompt: str
     earlier: tuple[Message, ...] = ()
     system: str | None = None
+    said: tuple[Message, ...] = ()
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -62,11 +69,27 @@ class ClientRequest:
     continues: str = ""
     conditions: Conditions = field(default_factory=Conditions)
 
+    @property
+    def instructions(self) -> str | None:
+        """The system text, which describes the tools as well."""
+        return with_instructions(self.system, self.tools)
+
+    @property
+    def size(self) -> int:
+        """How many characters a worker would have to read."""
+        return len(self.instructions or "") + sum(
+            len(message.text) for message in self.said if message.role is not Role.SYSTEM
+        )
+
 
 def parse_body(body: bytes) -> dict[str, Any]:
     """Return a body's JSON object. Raises ApiError."""
+    if body.count(b"{") + body.count(b"[") > MAX_BRACKETS or body.count(b",") > MAX_COMMAS:
+        raise bad_request("The body holds too many objects, lists and values.")
     try:
         parsed = msgspec.json.decode(body)
+        if isinstance(parsed, dict) and not _SAFETY_FIELDS.isdisjoint(parsed):
+            json.loads(body, object_pairs_hook=_refuse_doubles)
     except (ValueError, RecursionError) as error:  # bytes that aren't UTF-8 are a ValueError
         raise bad_request("The body is not JSON.") from error
     if not isinstance(parsed, dict):
@@ -74,6 +97,17 @@ def parse_body(body: bytes) -> dict[str, Any]:
     if is_too_deep(parsed):
         raise bad_request(f"The body is nested more than {MAX_DEPTH} levels deep.")
     return parsed
+
+
+_SAFETY_FIELDS = frozenset({"baton", "store"})
+
+
+def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's fields. Raises ApiError where one stands there twice: which one counts?"""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise bad_request("A field stands twice in the same object.")
+    return fields
 
 
 def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
@@ -136,28 +170,34 @@ def read_text(content: object, kinds: Set[str], param: str) -> str:
 
 def split_conversation(
     messages: Iterable[Message], param: str
-) -> tuple[str | None, tuple[Message, ...], str]:
-    """Return the system text, the turns before the prompt, and the prompt.
+) -> tuple[str, tuple[Message, ...], str | None, tuple[Message, ...]]:
+    """Return the prompt, the turns before it, the system text, and all messages as they came.
 
     Turns alternate: what one side says twice is put together. Raises ApiError where the last word
     isn't the person's.
     """
+    messages = tuple(messages)
+    if len(messages) > MAX_MESSAGES:
+        said = f"There are {len(messages):,} messages, and {MAX_MESSAGES:,} are the most."
+        raise ApiError(400, "too_many_messages", said, "Leave the oldest ones out.", param)
     system: list[str] = []
-    turns: list[Message] = []
+    sides: list[tuple[Role, list[str]]] = []
     for message in messages:
         if message.role is Role.SYSTEM:
             system.append(message.text)
-        elif turns and turns[-1].role is message.role:
-            turns[-1] = Message(message.role, f"{turns[-1].text}\n\n{message.text}")
+        elif sides and sides[-1][0] is message.role:
+            sides[-1][1].append(message.text)
         else:
-            turns.append(message)
+            sides.append((message.role, [message.text]))
+    turns = [Message(role, "\n\n".join(texts)) for role, texts in sides]
     if not turns or turns[-1].role is not Role.USER:
         raise bad_request("The last message must be the user's.", param)
     if not turns[-1].text.strip():
         raise bad_request("The last message is empty.", param)
     if turns[0].role is Role.ASSISTANT:
         turns.insert(0, Message(Role.USER, "…"))  # chat templates want the person to begin
-    return "\n\n".join(system) if system else None, tuple(turns[:-1]), turns[-1].text
+    whole = "\n\n".join(system) if system else None
+    return turns[-1].text, tuple(turns[:-1]), whole, messages
 
 
 def read_stop(stop: str | list[str] | None, param: str) -> tuple[str, ...]:
@@ -209,20 +249,28 @@ class ConditionFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_conditions(
     headers: Mapping[str, str], said: ConditionFields | None, store: bool | None = None
 ) -> Conditions:
-    """Return what a request allows; a header comes before the body's field.
+    """Return what a request allows: of headers and fields that contradict, the strictest counts.
 
     Where it says that it is not to be stored, it isn't kept.
     """
     said = said or ConditionFields()
-    budget = headers.get("x-baton-budget", said.budget)
-    deadline = headers.get("x-baton-deadline", said.deadline)
+    budgets = _header_values(headers, "x-baton-budget", said.budget)
+    deadlines = _header_values(headers, "x-baton-deadline", said.deadline)
     return Conditions(
-        None if budget is None else _read_budget(str(budget)),
-        None if deadline is None else _read_deadline(str(deadline)),
-        _read_flag(headers, "x-baton-strict", said.strict),
-        _read_flag(headers, "x-baton-private", said.private),
-        _read_flag(headers, "x-baton-keep", said.keep and store is not False),
+        min(map(_read_budget, budgets), default=None),
+        min(map(_read_deadline, deadlines), default=None),
+        said.strict or True in _read_flags(headers, "x-baton-strict"),
+        said.private or True in _read_flags(headers, "x-baton-private"),
+        said.keep and store is not False and False not in _read_flags(headers, "x-baton-keep"),
     )
+
+
+def _header_values(
+    headers: Mapping[str, str], name: str, field: str | float | None = None
+) -> list[str]:
+    """Return all that a header says, however often it is there, and what a field does."""
+    values = headers[name].split(",") if name in headers else []
+    return [value.strip() for value in values] + ([] if field is None else [str(field)])
 
 
 def _read_budget(text: str) -> int:
@@ -242,10 +290,8 @@ def _read_deadline(text: str) -> float:
     return seconds
 
 
-def _read_flag(headers: Mapping[str, str], name: str, otherwise: bool) -> bool:
-    value = headers.get(name)
-    if value is None:
-        return otherwise
-    if value.lower() not in ("0", "1", "true", "false"):
+def _read_flags(headers: Mapping[str, str], name: str) -> list[bool]:
+    values = [value.lower() for value in _header_values(headers, name)]
+    if not set(values) <= {"0", "1", "true", "false"}:
         raise bad_request(f"The header {name} is 1 or 0.", name)
-    return value.lower() in ("1", "true")
+    return [value in ("1", "true") for value in values]

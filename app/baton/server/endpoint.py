@@ -17,21 +17,23 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from baton import __version__
-from baton.server.access import Access, Grant
+from baton.core.sanitiser import one_line
+from baton.server.access import Access
 from baton.server.api_errors import ApiError
 from baton.server.background_runs import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
-from baton.server.client_request import MAX_BODY_BYTES, ClientRequest, parse_body
+from baton.server.client_request import ClientRequest, parse_body
 from baton.server.messages import MessageStream, message_object, read_messages
 from baton.server.offered_models import OfferedModel, find_model, offered_models
 from baton.server.openapi import describe_endpoint
 from baton.server.player import Player, ServedRun
+from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.responses import ResponseStream, read_responses, response
 from baton.server.served_answer import Answer, answer_head, make_answer
 from baton.server.tool_calls import ToolCall, read_calls
 
-BODY_SECONDS = 30.0
-"""How long a body may take to arrive."""
+CLIENT = "baton.client"
+"""Where a request's scope has who asks; "client" is the address there."""
 
 KEEPALIVE_SECONDS = 15.0
 """After so many seconds without a piece a stream says that it is still alive."""
@@ -85,11 +87,18 @@ MESSAGES = Dialect(
 
 
 class Endpoint:
-    """Answers requests with a player. `access` says who may ask."""
+    """Answers requests with a player. `access` says who may ask.
 
-    def __init__(self, player: Player, access: Access) -> None:
+    `report` takes a line for each request that was refused, without what it says.
+    """
+
+    def __init__(
+        self, player: Player, access: Access, report: Callable[[str], object] = lambda line: None
+    ) -> None:
         self._player = player
         self._access = access
+        self._report = report
+        self._bodies = BodyReader()
         self._background = BackgroundRuns(player)
         routes = [
             Route("/health", self._health, methods=["GET"]),
@@ -114,11 +123,19 @@ class Endpoint:
             return
         headers = _headers(scope)
         try:
-            scope["grant"] = self._access.check(headers, scope["path"])
+            scope[CLIENT] = self._access.check(headers, scope["path"])
         except ApiError as error:
+            self.report_refusal(scope, error)
             await _json(_shape_for(scope, error), error.status)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def report_refusal(self, scope: Scope, error: ApiError) -> None:
+        """Report that a request was refused: by whom, where and why, never what it says."""
+        client = scope.get(CLIENT)
+        who = client.grant.value if client is not None else "none"
+        path = one_line(scope["path"], 80)
+        self._report(f"token={who} {scope['method']} {path} {error.status} {error.code}")
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""
@@ -141,33 +158,34 @@ class Endpoint:
         return _json(_model_object(found))
 
     async def _response(self, request: Request) -> Response:
-        return _json(await self._background.describe(request.path_params["id"]))
+        client = request.scope[CLIENT]
+        return _json(await self._background.describe(request.path_params["id"], client))
 
     async def _cancel(self, request: Request) -> Response:
-        return _json(await self._background.cancel(request.path_params["id"]))
+        client = request.scope[CLIENT]
+        return _json(await self._background.cancel(request.path_params["id"], client))
 
     async def ask(self, dialect: Dialect, request: Request, send: Send) -> None:
         """Answer a request for a run, as long as the client is there. Raises ApiError."""
-        grant = request.scope["grant"] or Grant.FREE
-        asked = dialect.read(parse_body(await _read_body(request)), _headers(request.scope))
-        served = await self._player.begin(asked, grant)
-        if asked.is_background:
-            begun = await self._background.begin(served, grant)
-            await _json(begun)(request.scope, request.receive, send)
-            return
-        work = self._play(dialect, served, grant, request.scope, request.receive, send)
-        await _while_connected(request.receive, work)
+        headers = _headers(request.scope)
+        async with self._bodies.read(request) as body:
+            if len(body) > SMALL_BODY_BYTES:
+                asked = await asyncio.to_thread(_read_request, dialect, body, headers)
+            else:
+                asked = _read_request(dialect, body, headers)
+            body.clear()
+            served = self._player.begin(asked, request.scope[CLIENT])
+            if served.asked.is_background:
+                begun = await self._background.begin(served)
+                await _json(begun)(request.scope, request.receive, send)
+                return
+            work = self._play(dialect, served, request.scope, request.receive, send)
+            await _while_connected(request.receive, work)
 
     async def _play(
-        self,
-        dialect: Dialect,
-        served: ServedRun,
-        grant: Grant,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        async with aclosing(self._player.play(served, grant)) as pieces:
+        async with aclosing(self._player.play(served)) as pieces:
             if served.asked.is_streamed:
                 await self._stream(dialect, served, pieces, send)
                 return
@@ -289,6 +307,7 @@ class _Ask:
         try:
             await self._endpoint.ask(self._dialect, Request(scope, receive), send)
         except ApiError as error:
+            self._endpoint.report_refusal(scope, error)
             await _json(self._dialect.error(error), error.status)(scope, receive, send)
         except ClientDisconnect:
             pass
@@ -314,26 +333,17 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _read_body(request: Request) -> bytes:
-    """Return a request's body. Raises ApiError for one that is too large or too slow."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                body += part
-                if len(body) > MAX_BODY_BYTES:
-                    said = f"The body is larger than {MAX_BODY_BYTES:,} bytes."
-                    raise ApiError(413, "request_too_large", said)
-    except TimeoutError as error:
-        said = f"The body did not arrive within {BODY_SECONDS:g} seconds."
-        raise ApiError(408, "timeout", said) from error
-    return bytes(body)
+def _read_request(dialect: Dialect, body: bytearray, headers: Mapping[str, str]) -> ClientRequest:
+    return dialect.read(parse_body(bytes(body)), headers)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {
-        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
-    }
+    """Return a request's headers by their names; what is there several times, put together."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
 
 
 def _json(content: object, status: int = 200) -> Response:

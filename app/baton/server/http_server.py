@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import logging
+import os
 import socket
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from baton.compose import Baton
 from baton.core.errors import ConfigError
+from baton.platform.durable_files import make_folder, open_private
 from baton.platform.lean_imports import skip_package_init
 from baton.server.access import LOOPBACK, Access, allowed_hosts
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
-from baton.server.player import Player, ServedRun
+from baton.server.player import AS_CONFIGURED, Player, ServedRun, ServingLimits
 from baton.server.tokens import ServerTokens, read_tokens
 
 skip_package_init("uvicorn")  # it imports what starts processes, which the packaged binary lacks
@@ -37,25 +46,44 @@ HEADER_SECONDS = 10.0
 
 IDLE_SECONDS = 75
 MAX_HEADER_BYTES = 64 * 1024
-MAX_CONNECTIONS = 512
+MAX_CONNECTIONS = 640
+MAX_IDLE_CONNECTIONS = 128
+"""How many connections may have no request under way: more end those that have waited longest."""
+
+STALL_SECONDS = 60.0
+"""After so many seconds without reading anything of its answer a client counts as gone."""
+
 GRACE_SECONDS = 10
 """How long requests may take to end when the server is stopped."""
+
+MAX_LOG_BYTES = 256 * 1024
 
 _PORTS_TO_TRY = 50
 
 
-class _TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it; a head that takes too long to arrive ends the connection."""
+class _BoundedProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, within bounds of time and number.
 
-    _alarm: asyncio.TimerHandle | None = None
+    A head that takes too long to arrive ends the connection, and so does an answer that isn't read.
+    `idle` are the server's connections without a request under way, the longest first.
+    """
+
+    def __init__(self, idle: OrderedDict[_BoundedProtocol, None], **parts: Any) -> None:
+        super().__init__(**parts)
+        self._idle = idle
+        self._alarm: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._alarm = self.loop.call_later(HEADER_SECONDS, self._end_slow)
+        self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._idle.pop(self, None)
+        for alarm in (self._alarm, self._stall):
+            if alarm is not None:
+                alarm.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -63,9 +91,32 @@ class _TimedProtocol(H11Protocol):
             self._alarm = self.loop.call_later(HEADER_SECONDS, self._end_slow)
         before = self.cycle
         super().data_received(data)
-        if self.cycle is not before and self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self.cycle is not before:
+            self._idle.pop(self, None)
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing() and self.cycle.response_complete:
+            self._wait()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall is not None:
+            self._stall.cancel()
+
+    def _wait(self) -> None:
+        """Count as idle from now on."""
+        self._idle[self] = None
+        if len(self._idle) > MAX_IDLE_CONNECTIONS:
+            longest, _ = self._idle.popitem(last=False)
+            longest.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Say in the shape of other errors that this was no HTTP; then end the connection."""
@@ -127,18 +178,22 @@ async def serving(
     port: int,
     hosts: Iterable[str] = LOOPBACK,
     grace: int = GRACE_SECONDS,
+    allowed: ServingLimits = AS_CONFIGURED,
 ) -> AsyncIterator[OpenEndpoint]:
     """Serve with the parts of a Baton until this is left.
 
-    Requests that run then may take `grace` seconds to end. Raises ConfigError for a port that is
-    taken, or an address that isn't this machine's.
+    Requests that run then may take `grace` seconds to end. `allowed` is what they are allowed
+    besides the settings. Raises ConfigError for a port that is taken, or an address that isn't this
+    machine's.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
     sockets = _listen(asked, port)
     bound = sockets[0].getsockname()[1]
-    player = Player(baton)
-    endpoint = Endpoint(player, Access(allowed_hosts(bound, asked), tokens.grants()))
+    player = Player(baton, allowed)
+    access = Access(allowed_hosts(bound, asked), tokens.grants())
+    log = _RefusalLog(baton.paths.logs / "serve.log")
+    endpoint = Endpoint(player, access, log.write)
     server = _Server(_config(endpoint, grace))
     running = asyncio.create_task(server.serve(sockets))
     try:
@@ -148,12 +203,13 @@ async def serving(
         await endpoint.aclose()
         await running
         await player.aclose()
+        log.close()
 
 
 def _config(app: Any, grace: int) -> Config:
     return Config(
         app,
-        http=_TimedProtocol,
+        http=partial(_BoundedProtocol, OrderedDict()),  # type: ignore[arg-type]
         loop="none",
         ws="none",
         lifespan="off",
@@ -167,6 +223,26 @@ def _config(app: Any, grace: int) -> Config:
         timeout_graceful_shutdown=grace,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
+
+
+class _RefusalLog(RotatingFileHandler):
+    """A file with a line for each request that was refused, and one for those before it."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, maxBytes=MAX_LOG_BYTES, backupCount=1, delay=True)
+
+    def write(self, line: str) -> None:
+        """Add a line with the time. A disk that won't have it is no reason to refuse anything."""
+        text = f"{datetime.now().astimezone().isoformat(timespec='seconds')} {line}"
+        self.emit(logging.LogRecord("baton", logging.INFO, "", 0, text, None, None))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Leave a line out that can't be written."""
+
+    def _open(self) -> TextIOWrapper:
+        make_folder(Path(self.baseFilename).parent)
+        number = open_private(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return TextIOWrapper(os.fdopen(number, "ab"), "utf-8")
 
 
 def is_loopback(host: str) -> bool:

@@ -89,12 +89,9 @@ def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> Client
     names: dict[str, str] = {}
     for place, message in enumerate(asked.messages):
         said += _messages(message, names, f"messages[{place}]")
-    shown, earlier, prompt = split_conversation(said, "messages")
     return ClientRequest(
         asked.model,
-        prompt,
-        earlier,
-        shown,
+        *split_conversation(said, "messages"),
         max_tokens=check_count(asked.max_tokens, "max_tokens"),
         temperature=check_range(asked.temperature, 1.0, "temperature"),
         top_p=check_range(asked.top_p, 1.0, "top_p"),

@@ -5,49 +5,76 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 
 from baton.compose import Baton
-from baton.core.errors import BatonError, ConfigError
+from baton.core.aio import uninterrupted
+from baton.core.errors import BatonError
 from baton.core.events import Cancelled, Decision, Event, Offered, StepText
-from baton.core.labels import Label
-from baton.core.ledger_types import Policy
+from baton.core.history_types import OwnRun
+from baton.core.labels import Label, strictest
+from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Message, Prompt, Role
 from baton.core.model_roles import STARTER_ID
-from baton.core.ports import NEW, ConversationPosition
+from baton.core.ports import ConversationPosition
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use, strength
 from baton.core.run.run import Run
+from baton.core.text_match import label_by_sayings, said_texts
 from baton.core.view import RunView
 from baton.history import Store
-from baton.server.access import Grant
+from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
 from baton.server.api_errors import ApiError, api_error, error_of_name
 from baton.server.client_request import ClientRequest
-from baton.server.offered_models import OfferedModel, find_model
-from baton.server.tool_calls import with_instructions
+from baton.server.offered_models import PREFIX, OfferedModel, find_model
 
-MAX_RUNS = 256
-"""How many requests may be played or wait for a worker at once."""
+MAX_RUNS = 120
+"""How many requests of one access token may be played or wait for a worker at once."""
+
+MAX_CHARS_PER_TOKEN = 16
+"""No tokenizer gets more into a token over a whole prompt: runs of spaces are the longest ones."""
 
 MAX_CONVERSATIONS = 1_000
 MAX_SERVED = 200
 """How many conversations, and how many requests that are over, are remembered."""
+
+MAX_SHOWN_CHARS = 50_000
+"""A request that is over and larger is not remembered for the list of requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingLimits:
+    """What the user who serves other programs allows them.
+
+    `budget` is what the token that may spend may cost in all, in nano-dollars (None: no ceiling of
+    its own). With `is_private` nothing leaves this machine.
+    """
+
+    budget: int | None = None
+    is_private: bool = False
+
+
+AS_CONFIGURED = ServingLimits()
+"""What the settings allow."""
 
 
 @dataclass(slots=True)
 class ServedRun:
     """A request that was taken: for the list of served requests, and for its answer.
 
-    `began` is in seconds since the epoch. `error` is what the client is shown where there is no
-    answer. `recorded` is set once it has an id; `is_over` says that nothing of it goes on.
+    `label` is how far it may travel, `began` in seconds since the epoch. `error` is what the client
+    is shown where there is no answer. `recorded` is set once it has an id; `is_over` says that
+    nothing of it goes on.
     """
 
     asked: ClientRequest
+    client: Client
     offered: OfferedModel
+    label: Label = Label.CLOUD
     began: float = field(default_factory=time.time)
     _view: RunView = field(default_factory=RunView)
     error: ApiError | None = None
@@ -95,15 +122,17 @@ class ServedRun:
 class Player:
     """Plays what clients ask, all of them with the same workers, ledger and history.
 
-    `served` are the requests that were taken, the newest last.
+    `served` are the requests that were taken, the newest last. `allowed` is what the user allows
+    them besides the settings.
     """
 
-    def __init__(self, baton: Baton) -> None:
+    def __init__(self, baton: Baton, allowed: ServingLimits = AS_CONFIGURED) -> None:
         self.served: list[ServedRun] = []
         self._baton = baton
-        self._running = 0
+        self._allowed = allowed
+        self._running = Counter[str]()
         self._forgetful: tuple[Orchestra, Store] | None = None
-        self._known: OrderedDict[bytes, tuple[str, str]] = OrderedDict()
+        self._known: OrderedDict[bytes, str] = OrderedDict()
         self._closing = AsyncExitStack()
 
     @property
@@ -116,23 +145,26 @@ class Player:
         """The history that requests are kept in."""
         return self._baton.store
 
-    async def begin(self, asked: ClientRequest, grant: Grant) -> ServedRun:
+    def begin(self, asked: ClientRequest, client: Client) -> ServedRun:
         """Take a request. Raises ApiError where it may not be played."""
-        if self._running >= MAX_RUNS:
+        if self._running[client.id] >= MAX_RUNS:
             raise ApiError(429, "too_many_requests", "Too many requests are being answered.")
-        served = ServedRun(asked, find_model(asked.model, self.orchestra.roster))
-        self._check_grant(served, grant)
-        self.served = [*self.served[-MAX_SERVED:], served]
+        served = ServedRun(asked, client, find_model(asked.model, self.orchestra.roster))
+        self._check_grant(served)
+        self._check_size(served)
+        small = [one for one in self.served if not one.is_over or one.asked.size < MAX_SHOWN_CHARS]
+        self.served = [*small[-MAX_SERVED:], served]
         return served
 
-    async def play(self, served: ServedRun, grant: Grant) -> AsyncGenerator[str]:
+    async def play(self, served: ServedRun) -> AsyncGenerator[str]:
         """Yield a request's answer in pieces; leaving it stops the run.
 
         However it ends, `served` then has the whole run. Raises ApiError.
         """
-        self._running += 1
+        client = served.client.id
+        self._running[client] += 1
         try:
-            async with await self._run(served, grant) as run:
+            async with await self._run(served) as run:
                 text = AnswerText()
                 async for event in run:
                     served.apply(event)
@@ -142,46 +174,71 @@ class Player:
                     if piece := text.feed(event, lambda: served.view):
                         yield piece
             self._conclude(served)
-        except BatonError as error:
-            served.error = api_error(error)
+        except (ApiError, BatonError) as error:
+            served.error = error if isinstance(error, ApiError) else api_error(error)
             raise served.error from error
-        except ApiError as error:
-            served.error = error
-            raise
         finally:
-            self._running -= 1
+            self._running[client] -= 1
             served.is_over = True
             if served.view.status == "running":
                 served.apply(Cancelled(at=served.view.seconds))
+            await uninterrupted(self._end(served))
 
     def _conclude(self, served: ServedRun) -> None:
         """Remember the conversation. Raises ApiError where the run has no answer."""
-        view = served.view
+        view, asked = served.view, served.asked
         if view.failure is not None:
             failure = view.failure
             raise error_of_name(failure.error, failure.message, failure.hint)
-        if view.status != "finished" or view.started is None:
+        if view.status != "finished":
             raise ApiError(503, "stopped", "Baton stopped before the answer was there.")
-        if served.asked.conditions.is_kept:
-            asked = served.asked
+        if asked.conditions.is_kept:
             said = (*asked.earlier, Message(Role.USER, asked.prompt))
-            key = _key(asked.system, (*said, Message(Role.ASSISTANT, view.answer)))
-            self._known[key] = (view.started.conversation, view.started.answer)
+            key = _key(served.client, (*said, Message(Role.ASSISTANT, view.answer)))
+            self._known[key] = served.id
             while len(self._known) > MAX_CONVERSATIONS:
                 self._known.popitem(last=False)
 
-    def _check_grant(self, served: ServedRun, grant: Grant) -> None:
-        """Refuse a worker that costs money to a token that may not spend."""
-        if grant is Grant.SPEND or not served.offered.worker:
+    async def _end(self, served: ServedRun) -> None:
+        """Keep nothing of a request that was refused, and marks only of a private one."""
+        asked, error = served.asked, served.error
+        with suppress(BatonError):
+            if not asked.conditions.is_kept and served.label is not Label.CLOUD:
+                answer = Message(Role.ASSISTANT, served.view.answer)
+                said = (*asked.earlier, Message(Role.USER, asked.prompt), answer)
+                pairs = [(a.text, b.text) for a, b in zip(said[::2], said[1::2], strict=True)]
+                await self.store.keep_private_marks(pairs, served.client.id, served.label)
+            if error is not None and error.status < 500 and served.id and not served.view.cost:
+                await self._orchestra_for(asked)[1].withdraw(served.id)
+
+    def _check_grant(self, served: ServedRun) -> None:
+        """Refuse a worker that costs money, or is in the cloud, to a token that may not spend."""
+        if served.client.grant is Grant.SPEND or not served.offered.worker:
             return
         card = self.orchestra.worker(served.offered.worker).card
-        if not card.is_free:
+        if not card.is_free or card.kind == "cloud":
             raise ApiError(
                 403,
                 "may_not_spend",
                 f"{card.name} costs money, and this token may not spend any.",
                 "`baton serve --show-token` shows the one that may.",
                 "model",
+            )
+
+    def _check_size(self, served: ServedRun) -> None:
+        """Refuse what no worker could read, before anything is done with it. Raises ApiError."""
+        terms, named = self._terms(served), served.offered.worker
+        roster = [card for card in self.orchestra.roster if not card.is_tool]
+        cards = [card for card in roster if card.id == named or not named]
+        contexts = [card.context for card in cards if may_use(card, Label.CLOUD, terms)]
+        most, size = max(contexts, default=0), served.asked.size
+        if contexts and all(contexts) and size > MAX_CHARS_PER_TOKEN * most:
+            raise ApiError(
+                400,
+                "context_length_exceeded",
+                f"The maximum context length of {served.model} is {most:,} tokens, and the request"
+                f" has {size:,} characters.",
+                "Leave the oldest messages out, or send less.",
             )
 
     @staticmethod
@@ -193,21 +250,24 @@ class Player:
         if refused:
             raise ApiError(402, "budget_exceeded", refused[-1].message)
 
-    async def _run(self, served: ServedRun, grant: Grant) -> Run:
+    async def _run(self, served: ServedRun) -> Run:
         """Return the run of a request, not begun. Raises BatonError."""
         asked, model = served.asked, served.offered
-        orchestra = self.orchestra if asked.conditions.is_kept else self._without_history()
-        limits, terms = _limits(asked), _terms(orchestra.terms, model, grant)
+        position, kept_label = await self._position(served)
+        served.label = strictest([kept_label, await self._label(served)])
+        limits, terms = _limits(served), self._terms(served)
         worker: str | None = model.worker or None
         if worker is not None:
             limits = replace(limits, alone=True)
         elif asked.tools is not None and model.manner != "ultra":
             worker = self._strongest_here(limits.label, terms)  # a plan can't call them
             limits = replace(limits, strategy="single")
-        system = with_instructions(asked.system, asked.tools)
-        position = await self._position(asked)
-        return orchestra.play(
-            Prompt(asked.prompt, system=system), position, limits, worker=worker, terms=terms
+        return self._orchestra_for(asked)[0].play(
+            Prompt(asked.prompt, system=asked.instructions),
+            position,
+            limits,
+            worker=worker,
+            terms=terms,
         )
 
     def _strongest_here(self, label: Label, terms: RunTerms) -> str | None:
@@ -217,51 +277,102 @@ class Player:
         best = max(usable, key=strength, default=None)
         return best.id if best is not None and best.id != STARTER_ID else None
 
-    async def _position(self, asked: ClientRequest) -> ConversationPosition:
-        """Return where a request goes: its conversation, if Baton has it, or a new one."""
-        if asked.continues:
-            record = await self._record(asked.continues)
-            return ConversationPosition(record[0], record[1])
-        if not asked.earlier:
-            return NEW
-        known = self._known.get(_key(asked.system, asked.earlier))
-        if known is not None and asked.conditions.is_kept:
-            return ConversationPosition(*known)
-        return ConversationPosition(earlier=asked.earlier)
+    async def _label(self, served: ServedRun) -> Label:
+        """Return how far a request may travel: by its token, its conditions, what it brings back.
 
-    async def _record(self, run: str) -> tuple[str, str]:
-        """Return the conversation and the answer of an earlier run. Raises ApiError."""
-        try:
-            record = await self.store.runs.get(run)
-        except ConfigError as error:
-            message = "There is no such earlier response here."
+        Raises ApiError where it names a worker that may not see what was said privately before.
+        """
+        client, named = served.client, served.offered.worker
+        is_private = client.grant is Grant.PRIVATE or self._allowed.is_private
+        if is_private or served.asked.conditions.is_private:
+            return Label.LOCAL
+        said = await asyncio.to_thread(said_texts, served.asked.said)
+        stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
+        sayings = [saying for store in stores for saying in await store.sayings(said)]
+        label = label_by_sayings(sayings, client.id)
+        if named and not label.allows(self.orchestra.worker(named).card.privacy):
             raise ApiError(
-                404, "response_not_found", message, param="previous_response_id"
-            ) from error
-        return record.conversation, record.answer
+                400,
+                "private",
+                f"This brings back what was said privately before, and {named} may not see that.",
+                f"{PREFIX}local may.",
+            )
+        return label
 
-    def _without_history(self) -> Orchestra:
-        """Return an orchestra of the same parts that keeps nothing but money on disk."""
+    async def _position(self, served: ServedRun) -> tuple[ConversationPosition, Label]:
+        """Return where a request goes, and how far what it goes on with may travel.
+
+        That is its token's own conversation, if Baton has it, else a new one. Raises ApiError.
+        """
+        asked, own = served.asked, None
+        if asked.continues:
+            own = await self._earlier_run(asked.continues, served.client)
+        elif asked.earlier and (known := self._known.get(_key(served.client, asked.earlier))):
+            own = await self.store.runs.own(known, served.client.id)
+        if own is None:
+            return ConversationPosition(earlier=asked.earlier), Label.CLOUD
+        record, new = own.record, asked.earlier if asked.continues else ()
+        known_as = await self.store.conversation(record.conversation)
+        has_system = asked.continues or asked.instructions is not None or known_as.system is None
+        if own.is_sole and asked.conditions.is_kept and has_system:
+            return ConversationPosition(
+                record.conversation, record.answer, earlier=new
+            ), Label.CLOUD
+        thread = await self.store.thread(record.conversation, record.answer)
+        before = tuple(Message(turn.role, turn.text) for turn in thread)
+        label = strictest([known_as.label, *(turn.label for turn in thread)])
+        return ConversationPosition(earlier=(*before, *new)), label
+
+    async def _earlier_run(self, run: str, client: Client) -> OwnRun:
+        """Return the run of an earlier response of a client. Raises ApiError."""
+        own, param = await self.store.runs.own(run, client.id), "previous_response_id"
+        if own is None:
+            said = (
+                "There is no such earlier response of yours here; one that wasn't stored is gone."
+            )
+            raise ApiError(404, "response_not_found", said, param=param)
+        if own.record.status == "running":
+            said = "That response is still in progress."
+            raise ApiError(409, "response_in_progress", said, "Ask again once it is done.", param)
+        return own
+
+    def _orchestra_for(self, asked: ClientRequest) -> tuple[Orchestra, Store]:
+        """Return what plays a request, and where it is kept: on disk, or in memory for now."""
+        own = self.orchestra
+        if asked.conditions.is_kept:
+            return own, self.store
         if self._forgetful is None:
             store = Store.open(None)
             self._closing.push_async_callback(store.aclose)
-            own = self.orchestra
             made = Orchestra(replace(own.services, store=store), own.default, own.terms)
             self._forgetful = made, store
-        made, store = self._forgetful
-        own = self.orchestra
-        made.configure(default=own.default, workers=own.services.workers)
-        return made
+        self._forgetful[0].configure(default=own.default, workers=own.services.workers)
+        return self._forgetful
+
+    def _terms(self, served: ServedRun) -> RunTerms:
+        """Return what a request may do: never more than the settings allow.
+
+        A token that may spend is the user's yes to it, within the ceilings.
+        """
+        own, model, grant = self.orchestra.terms, served.offered, served.client.grant
+        mode = own.mode if own.mode == "local" else model.manner or own.mode
+        if grant is not Grant.SPEND:
+            return replace(own, mode=mode, ceilings={}, policy=Policy.NEVER, is_free=True)
+        policy = own.policy if own.policy is Policy.NEVER else Policy.BUDGET
+        budget = self._allowed.budget
+        token = {} if budget is None else {Scope.TOKEN: budget}
+        return replace(own, mode=mode, policy=policy, ceilings={**own.ceilings, **token})
 
     async def aclose(self) -> None:
         """Forget what was kept in memory only."""
         await self._closing.aclose()
 
 
-def _limits(asked: ClientRequest) -> PromptLimits:
+def _limits(served: ServedRun) -> PromptLimits:
+    asked = served.asked
     conditions = asked.conditions
     return PromptLimits(
-        Label.LOCAL if conditions.is_private else Label.CLOUD,
+        served.label,
         asked.max_tokens,
         asked.temperature,
         asked.seed,
@@ -272,24 +383,13 @@ def _limits(asked: ClientRequest) -> PromptLimits:
         shape=asked.tools.shape() if asked.tools is not None else asked.shape,
         top_p=asked.top_p,
         stop=asked.stop,
+        client=served.client.id,
     )
 
 
-def _terms(own: RunTerms, model: OfferedModel, grant: Grant) -> RunTerms:
-    """Return what a request may do: never more than the settings allow.
-
-    A token that may spend is the person's yes to it, within the ceilings.
-    """
-    mode = own.mode if own.mode == "local" else model.manner or own.mode
-    if grant is Grant.FREE:
-        return replace(own, mode=mode, ceilings={}, policy=Policy.NEVER)
-    policy = own.policy if own.policy is Policy.NEVER else Policy.BUDGET
-    return replace(own, mode=mode, policy=policy)
-
-
-def _key(system: str | None, said: tuple[Message, ...]) -> bytes:
-    """Return what a conversation is known by: all that was said in it."""
-    digest = hashlib.sha256((system or "").encode("utf-8", "replace"))
+def _key(client: Client, said: tuple[Message, ...]) -> bytes:
+    """Return what a conversation of a client is known by: all that was said in it."""
+    digest = hashlib.sha256(client.id.encode())
     for message in said:
         text = message.text.encode("utf-8", "replace")
         digest.update(f"\0{message.role.value}\0{len(text)}\0".encode())

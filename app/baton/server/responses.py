@@ -98,14 +98,11 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
     refuse_unknown(body, ResponsesRequest, HARMLESS, NEUTRAL)
     asked = read_fields(body, ResponsesRequest)
     said = [Message(Role.SYSTEM, asked.instructions)] if asked.instructions else []
-    system, earlier, prompt = split_conversation([*said, *_messages(asked.input)], "input")
     if asked.background and asked.store is False:
         raise bad_request("A response in the background has to be stored.", "store")
     return ClientRequest(
         asked.model,
-        prompt,
-        earlier,
-        system,
+        *split_conversation([*said, *_messages(asked.input)], "input"),
         max_tokens=check_count(asked.max_output_tokens, "max_output_tokens"),
         temperature=check_range(asked.temperature, 2.0, "temperature"),
         top_p=check_range(asked.top_p, 1.0, "top_p"),
@@ -113,7 +110,7 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
         tools=_tools(asked),
         is_streamed=bool(asked.stream),
         is_background=bool(asked.background),
-        continues=run_of(asked.previous_response_id or ""),
+        continues=run_of(asked.previous_response_id) if asked.previous_response_id else "",
         conditions=read_conditions(headers, asked.baton, asked.store),
     )
 
@@ -124,7 +121,9 @@ def response_id(run: str) -> str:
 
 
 def run_of(response: str) -> str:
-    """Return the run behind a response's id."""
+    """Return the run behind a response's id. Raises ApiError (404) for what isn't one."""
+    if not response.startswith("resp_"):
+        raise ApiError(404, "response_not_found", "There is no response with this id.")
     return response.removeprefix("resp_")
 
 

@@ -1,4 +1,4 @@
-"""The endpoint's tokens: two of 256 bits, made when they are first needed."""
+"""The endpoint's tokens: three of 256 bits, made when they are first needed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _TOKEN_BYTES = 32
 
 
 class ServerTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What clients show: one for what is free, one that may spend within the ceilings."""
+    """What clients show, one for each Grant."""
 
     free: str
     spend: str
+    private: str = ""
 
     def grants(self) -> dict[bytes, Grant]:
         """Return what each allows, by its hash."""
-        return {hash_token(self.free): Grant.FREE, hash_token(self.spend): Grant.SPEND}
+        return {hash_token(getattr(self, grant)): grant for grant in Grant}
 
 
 def read_tokens(file: Path) -> ServerTokens:
@@ -30,27 +31,32 @@ def read_tokens(file: Path) -> ServerTokens:
     try:
         data = file.read_bytes()
     except FileNotFoundError:
-        return _make_tokens(file)
+        return _write_tokens(file, ServerTokens(*map(_new_token, (Grant.FREE, Grant.SPEND))))
     except OSError as error:
         raise _unusable(file, f"can't be read ({error.strerror})") from error
     try:
         tokens = msgspec.json.decode(data, type=ServerTokens)
     except ValueError as error:  # what msgspec raises, and bytes that aren't UTF-8
         raise _unusable(file, "holds no tokens") from error
-    if min(len(tokens.free), len(tokens.spend)) < _TOKEN_BYTES or tokens.free == tokens.spend:
+    shown = [tokens.free, tokens.spend, *([tokens.private] if tokens.private else [])]
+    if min(map(len, shown)) < _TOKEN_BYTES or len(set(shown)) < len(shown):
         raise _unusable(file, "holds no tokens")
-    return tokens
+    return tokens if tokens.private else _write_tokens(file, tokens)  # an older Baton made two
 
 
-def _make_tokens(file: Path) -> ServerTokens:
-    made = (f"baton-{kind}-{secrets.token_urlsafe(_TOKEN_BYTES)}" for kind in ("free", "spend"))
-    tokens = ServerTokens(*made)
+def _new_token(grant: Grant) -> str:
+    return f"baton-{grant}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
+
+
+def _write_tokens(file: Path, tokens: ServerTokens) -> ServerTokens:
+    """Write the tokens with a new private one; of two Batons that do so, the last one's count."""
+    whole = msgspec.structs.replace(tokens, private=_new_token(Grant.PRIVATE))
     try:
         make_folder(file.parent)
-        replace_file(file, msgspec.json.encode(tokens))
+        replace_file(file, msgspec.json.encode(whole))
     except OSError as error:
         raise _unusable(file, f"can't be written ({error.strerror})") from error
-    return tokens
+    return whole
 
 
 def _unusable(file: Path, why: str) -> ConfigError:

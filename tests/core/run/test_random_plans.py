@@ -118,10 +118,14 @@ class FailingLedger(Ledger):
         return await super().hold(bill)
 
     async def standing(
-        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+        self,
+        ceilings: Mapping[Scope, int],
+        session: str | None = None,
+        run: str | None = None,
+        client: str = "",
     ) -> Standing:
         self._may_fail()
-        return await super().standing(ceilings, session, run)
+        return await super().standing(ceilings, session, run, client)
 
 
 class FailingStore(Store):

@@ -378,7 +378,7 @@ async def test_runs_that_go_on_with_one_share_its_ceiling() -> None:
         charges = await session.ledger.charges()
         assert len({charge.run for charge in charges}) == 4
         ceilings = {Scope.RUN: sum(charge.charged for charge in charges)}
-        asked = replace(bill(ceilings, run="another", typed=True), root=first.id)
+        asked = replace(bill(ceilings, run="another"), root=first.id)
         with pytest.raises(BudgetExceeded, match="this prompt is used up"):
             await session.ledger.hold(asked)
 

@@ -177,7 +177,7 @@ class RunBudget:
             input_bound=max_input_tokens(request.messages, request.shape),
             wanted=min(request.max_tokens or card.max_output, card.max_output),
             ceilings=self.ceilings,
-            typed=self.limits.budget is not None,
+            client=self.limits.client,
             keep=self.limits.keep,
             root=self.root,
             is_inherited=self.is_inherited,

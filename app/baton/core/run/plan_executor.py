@@ -134,6 +134,7 @@ class PlanExecutor:
                 budget=request.limits.budget,
                 root=request.root,
                 decided_by=routing.route.decided_by,
+                client=request.limits.client,
             )
         )
         await self._adopt_first(replace(proposal, why=""))

@@ -18,8 +18,9 @@ from baton.core.messages import AnswerFormat, Card, Finish
 class RunTerms:
     """What the settings allow: ceilings in nano-dollars, when to ask, and where to connect.
 
-    `mode` "local" uses no remote worker; `offline` connects to nothing but this machine. `patience`
-    is how many seconds a call waits for money that other runs hold.
+    `mode` "local" uses no remote worker; `offline` connects to nothing but this machine; `is_free`
+    uses no cloud worker, whatever it costs. `patience` is how many seconds a call waits for money
+    that other runs hold.
     """
 
     ceilings: Mapping[Scope, int] = field(default_factory=dict)
@@ -27,6 +28,7 @@ class RunTerms:
     mode: str = "auto"
     offline: bool = False
     patience: float = 0.0
+    is_free: bool = False
 
 
 NOTHING_SPENT = RunTerms()
@@ -42,7 +44,8 @@ class PromptLimits:
     `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
     `preview` the person sees the plan before anything of it is called. After `deadline` seconds the
     run ends with the text that there is. `shape` is the form that the answer must have, and before
-    the first of `stop` it ends: other programs ask for both.
+    the first of `stop` it ends: other programs ask for both. `client` is the id of the access token
+    that such a program has ("": the person asks): its budget allows nothing, it only narrows.
     """
 
     label: Label = Label.CLOUD
@@ -59,6 +62,12 @@ class PromptLimits:
     shape: AnswerFormat | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()
+    client: str = ""
+
+    @property
+    def is_budget_typed(self) -> bool:
+        """Whether a person set what the prompt may cost, which allows spending by itself."""
+        return self.budget is not None and not self.client
 
 
 ANYTHING = PromptLimits()
@@ -89,6 +98,11 @@ def check(card: Card, label: Label, terms: RunTerms) -> None:
         raise ConfigError(
             f"The mode is local, and {card.id} is a {card.place} worker.",
             "Choose a local worker, or another mode.",
+        )
+    if terms.is_free and card.kind == "cloud":
+        raise ConfigError(
+            f"{card.id} is a cloud worker, and this access token may use none.",
+            "`baton serve --show-token` shows the one that may.",
         )
     if card.price is None:
         raise unknown_price_error(card.id, card.model or card.id)
@@ -181,6 +195,6 @@ def must_ask(policy: Policy, limits: PromptLimits) -> bool | None:
     """Return whether a person must be asked before money is spent; None: it must not be spent."""
     if policy is Policy.NEVER:
         return None
-    if policy is Policy.BUDGET or limits.budget is not None:
+    if policy is Policy.BUDGET or limits.is_budget_typed:
         return False
     return True if limits.attended else None

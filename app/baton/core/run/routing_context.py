@@ -141,7 +141,7 @@ async def _faulty_workers(
     Those are not asked that nothing may be spent on anyway: they may have to start a process.
     """
     limits, terms = request.limits, request.terms
-    has_money = bool(limits.budget) or any(terms.ceilings.values())
+    has_money = limits.is_budget_typed or any(terms.ceilings.values())
     may_spend = has_money and must_ask(terms.policy, limits) is not None
     tasks: dict[str, asyncio.Task[str]] = {}
     for card in () if limits.alone else roster:

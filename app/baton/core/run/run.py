@@ -119,7 +119,7 @@ class Run:
     async def _record(self) -> RecordedRun:
         request = self._request
         self._recorded = await self._store.begin(
-            request.prompt, request.position, request.limits.label
+            request.prompt, request.position, request.limits.label, request.limits.client
         )
         return self._recorded
 

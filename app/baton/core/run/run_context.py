@@ -244,6 +244,8 @@ class RunContext:
             return _NO_BALANCES
         first = None if budget.limits.budget is None else budget.root or budget.run
         try:
-            return await budget.ledger.standing(budget.ceilings, budget.session, first)
+            return await budget.ledger.standing(
+                budget.ceilings, budget.session, first, budget.limits.client
+            )
         except StoreError:
             return _NO_BALANCES

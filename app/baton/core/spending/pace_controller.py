@@ -238,11 +238,12 @@ class Pacing:
         rule = STYLE_RULES[self.thrift]
         bar = min(_MAX_BAR, rule.floor(cost))
         why = f"; at that price, the pace {self.thrift} wants a gain above {100 * bar:.0f} %"
-        if any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms):
+        if standing.is_budget_typed:
             return bar, why  # the person said what this prompt may cost
         prior = [(gain / cost, cost) for gain in _PRIOR_GAINS] if cost else []
         for room in standing.rooms if cost else ():
-            flow = self._scope_rate(room, rule, cost, session) if room.ceiling else None
+            is_paced = room.ceiling and room.scope in _PACED_SCOPES
+            flow = self._scope_rate(room, rule, cost, session) if is_paced else None
             if flow and (needed := self._controller.bar(flow, prior) * cost) > bar:
                 bar = min(_MAX_BAR, needed)
                 why = f"; {_SCOPE_PHRASES[room.scope]} you spend on gains above {100 * bar:.0f} %"
@@ -280,8 +281,7 @@ def valid_gain(gain: float) -> float:
 
 def is_spending_allowed(standing: Standing) -> bool:
     """Whether anything may be spent: by a ceiling, or by what this prompt itself may cost."""
-    typed = any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms)
-    return not standing.frozen and (standing.is_cloud_on or typed)
+    return not standing.frozen and (standing.is_cloud_on or standing.is_budget_typed)
 
 
 def _refusal_reason(cost: int, standing: Standing) -> str:
@@ -294,9 +294,13 @@ def _refusal_reason(cost: int, standing: Standing) -> str:
     return ""
 
 
+_PACED_SCOPES = (Scope.SESSION, Scope.DAY, Scope.MONTH)
+"""Those in which it can be said how many prompts are still to come."""
+
 _SCOPE_PHRASES = {
     Scope.RUN: "for this prompt",
     Scope.SESSION: "in this conversation",
+    Scope.TOKEN: "for this access token",
     Scope.DAY: "today",
     Scope.MONTH: "this month",
 }
