@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from baton.compose import card_of, compose, library, open_ledger
-from baton.compose.remote_workers import privacy_warning
+from baton.compose.remote_workers import entry_warning
 from baton.core.errors import BudgetExceeded, ModelFileError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
@@ -225,10 +225,10 @@ def test_of_several_addresses_the_farthest_decides_what_may_be_sent(
 
 def test_a_list_that_goes_farther_than_its_privacy_says_is_warned_of() -> None:
     entry = ServerWorkerSettings("lab", "qwen3", (HERE, LAN), privacy=Label.LOCAL)
-    assert privacy_warning(entry) == (
+    assert entry_warning(entry) == (
         "The worker 'lab' is set to local, but what it is sent travels to: lan."
     )
-    assert privacy_warning(ServerWorkerSettings("lab", "qwen3", (HERE, LAN))) == ""
+    assert entry_warning(ServerWorkerSettings("lab", "qwen3", (HERE, LAN))) == ""
 
 
 async def test_offline_a_mixed_list_is_used_on_this_machine_only(tmp_path: Path) -> None:

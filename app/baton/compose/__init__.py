@@ -13,8 +13,8 @@ from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
 from baton.compose.remote_workers import (
     RemoteWorkers,
     card_of,
+    entry_warning,
     find_host_models,
-    privacy_warning,
 )
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
@@ -92,12 +92,12 @@ class Baton:
         A ledger that can't be opened is an error only where one is needed.
         """
         remote = (one for one in self.settings.roster if not isinstance(one, LocalSettings))
-        privacy = map(privacy_warning, remote)
+        odd = map(entry_warning, remote)
         money = ""
         with suppress(StoreError):
             money = self.ledger.warning
         routing = self.router.warning if self.router is not None else ""
-        found = (self.missed, self.store.warning, money, *privacy, *self._missed(), routing)
+        found = (self.missed, self.store.warning, money, *odd, *self._missed(), routing)
         return " ".join(filter(None, found))
 
     def _missed(self) -> Iterator[str]:

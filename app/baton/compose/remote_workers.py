@@ -221,8 +221,14 @@ def works_offline(entry: CloudSettings | ServerSettings) -> bool:
     return Label.LOCAL in reaches and len(reaches) > 1
 
 
-def privacy_warning(entry: CloudSettings | ServerSettings) -> str:
-    """Say what is odd about a worker's privacy, in a sentence, or return ""."""
+def entry_warning(entry: CloudSettings | ServerSettings) -> str:
+    """Say what is odd about a worker's price or privacy, in a sentence, or return ""."""
+    price = entry.price
+    if isinstance(entry, CloudSettings) and price is not None and card_of(entry).is_free:
+        return (
+            f"The worker {entry.id!r} is in the cloud and set to cost nothing, so no ceiling holds"
+            " for what its provider charges."
+        )
     label, travels = privacy_of(entry), reach_of(entry)
     if label.allows(travels):
         return ""

@@ -65,6 +65,8 @@ class Request:
     `call` is the id under which the ledger knows this use, once money is held for it. `shape` is
     what the text must look like; it ends before the first of `stop` that it would hold.
     `expected_tokens` is the 99th percentile of its length, None where nothing is known of it.
+    `client` is the id of the access token that it came with ("": the person's own): what a worker
+    read for one client is never reused for another.
     """
 
     messages: tuple[Message, ...]
@@ -78,6 +80,7 @@ class Request:
     expected_tokens: int | None = None
     top_p: float | None = None
     stop: tuple[str, ...] = ()
+    client: str = ""
 
 
 # What a worker yields, in order: any Loading, Reading and RequestSent, then any Thinking, then Text

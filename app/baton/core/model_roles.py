@@ -13,6 +13,9 @@ STARTER_ID = "small"
 RULE_CONDUCTOR = "rule"
 """The value of `conductor` with which no model plans, only templates and the router's rule."""
 
+OWN_MODELS_PREFIX = "baton/"
+"""What the ids of Baton's own models begin with that other programs may ask for."""
+
 ROLE_KINDS: Mapping[ModelRole, tuple[str, ...]] = {
     ModelRole.CODER: ("code",),
     ModelRole.REASONING: ("math", "reasoning"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
@@ -41,6 +44,9 @@ T = TypeVar("T")
 
 _PAGE_ROWS = 100
 
+RETRY_SECONDS = 2.0
+"""How long after each failure the end of a call is recorded again."""
+
 
 class Ledger:
     """Money under its ceilings and what left this machine, in one SQLite file for all Batons.
@@ -67,6 +73,8 @@ class Ledger:
         self._database = DatabaseThread(path, LEDGER, partial(open_ledger, self._memory))
         self._read = self._database.read
         self._bounds = bounds
+        self._unended = deque[Callable[[Connection], int | None]]()
+        self._retrying: asyncio.Task[None] | None = None
         self._reread = self._database.submit(reread)
         self._database.submit(self._recover)
 
@@ -98,6 +106,25 @@ class Ledger:
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
         return await self._database.run(partial(self._commit, work))
+
+    async def _end(self, work: Callable[[Connection], int | None]) -> int | None:
+        """Record how a call ended; if the disk won't have it, as soon as it will."""
+        try:
+            return await self._write(work)
+        except StoreError:
+            self._unended.append(work)
+            if self._retrying is None or self._retrying.done():
+                self._retrying = asyncio.create_task(self._retry())
+            raise
+
+    async def _retry(self) -> None:
+        while self._unended:
+            await asyncio.sleep(RETRY_SECONDS)
+            with suppress(StoreError):
+                while self._unended:
+                    with suppress(LookupError):  # another Baton has ended it by now
+                        await self._write(self._unended[0])
+                    self._unended.popleft()
 
     def _commit(self, work: Callable[[Connection], T], connection: Connection) -> T:
         """Change the ledger, then record beside it how far it has come."""
@@ -165,20 +192,22 @@ class Ledger:
         More than was held is charged too, and freezes the cloud. What was left or taken for lost
         before stays unconfirmed, and is charged no less.
         """
-        return await self._write(lambda c: call_funds.settle_call(c, call, used, self._clock()))
+        cost = await self._end(lambda c: call_funds.settle_call(c, call, used, self._clock()))
+        return cost or 0
 
     async def leave(self, call: str, most: BilledTokens | None = None) -> int:
         """Charge what the call costs at most, or all that was held; unconfirmed. Return it.
 
         More than was held, which only an answer past its cap can cost, freezes the cloud.
         """
-        return await self._write(
+        cost = await self._end(
             lambda c: call_funds.charge_unconfirmed(c, call, self._clock(), most)
         )
+        return cost or 0
 
     async def void(self, call: str) -> None:
         """Give back what was held: nothing was sent, or it was refused at no cost."""
-        await self._write(lambda c: call_funds.void_call(c, call, self._clock()))
+        await self._end(lambda c: call_funds.void_call(c, call, self._clock()))
 
     async def sent(self, call: str, destination: str, body: bytes) -> None:
         """Record exactly what is about to be sent for a call, keys removed. Then send it, once."""
@@ -289,6 +318,8 @@ class Ledger:
 
     async def aclose(self) -> None:
         """Close the file. Nothing may be called afterwards."""
+        if self._retrying is not None:
+            self._retrying.cancel()
         await self._database.aclose()
 
     # On the background thread

@@ -17,6 +17,7 @@ from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
+from baton.core.model_roles import OWN_MODELS_PREFIX, RULE_CONDUCTOR
 from baton.core.money import parse_usd
 from baton.core.plan.plan import KINDS, Kind
 from baton.core.sanitiser import one_line
@@ -548,6 +549,11 @@ def _check_workers(sources: Sequence[SettingsSource]) -> None:
             id, place = entry["id"], source.place(("workers", number))
             if not id.strip():
                 raise ConfigError(f"A worker has no id (in {place}).", "Give it one.")
+            if id.strip().lower().startswith(OWN_MODELS_PREFIX) or id == RULE_CONDUCTOR:
+                raise ConfigError(
+                    f"A worker can't be called {id!r}, which means something else (in {place}).",
+                    "Give it another id.",
+                )
             if id in seen:
                 raise ConfigError(
                     f"There are two workers {id!r} (in {place}).", "Give one of them another id."

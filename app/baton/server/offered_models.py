@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from baton.core.messages import Card
+from baton.core.model_roles import OWN_MODELS_PREFIX
 from baton.server.api_errors import ApiError
-
-PREFIX = "baton/"
 
 MANNERS = {
     "auto": "Answers here where that suffices, plans or asks for help where it doesn't.",
@@ -32,7 +31,7 @@ class OfferedModel:
 
 def offered_models(roster: Sequence[Card]) -> list[OfferedModel]:
     """Return all models that a client can name."""
-    manners = [OfferedModel(PREFIX + name, name, note=note) for name, note in MANNERS.items()]
+    manners = [OfferedModel(OWN_MODELS_PREFIX + name, name, note=note) for name, note in MANNERS.items()]
     workers = [card for card in roster if not card.is_tool]
     return manners + [
         OfferedModel(card.id, worker=card.id, note=card.note or card.name) for card in workers
@@ -41,10 +40,10 @@ def offered_models(roster: Sequence[Card]) -> list[OfferedModel]:
 
 def find_model(named: str, roster: Sequence[Card]) -> OfferedModel:
     """Return the model that a request names. Raises ApiError (404) for an unknown one."""
-    offered = {model.id: model for model in offered_models(roster)}
+    offered = {model.id: model for model in reversed(offered_models(roster))}  # own ones win
     if (model := offered.get(named)) is not None:
         return model
     near = difflib.get_close_matches(named, offered, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"There is {PREFIX}auto, for example."
+    hint = f"Did you mean {near[0]!r}?" if near else f"There is {OWN_MODELS_PREFIX}auto, for example."
     said = f"There is no model {named[:80]!r}."
     raise ApiError(404, "model_not_found", said, hint, "model")

@@ -18,7 +18,7 @@ from baton.core.history_types import OwnRun
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Message, Prompt, Role
-from baton.core.model_roles import STARTER_ID
+from baton.core.model_roles import OWN_MODELS_PREFIX, STARTER_ID
 from baton.core.ports import ConversationPosition
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use, strength
@@ -30,7 +30,7 @@ from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
 from baton.server.api_errors import ApiError, api_error, error_of_name
 from baton.server.client_request import ClientRequest
-from baton.server.offered_models import PREFIX, OfferedModel, find_model
+from baton.server.offered_models import OfferedModel, find_model
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
@@ -295,7 +295,7 @@ class Player:
                 400,
                 "private",
                 f"This brings back what was said privately before, and {named} may not see that.",
-                f"{PREFIX}local may.",
+                f"{OWN_MODELS_PREFIX}local may.",
             )
         return label
 

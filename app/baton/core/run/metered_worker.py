@@ -154,6 +154,7 @@ class RunBudget:
         Raises WorkerError, or BudgetExceeded for a worker without a price.
         """
         check(card, request.label, self.terms)
+        request = replace(request, client=self.limits.client)
         if not card.uses_gateway:
             return PreparedCall(card.id, request)
         hidden: tuple[HiddenText, ...] = ()

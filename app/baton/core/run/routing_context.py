@@ -130,7 +130,10 @@ def read_ahead(request: RunRequest, services: Services, recorded: RecordedRun) -
     messages = conversation_messages(system, recorded.turns)
     if sum(estimated_tokens(message.text) for message in messages) <= MAX_AHEAD_TOKENS:
         limits = request.limits
-        worker.read_ahead(Request(messages, max_tokens=limits.max_tokens, shape=limits.shape))
+        ahead = Request(
+            messages, max_tokens=limits.max_tokens, shape=limits.shape, client=limits.client
+        )
+        worker.read_ahead(ahead)
 
 
 async def _faulty_workers(
