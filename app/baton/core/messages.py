@@ -391,6 +391,19 @@ def estimated_tokens(text: str) -> int:
     return (len(text.encode("utf-8", "replace")) + 3 * digits + 3) // 4
 
 
+HEAD_CHARS, TAIL_CHARS = 4000, 1000
+"""Characters that are looked at: what matters stands at the beginning or at the end of a text."""
+
+
+def head_and_tail(text: str) -> str:
+    """Return the part of a text that estimates and rules read, so that no text takes them long."""
+    return (
+        text
+        if len(text) <= HEAD_CHARS + TAIL_CHARS
+        else f"{text[:HEAD_CHARS]}\n{text[-TAIL_CHARS:]}"
+    )
+
+
 def is_too_long(card: Card, texts: Sequence[str], prompt: str) -> bool:
     """Whether texts are likely more than a worker can hold beside a question and its answer."""
     if not card.context:

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from baton.core.late_pattern import late_pattern
-from baton.core.messages import Card, Role, estimated_tokens, max_text_tokens, text_with_files
+from baton.core.messages import (
+    Card,
+    Role,
+    estimated_tokens,
+    head_and_tail,
+    max_text_tokens,
+    text_with_files,
+)
 from baton.core.money import BilledTokens
 from baton.core.plan.plan import FILE, HISTORY, PROMPT, Material, Step, single_step_plan
 
@@ -79,7 +86,7 @@ def step_tokens_p99(step: Step, material: Material, route: Route, answers: bool)
         estimated_tokens(turn.text) for turn in material.turns if turn.role is Role.ASSISTANT
     ]
     earlier = max(written, default=0) if HISTORY in step.access else 0
-    asked = requested_tokens(material.prompt if answers else step.subtask)
+    asked = requested_tokens(head_and_tail(material.prompt if answers else step.subtask))
     return max(usual, expected, asked, _MAX_GROWTH * earlier)
 
 

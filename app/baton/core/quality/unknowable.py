@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.late_pattern import late_pattern
+from baton.core.messages import HEAD_CHARS
 from baton.core.plan.plan import Material
 
 
@@ -253,7 +254,7 @@ _ACTION = r"""
 def missing_knowledge(material: Material) -> Lack | None:
     """Return what the newest prompt needs that no worker here has, or None."""
     turn, text = material.turns[-1], material.prompt
-    if turn.files:
+    if turn.files or len(text) > HEAD_CHARS:
         return None
     without_links = _LINK.sub(" ", text)
     if len(without_links) > MAX_QUESTION_CHARS:

@@ -18,6 +18,7 @@ from baton.core.messages import (
     Usage,
     conversation_messages,
     estimated_tokens,
+    head_and_tail,
     text_with_files,
 )
 from baton.core.model_roles import RULE_CONDUCTOR
@@ -45,7 +46,7 @@ from baton.core.run.policy import (
 )
 from baton.core.run.rule_router import rerouted
 from baton.core.run.run_context import RunRequest, Services
-from baton.core.strategies._draft_scoring import expected_quality, head_and_tail, tenths
+from baton.core.strategies._draft_scoring import expected_quality, tenths
 
 MIN_NEAR_GAIN = 0.2
 """How much likelier a good answer must be from another worker here to be asked instead."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from baton.core.late_pattern import late_pattern
-from baton.core.messages import Card, is_too_long
+from baton.core.messages import Card, head_and_tail, is_too_long
 from baton.core.plan.assignment import success_difficulty
 from baton.core.plan.plan import KINDS, Material, Need
 from baton.core.plan.skill_estimates import ordinary_difficulty
@@ -17,7 +17,6 @@ from baton.core.ports import Route
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.strategies._draft_scoring import (
     expected_quality,
-    head_and_tail,
     judge_by_rule,
     word_likeness,
 )

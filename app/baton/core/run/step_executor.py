@@ -31,6 +31,7 @@ from baton.core.messages import (
     Thinking,
     Usage,
     Writing,
+    head_and_tail,
 )
 from baton.core.plan.plan import Plan
 from baton.core.plan.token_estimates import likely_cost, likely_step_cost, step_tokens_p99
@@ -196,7 +197,7 @@ class StepExecution:
         run, number = self._run, self.number
         worker = run.services.workers[self.worker]
         metered = run.metered(worker, number, lambda: run.approval.take_share(number))
-        watch = RepetitionWatch(run.conversation.material.prompt)
+        watch = RepetitionWatch(head_and_tail(run.conversation.material.prompt))
         may_stop = worker.card.is_free  # broken off, a paid call stays charged at all its hold
         while True:
             shown = run.conversation.material

@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from baton.core.late_pattern import late_pattern
-from baton.core.messages import Card
+from baton.core.messages import Card, head_and_tail
 from baton.core.plan.assignment import success_chance
 from baton.core.plan.short_answer import answers_agree
 from baton.core.ports import Route
 from baton.core.routing_types import Draft, Judgement
-
-HEAD_CHARS, TAIL_CHARS = 4000, 1000
-"""Characters looked at: what matters stands at the beginning or at the end."""
 
 _SAME_ERROR_CHANCE = 0.2
 _OWN_ERROR_CHANCE = 0.5
@@ -31,15 +28,6 @@ _UNKNOWN_CHANCE = 0.5
 
 _WORD = late_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 """A word; a single character in scripts without spaces."""
-
-
-def head_and_tail(text: str) -> str:
-    """Return the part of a text that the estimates read."""
-    return (
-        text
-        if len(text) <= HEAD_CHARS + TAIL_CHARS
-        else f"{text[:HEAD_CHARS]}\n{text[-TAIL_CHARS:]}"
-    )
 
 
 def expected_quality(card: Card, route: Route) -> float:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection
 
 from baton.core.late_pattern import late_pattern
-from baton.core.messages import Card
+from baton.core.messages import Card, head_and_tail
 from baton.core.ports import RoutingContext, StrategyContext
 from baton.core.run.policy import MAX_PEER_SKILL_GAP
-from baton.core.strategies._draft_scoring import expected_quality, head_and_tail, tenths
+from baton.core.strategies._draft_scoring import expected_quality, tenths
 from baton.core.strategies._steps import local_workers, prompt_skill
 
 MAX_SURE_NOVELTY = 0.4
