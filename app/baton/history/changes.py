@@ -199,7 +199,7 @@ def add_turn(
             turn.worker,
             turn.run,
             client,
-            *(_marks(turn.text) if is_known else (None, None)),
+            *(_marks(turn.text, turn.role) if is_known else (None, None)),
         ],
     )
     connection.executemany(
@@ -247,7 +247,7 @@ def write_answer(
             clean_text(text),
             status,
             clean_text(worker),
-            *(_marks(text) if is_known else (None, None)),
+            *(_marks(text, Role.ASSISTANT) if is_known else (None, None)),
             turn,
         ],
     )
@@ -260,12 +260,12 @@ def write_answer(
         )
 
 
-def _marks(text: str) -> tuple[str, str | None]:
+def _marks(text: str, role: Role) -> tuple[str, str | None]:
     """Return what a text is recognised by: its fingerprint, and its opening if that suffices."""
-    return fingerprint(clean_text(text)), opening(clean_text(text))
+    return fingerprint(clean_text(text), role), opening(clean_text(text))
 
 
-UNKNOWN_TEXTS = """SELECT key, text FROM turns
+UNKNOWN_TEXTS = """SELECT key, text, role FROM turns
     WHERE fingerprint IS NULL AND label <> 'cloud' AND status <> 'streaming'"""
 """Finds private texts that can't be recognised yet: from before, or cut off by a crash."""
 
@@ -275,7 +275,7 @@ def mark_unknown_texts(connection: Connection) -> None:
     connection.executemany(
         "UPDATE turns SET fingerprint = ?, opening = ? WHERE key = ?",
         [
-            [*_marks(row["text"]), row["key"]]
+            [*_marks(row["text"], Role(row["role"])), row["key"]]
             for row in connection.execute(UNKNOWN_TEXTS).fetchall()
         ],
     )
@@ -285,15 +285,10 @@ def keep_private_marks(
     connection: Connection, said: Sequence[tuple[str, str]], client: str, label: Label
 ) -> None:
     """Have prompts and their answers recognised as private although they aren't kept."""
-    marks = set[tuple[str, str]]()
-    for pair in said:
-        (asked, asked_opening), (answer, answer_opening) = map(_marks, pair)
-        marks.add((asked, answer))
-        marks |= {
-            (mark, "")
-            for mark, is_long in ((asked, asked_opening), (answer, answer_opening))
-            if is_long
-        }
+    marks = []
+    for prompt, answer in said:
+        asked, alone = _marks(prompt, Role.USER)
+        marks += [(asked, _marks(answer, Role.ASSISTANT)[0]), *([(asked, "")] if alone else [])]
     connection.executemany(
         "INSERT OR REPLACE INTO private_marks VALUES (?, ?, ?, ?)",
         [(*mark, client, label) for mark in marks],
@@ -452,7 +447,7 @@ def purge(connection: Connection, conversation: str) -> None:
             WHERE {private} AND turns.role = 'assistant' AND turns.fingerprint IS NOT NULL
                 AND asked.fingerprint IS NOT NULL
             UNION SELECT fingerprint, '', client, label FROM turns
-            WHERE {private} AND opening IS NOT NULL""",
+            WHERE {private} AND role = 'user' AND opening IS NOT NULL""",
         [conversation, conversation],
     )
     removed = connection.execute("DELETE FROM conversations WHERE id = ?", [conversation])

@@ -161,7 +161,7 @@ _SAID_TOGETHER = """
     UNION SELECT prompt || answer, label, client FROM private_marks
     WHERE prompt IN (SELECT value FROM json_each(:prompts))
             AND answer IN (SELECT value FROM json_each(:answers))
-        OR answer = '' AND prompt IN (SELECT value FROM json_each(:texts))
+        OR answer = '' AND prompt IN (SELECT value FROM json_each(:prompts))
     UNION SELECT fingerprint, label, client FROM turns
     WHERE opening IS NOT NULL AND fingerprint IN (SELECT value FROM json_each(:long))
 """
@@ -179,12 +179,7 @@ def sayings(connection: Connection, said: SaidTexts, openings: Sequence[str]) ->
         [rows.encode_json(openings)],
     )
     long = {row["fingerprint"] for row in known if plain_text(row["text"]) in said.plain}
-    lists = {
-        "prompts": said.prompts,
-        "answers": said.answers,
-        "texts": said.prompts | said.answers,
-        "long": long,
-    }
+    lists = {"prompts": said.prompts, "answers": said.answers, "long": long}
     values = {name: rows.encode_json(sorted(those)) for name, those in lists.items()}
     found = connection.execute(_SAID_TOGETHER, values)
     with rows.reject_bad_values():

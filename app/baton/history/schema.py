@@ -198,7 +198,7 @@ _CLIENTS = Migration(
         """CREATE INDEX turns_unknown ON turns (key)
             WHERE fingerprint IS NULL AND label <> 'cloud' AND status <> 'streaming'""",
         # What was said privately and isn't kept, or was deleted: its fingerprints, so that it stays
-        # private. `answer` is '' where the prompt alone, or an answer alone, is long enough.
+        # private. `answer` is '' where the prompt alone is long enough.
         f"""CREATE TABLE private_marks (
             prompt TEXT NOT NULL,
             answer TEXT NOT NULL,

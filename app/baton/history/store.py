@@ -136,8 +136,9 @@ class Store:
         await self._write(changes.keep_private_marks, said, client, label)
 
     async def withdraw(self, run: str) -> None:
-        """Remove a run that was refused, with everything that was added for it."""
+        """Remove a run that was refused, with everything that was added for it, from the log too."""
         await self._write(changes.withdraw_run, run)
+        await self._database.empty_log()
 
     # What front ends show
 

@@ -101,8 +101,12 @@ class DatabaseThread(Generic[Opened]):
         """Remove the copies of deleted texts in the log and in backups from before a migration."""
         await self.run(self._wipe_copies)
 
+    async def empty_log(self) -> None:
+        """Remove the copies of deleted texts in the log."""
+        await self.run(_empty_log)
+
     def _wipe_copies(self, connection: Connection) -> None:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        _empty_log(connection)
         if self.path is not None:
             for backup in self.path.parent.glob(f"{self.path.name}.before-*"):
                 backup.unlink(missing_ok=True)
@@ -115,6 +119,10 @@ class DatabaseThread(Generic[Opened]):
     def _close(self) -> None:
         if self.is_open:
             self.opened.connection.close()
+
+
+def _empty_log(connection: Connection) -> None:
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _in_transaction(

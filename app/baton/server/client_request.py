@@ -12,6 +12,7 @@ import msgspec
 from baton.core.errors import ConfigError
 from baton.core.messages import AnswerFormat, Message, Role
 from baton.core.money import parse_usd
+from baton.core.schema_bounds import schema_problem
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.tool_calls import MAX_DEPTH, ToolOffer, is_too_deep, with_instructions
 
@@ -226,6 +227,8 @@ def json_shape(schema: object, param: str) -> AnswerFormat:
     """Return the form of an answer that keeps to a JSON Schema."""
     if not isinstance(schema, dict):
         raise bad_request("The schema of the answer is not an object.", param)
+    if problem := schema_problem(schema):
+        raise bad_request(problem, param)
     text = json.dumps(schema, ensure_ascii=False)
     if len(text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
         raise bad_request(f"The schema is larger than {MAX_SCHEMA_BYTES:,} bytes.", param)

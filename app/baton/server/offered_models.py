@@ -31,7 +31,9 @@ class OfferedModel:
 
 def offered_models(roster: Sequence[Card]) -> list[OfferedModel]:
     """Return all models that a client can name."""
-    manners = [OfferedModel(OWN_MODELS_PREFIX + name, name, note=note) for name, note in MANNERS.items()]
+    manners = [
+        OfferedModel(OWN_MODELS_PREFIX + name, name, note=note) for name, note in MANNERS.items()
+    ]
     workers = [card for card in roster if not card.is_tool]
     return manners + [
         OfferedModel(card.id, worker=card.id, note=card.note or card.name) for card in workers
@@ -44,6 +46,7 @@ def find_model(named: str, roster: Sequence[Card]) -> OfferedModel:
     if (model := offered.get(named)) is not None:
         return model
     near = difflib.get_close_matches(named, offered, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"There is {OWN_MODELS_PREFIX}auto, for example."
+    example = f"There is {OWN_MODELS_PREFIX}auto, for example."
+    hint = f"Did you mean {near[0]!r}?" if near else example
     said = f"There is no model {named[:80]!r}."
     raise ApiError(404, "model_not_found", said, hint, "model")

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from baton.core.messages import AnswerFormat
+from baton.core.schema_bounds import schema_problem
 from baton.core.stop_sequences import held_back
 from baton.server.api_errors import bad_request
 
@@ -188,11 +189,12 @@ def read_tools(tools: Iterable[Tool], choice: object, param: str = "tools") -> T
         return None
     if choice in ("auto", None):
         return ToolOffer(offered)
-    if choice == "required":
-        return ToolOffer(offered, must_call=True)
-    named = tuple(tool for tool in offered if tool.name == choice)
+    named = tuple(tool for tool in offered if choice in ("required", tool.name))
     if not named:
         raise bad_request("The tool that must be called is not among the tools.", "tool_choice")
+    for tool in named:
+        if problem := schema_problem(tool.parameters):
+            raise bad_request(problem, param)
     return ToolOffer(named, must_call=True)
 
 

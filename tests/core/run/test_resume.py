@@ -395,3 +395,17 @@ async def test_help_that_would_leave_is_not_offered_to_a_run_that_began_here_alo
         session.orchestra.change_terms(mode="auto", offline=False)
         await session.watch(session.orchestra.resume(await session.record(), ask=session.person))
         assert (session.person.asked, session.workers["far"].requests) == ([], [])
+
+
+@pytest.mark.parametrize(("budget", "sent"), [(None, 0), (NANO, 1)])
+async def test_a_budget_that_a_program_set_allows_no_spending_to_who_resumes_its_run(
+    budget: int | None, sent: int
+) -> None:
+    async with open_orchestra(StubWorker(cloud()), ceilings={}) as session:
+        plan = Plan((step("far", "One."),), (1,))
+        program = PromptLimits(budget=NANO, client="token", attended=False)
+        await session.play(plan, limits=program)
+        assert session.workers["far"].requests == []
+        limits = PromptLimits(budget=budget, attended=False)
+        await session.watch(session.orchestra.resume(await session.record(), limits))
+        assert len(session.workers["far"].requests) == sent
