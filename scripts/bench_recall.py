@@ -108,7 +108,7 @@ async def say(store: Store, chat: Chat, label: Label, client: str) -> None:
 
 
 async def label_of(store: Store, said: Chat, client: str) -> Label:
-    return label_by_sayings(await store.sayings(said_texts(said)), client)
+    return label_by_sayings(await store.clients.sayings(said_texts(said)), client)
 
 
 async def measure(bound: int, seed: int, chats: list[Chat], counts: Counter[str]) -> None:

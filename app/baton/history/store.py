@@ -70,6 +70,7 @@ class Store:
         self._read = self._database.read
         self._write = self._database.write
         self.runs = RunHistory(self._database)
+        self.clients = ClientHistory(self._database)
         self.feedback = FeedbackHistory(self._database)
         self.archive = Archive(self._database)
 
@@ -120,25 +121,6 @@ class Store:
     async def allow(self, conversation: str, policy: Policy | None) -> None:
         """Record when a conversation may spend from now on (None: as the settings say)."""
         await self._write(changes.set_policy, conversation, policy)
-
-    # What the endpoint must know
-
-    async def sayings(self, said: SaidTexts) -> list[Saying]:
-        """Return who said before, and how privately, what a request brings back."""
-        openings = await self._read(queries.private_openings)
-        found = await asyncio.to_thread(said.find, openings)
-        return await self._read(queries.sayings, said, sorted(found))
-
-    async def keep_private_marks(
-        self, said: Sequence[tuple[str, str]], client: str, label: Label
-    ) -> None:
-        """Have prompts and their answers recognised as private although they aren't kept."""
-        await self._write(changes.keep_private_marks, said, client, label)
-
-    async def withdraw(self, run: str) -> None:
-        """Remove a run that was refused, with everything that was added for it, from the log too."""
-        await self._write(changes.withdraw_run, run)
-        await self._database.empty_log()
 
     # What front ends show
 
@@ -227,10 +209,6 @@ class RunHistory:
         """Return the run whose id begins so. Raises ConfigError if it isn't just one."""
         return await self._database.read(queries.run, id_or_prefix)
 
-    async def own(self, id: str, client: str) -> OwnRun | None:
-        """Return the run of an access token with exactly that id, None for any other."""
-        return await self._database.read(queries.own_run, id, client)
-
     async def last(self, conversation: str | None = None) -> RunRecord | None:
         """Return the newest run, of one conversation or of all."""
         return await self._database.read(queries.last_run, conversation)
@@ -269,6 +247,34 @@ class RunHistory:
         In seconds since the epoch. Those without a call in the newest runs are not there.
         """
         return await self._database.read(queries.worker_usage)
+
+
+class ClientHistory:
+    """What the endpoint must know of what access tokens, and others, said before."""
+
+    def __init__(self, database: DatabaseThread[OpenedHistory]) -> None:
+        self._database = database
+
+    async def run(self, id: str, client: str) -> OwnRun | None:
+        """Return the run of an access token with exactly that id, None for any other."""
+        return await self._database.read(queries.own_run, id, client)
+
+    async def sayings(self, said: SaidTexts) -> list[Saying]:
+        """Return who said before, and how privately, what a request brings back."""
+        openings = await self._database.read(queries.private_openings)
+        found = await asyncio.to_thread(said.find, openings)
+        return await self._database.read(queries.sayings, said, sorted(found))
+
+    async def keep_private_marks(
+        self, said: Sequence[tuple[str, str]], client: str, label: Label
+    ) -> None:
+        """Have prompts and their answers recognised as private although they aren't kept."""
+        await self._database.write(changes.keep_private_marks, said, client, label)
+
+    async def withdraw(self, run: str) -> None:
+        """Remove a run that was refused, with all that was added for it, from the log too."""
+        await self._database.write(changes.withdraw_run, run)
+        await self._database.empty_log()
 
 
 class FeedbackHistory:

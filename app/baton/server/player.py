@@ -207,9 +207,9 @@ class Player:
                 answer = Message(Role.ASSISTANT, served.view.answer)
                 said = (*asked.earlier, Message(Role.USER, asked.prompt), answer)
                 pairs = [(a.text, b.text) for a, b in zip(said[::2], said[1::2], strict=True)]
-                await self.store.keep_private_marks(pairs, served.client.id, served.label)
+                await self.store.clients.keep_private_marks(pairs, served.client.id, served.label)
             if error is not None and error.status < 500 and served.id and not served.view.cost:
-                await self._orchestra_for(asked)[1].withdraw(served.id)
+                await self._orchestra_for(asked)[1].clients.withdraw(served.id)
 
     def _check_grant(self, served: ServedRun) -> None:
         """Refuse a worker that costs money, or is in the cloud, to a token that may not spend."""
@@ -288,7 +288,7 @@ class Player:
             return Label.LOCAL
         said = await asyncio.to_thread(said_texts, served.asked.said)
         stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
-        sayings = [saying for store in stores for saying in await store.sayings(said)]
+        sayings = [saying for store in stores for saying in await store.clients.sayings(said)]
         label = label_by_sayings(sayings, client.id)
         if named and not label.allows(self.orchestra.worker(named).card.privacy):
             raise ApiError(
@@ -308,7 +308,7 @@ class Player:
         if asked.continues:
             own = await self._earlier_run(asked.continues, served.client)
         elif asked.earlier and (known := self._known.get(_key(served.client, asked.earlier))):
-            own = await self.store.runs.own(known, served.client.id)
+            own = await self.store.clients.run(known, served.client.id)
         if own is None:
             return ConversationPosition(earlier=asked.earlier), Label.CLOUD
         record, new = own.record, asked.earlier if asked.continues else ()
@@ -325,7 +325,7 @@ class Player:
 
     async def _earlier_run(self, run: str, client: Client) -> OwnRun:
         """Return the run of an earlier response of a client. Raises ApiError."""
-        own, param = await self.store.runs.own(run, client.id), "previous_response_id"
+        own, param = await self.store.clients.run(run, client.id), "previous_response_id"
         if own is None:
             said = (
                 "There is no such earlier response of yours here; one that wasn't stored is gone."
