@@ -20,6 +20,9 @@ recognised as prompt and answer only. With 96 instead, 8 % of private chats that
 transcript are missed, not 1 %, and 1.6 % of others become private by mistake, not 2.3 %."""
 
 OPENING_CHARS = 32
+ANSWER_CHARS = 16
+"""So many letters and digits of its answer, after the same prompt, are the same answer: of one that
+was stopped, programs have another part than Baton."""
 
 _SLICE_CHARS = 1 << 16
 """A longer text is worked on in slices: one call of `re` keeps all other threads waiting."""
@@ -91,13 +94,10 @@ def plain_text(text: str) -> str:
 
 
 def fingerprint(text: str, role: Role) -> str:
-    """Return 32 hexadecimal digits that stand for a prompt's or an answer's plain text.
-
-    Of an answer the opening counts: of one that was stopped, programs have another part than Baton.
-    """
+    """Return 32 hexadecimal digits that stand for a prompt's or an answer's plain text."""
     import hashlib
 
-    plain = plain_text(text)[: OPENING_CHARS if role is Role.ASSISTANT else None]
+    plain = plain_text(text)[: ANSWER_CHARS if role is Role.ASSISTANT else None]
     return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
