@@ -1,4 +1,4 @@
-"""Calls that end while the disk is full: recorded once it isn't, not held until the process ends."""
+"""Calls that end while the disk is full: recorded once it isn't, not held till the process ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_calls_that_end_on_a_full_disk_are_recorded_once_it_has_room(
     assert {charge.status for charge in await ledger.charges()} == {Status.HELD}
     disk.is_full = False
     async with asyncio.timeout(10):
-        while {charge.status for charge in await ledger.charges()} != {status}:
+        while {charge.status for charge in await ledger.charges()} != {status}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     other = await ledger.hold(bill())
     await ledger.void(other.call)

@@ -286,7 +286,9 @@ class Player:
         is_private = client.grant is Grant.PRIVATE or self._allowed.is_private
         if is_private or served.asked.conditions.is_private:
             return Label.LOCAL
-        said = await asyncio.to_thread(said_texts, served.asked.said)
+        asked = served.asked
+        messages = (*asked.said, *asked.earlier, Message(Role.USER, asked.prompt))
+        said = await asyncio.to_thread(said_texts, messages)
         stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
         sayings = [saying for store in stores for saying in await store.clients.sayings(said)]
         label = label_by_sayings(sayings, client.id)

@@ -123,7 +123,7 @@ def response_id(run: str) -> str:
 def run_of(response: str) -> str:
     """Return the run behind a response's id. Raises ApiError (404) for what isn't one."""
     if not response.startswith("resp_"):
-        raise ApiError(404, "response_not_found", "There is no response with this id.")
+        raise ApiError(404, "response_not_found", "There is no response of yours with this id.")
     return response.removeprefix("resp_")
 
 
