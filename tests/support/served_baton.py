@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -21,11 +22,12 @@ from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths
-from baton.server import Player, serving
+from baton.server import Player, ServingLimits, serving
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 
 NO_CEILINGS: Mapping[Scope, int] = {}
+NO_LIMITS = ServingLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,11 @@ class Served:
         """The token that uses what is free."""
         return self.tokens[Grant.FREE]
 
-    def client(self, grant: Grant = Grant.FREE, **options: object) -> httpx.AsyncClient:
+    def client(self, grant: Grant = Grant.FREE, **options: Any) -> httpx.AsyncClient:
         """Return a client that shows a token."""
         headers = {"authorization": f"Bearer {self.tokens[grant]}"}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60)
+        made = {"timeout": 60, "verify": False, **options}  # to read certificates takes 30 ms
+        return httpx.AsyncClient(base_url=self.url, headers=headers, **made)
 
 
 @asynccontextmanager
@@ -56,6 +59,7 @@ async def served_baton(
     *,
     terms: RunTerms | None = None,
     ceilings: Mapping[Scope, int] = NO_CEILINGS,
+    allowed: ServingLimits = NO_LIMITS,
 ) -> AsyncIterator[Served]:
     """Serve with these workers, the first of which answers; all is kept below `home`."""
     paths = find_paths({"BATON_HOME": str(home)})
@@ -69,8 +73,8 @@ async def served_baton(
     away = RemoteWorkers(settings, paths, ledger)
     baton = Baton(orchestra, store, ledger, settings, paths, stock, local, away)
     try:
-        async with serving(baton, 0) as endpoint:
-            tokens = {Grant.FREE: endpoint.tokens.free, Grant.SPEND: endpoint.tokens.spend}
+        async with serving(baton, 0, allowed=allowed) as endpoint:
+            tokens = {grant: getattr(endpoint.tokens, grant) for grant in Grant}
             yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player)
     finally:
         await baton.aclose()

@@ -11,10 +11,10 @@ from typing import Any
 from baton.core.view import fold_events
 from baton.server.access import Client
 from baton.server.api_errors import ApiError
-from baton.server.client_request import ClientRequest
+from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel
 from baton.server.player import Player, ServedRun
-from baton.server.responses import response, run_of
+from baton.server.responses import response
 from baton.server.served_answer import answer_head, make_answer
 from baton.server.tool_calls import ToolCall, read_calls
 

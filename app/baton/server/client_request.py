@@ -49,7 +49,7 @@ class ClientRequest:
     """One request: what was said before, what is asked now, and how the answer must be.
 
     `said` are all its messages as they came, of which `prompt`, `earlier` and `system` were made.
-    `continues` is the run whose conversation it goes on with, where Baton keeps it.
+    `continues` is the response whose conversation it goes on with, where Baton keeps it.
     """
 
     model: str
@@ -81,6 +81,11 @@ class ClientRequest:
         return len(self.instructions or "") + sum(
             len(message.text) for message in self.said if message.role is not Role.SYSTEM
         )
+
+
+def run_of(response: str) -> str:
+    """Return the run behind a response's id, "" for what isn't one."""
+    return response.removeprefix("resp_") if response.startswith("resp_") else ""
 
 
 def parse_body(body: bytes) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from baton.history import Store
 from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
 from baton.server.api_errors import ApiError, api_error, error_of_name
-from baton.server.client_request import ClientRequest
+from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel, find_model
 
 MAX_RUNS = 120
@@ -325,9 +325,12 @@ class Player:
         label = strictest([known_as.label, *(turn.label for turn in thread)])
         return ConversationPosition(earlier=(*before, *new)), label
 
-    async def _earlier_run(self, run: str, client: Client) -> OwnRun:
+    async def _earlier_run(self, response: str, client: Client) -> OwnRun:
         """Return the run of an earlier response of a client. Raises ApiError."""
-        own, param = await self.store.clients.run(run, client.id), "previous_response_id"
+        own, param = (
+            await self.store.clients.run(run_of(response), client.id),
+            "previous_response_id",
+        )
         if own is None:
             said = (
                 "There is no such earlier response of yours here; one that wasn't stored is gone."

@@ -110,7 +110,7 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
         tools=_tools(asked),
         is_streamed=bool(asked.stream),
         is_background=bool(asked.background),
-        continues=run_of(asked.previous_response_id) if asked.previous_response_id else "",
+        continues=asked.previous_response_id or "",
         conditions=read_conditions(headers, asked.baton, asked.store),
     )
 
@@ -118,13 +118,6 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
 def response_id(run: str) -> str:
     """Return the id of the response that a run gave."""
     return f"resp_{run}"
-
-
-def run_of(response: str) -> str:
-    """Return the run behind a response's id. Raises ApiError (404) for what isn't one."""
-    if not response.startswith("resp_"):
-        raise ApiError(404, "response_not_found", "There is no response of yours with this id.")
-    return response.removeprefix("resp_")
 
 
 def _messages(said: str | list[Any]) -> list[Message]:
@@ -230,7 +223,7 @@ def response(answer: Answer, asked: ClientRequest, status: str = "completed") ->
         "model": answer.model,
         "output": output,
         "parallel_tool_calls": True,
-        "previous_response_id": response_id(asked.continues) if asked.continues else None,
+        "previous_response_id": asked.continues or None,
         "store": asked.conditions.is_kept,
         "temperature": asked.temperature,
         "text": {"format": _format(asked)},

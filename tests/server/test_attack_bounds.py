@@ -1,0 +1,226 @@
+"""Attacks on what the endpoint holds at once and keeps, and the reasons that it gives."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.core.errors import BudgetExceeded, ContextTooLong, StoreError
+from baton.core.hold_decision import decide_hold
+from baton.core.ledger_types import HoldRequest, Scope, ScopeBalance
+from baton.core.messages import Card, Chunk, Purpose, Request, Text
+from baton.core.money import NANO, Price, Rates
+from baton.history import Store
+from baton.server import http_server, request_bodies
+from baton.server.access import Grant
+from baton.workers.scripted_worker import ScriptedWorker
+from support.served_baton import Served, served_baton, wait_until
+
+CANARY = "canary-7f3a9"
+CHAT = "/chat/completions"
+SMALL = Card("small", "local", "Small", context=8192, slots=64)
+LINES = ("POST {path} HTTP/1.1", "Host: 127.0.0.1:{port}", "Authorization: Bearer {token}")
+
+
+def chat(text: str, **more: Any) -> dict[str, Any]:
+    return {"model": "baton/auto", "messages": [{"role": "user", "content": text}], **more}
+
+
+BODIES = {
+    CHAT: lambda text: chat(text),
+    "/messages": lambda text: chat(text, max_tokens=5),
+    "/responses": lambda text: {"model": "baton/auto", "input": text},
+}
+
+
+def begin_request(served: Served, length: int, token: str = "") -> bytes:
+    """Return the head of a chat request with a body of so many bytes."""
+    head = "\r\n".join([*LINES, f"Content-Length: {length}", "", ""])
+    shown = token or served.token
+    return head.format(path=f"/v1{CHAT}", port=served.port, token=shown).encode()
+
+
+class Sockets(AsyncExitStack):
+    """Connections that send what they are given, and are dropped at the end."""
+
+    async def send(self, served: Served, data: bytes) -> asyncio.StreamReader:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        self.push_async_callback(_end, writer)
+        writer.write(data)
+        await writer.drain()
+        return reader
+
+
+async def _end(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def status_of(reader: asyncio.StreamReader) -> int:
+    """Return the status of an answer, 0 where the connection is ended without one."""
+    async with asyncio.timeout(10):
+        line = await reader.readline()
+    return int(line.split()[1]) if line else 0
+
+
+def too_long(request: Request) -> Iterable[Chunk | BaseException]:
+    yield ContextTooLong(9_000, 8_192)
+
+
+@pytest.mark.parametrize("kind", ["characters", "turns", "tokens"])
+async def test_a_refused_request_leaves_a_line_in_the_log_and_no_text(
+    tmp_path: Path, kind: str
+) -> None:
+    size = {"characters": 200_000, "turns": 1, "tokens": 2_000}[kind]
+    code = "too_many_messages" if kind == "turns" else "context_length_exceeded"
+    many = [{"role": ("user", "assistant")[n % 2], "content": CANARY} for n in range(40_001)]
+    async with (
+        served_baton(tmp_path, [ScriptedWorker(too_long, SMALL)]) as served,
+        served.client() as client,
+    ):
+        for path, body in BODIES.items():
+            asked = body(f"{CANARY} " * (size // len(CANARY) or 1))
+            if kind == "turns":
+                asked["input" if path == "/responses" else "messages"] = many
+            answer = await client.post(path, json=asked)
+            assert answer.status_code == 400, answer.text
+            assert CANARY not in answer.text
+            log = (served.baton.paths.logs / "serve.log").read_text()
+            assert f"token=free POST /v1{path} 400 {code}" in log
+        assert await served.baton.store.conversations() == []
+        assert files_with(tmp_path, CANARY) == []
+    assert files_with(tmp_path, CANARY) == []
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return [file.name for file in files if text.encode() in file.read_bytes()]
+
+
+async def test_a_prompt_of_millions_of_digits_is_refused_by_its_length(tmp_path: Path) -> None:
+    here = ScriptedWorker(card=SMALL)
+    texts = ["What is " + "9" * 4_000_000 + " * " + "9" * 3_000_000, "a@" * 3_700_000]
+    async with served_baton(tmp_path, [here]) as served, served.client(Grant.SPEND) as client:
+        for (path, body), text in itertools.product(BODIES.items(), texts):
+            answer = await client.post(path, json=body(text))
+            assert answer.status_code == 400
+            assert "maximum context length" in answer.json()["error"]["message"]
+            if path != "/messages":
+                assert answer.json()["error"]["code"] == "context_length_exceeded"
+    assert here.requests == []
+
+
+async def test_a_slow_large_body_makes_room_for_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_bodies, "SMALL_BODY_BYTES", 1_000)
+    monkeypatch.setattr(request_bodies, "MAX_LARGE_BYTES", 10_000)
+    large = json.dumps(chat("x" * 8_000)).encode()
+    async with (
+        served_baton(tmp_path, [ScriptedWorker(card=SMALL)]) as served,
+        served.client() as client,
+        Sockets() as sockets,
+    ):
+        slow = await sockets.send(served, begin_request(served, len(large)) + large[:6_000])
+        await asyncio.sleep(0.1)
+        assert (await client.post(CHAT, json=chat("Hello"))).status_code == 200
+        assert not slow.at_eof()
+        assert (await client.post(CHAT, content=large)).status_code == 200
+        assert await status_of(slow) == 408
+        assert (await client.post(CHAT, content=large)).status_code == 200
+
+
+async def test_large_bodies_hold_their_room_until_they_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_bodies, "SMALL_BODY_BYTES", 1_000)
+    monkeypatch.setattr(request_bodies, "MAX_LARGE_BYTES", 10_000)
+    go_on = asyncio.Event()
+
+    def waiting(request: Request) -> Iterable[Chunk | float]:
+        while not go_on.is_set() and len(request.messages[-1].text) > 1_000:
+            yield 0.01
+        yield Text("Done.")
+
+    here = ScriptedWorker(waiting, SMALL)
+    async with served_baton(tmp_path, [here]) as served, served.client() as client:
+        first = asyncio.create_task(client.post(CHAT, json=chat("x" * 8_000)))
+        await wait_until(lambda: here.requests)
+        assert (await client.post(CHAT, json=chat("y" * 8_000))).status_code == 429
+        assert (await client.post(CHAT, json=chat("Hello"))).status_code == 200
+        go_on.set()
+        assert (await first).status_code == 200
+        assert (await client.post(CHAT, json=chat("y" * 8_000))).status_code == 200
+
+
+@pytest.mark.parametrize("count", [12, 40])
+async def test_half_bodies_keep_no_new_client_from_being_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(request_bodies, "MAX_ARRIVING", 6)
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 50)
+    monkeypatch.setattr(http_server, "MAX_IDLE_CONNECTIONS", 10)
+    async with (
+        served_baton(tmp_path) as served,
+        served.client() as client,
+        Sockets() as sockets,
+    ):
+        half = begin_request(served, 500) + b'{"model": '
+        readers = [await sockets.send(served, half) for _ in range(count)]
+        assert (await client.post(CHAT, json=chat("Hello"))).status_code == 200
+        assert {await status_of(reader) for reader in readers[: count - 6]} == {408}
+
+
+async def test_a_body_without_a_token_is_not_waited_for(tmp_path: Path) -> None:
+    async with served_baton(tmp_path) as served, Sockets() as sockets:
+        half = begin_request(served, 7_900_000, "unknown") + b"[" * 50_000
+        assert await status_of(await sockets.send(served, half)) == 401
+
+
+@pytest.mark.parametrize("data", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: 127.0"])
+async def test_half_heads_keep_no_new_client_from_being_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(http_server, "MAX_IDLE_CONNECTIONS", 8)
+    async with (
+        served_baton(tmp_path) as served,
+        served.client() as client,
+        Sockets() as sockets,
+    ):
+        readers = [await sockets.send(served, data) for _ in range(30)]
+        assert (await client.post(CHAT, json=chat("Hello"))).status_code == 200
+        assert {await status_of(reader) for reader in readers[:20]} == {0}
+        assert (await client.get("/models")).status_code == 200
+
+
+async def test_a_background_request_says_why_it_could_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: Store, *parts: object) -> None:
+        raise StoreError("The disk is full.", "Free some space.")
+
+    async with served_baton(tmp_path) as served, served.client() as client:
+        monkeypatch.setattr(Store, "begin", fail)
+        body = {"model": "baton/auto", "input": "Hello", "background": True}
+        answer = await client.post("/responses", json=body)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["message"] == "The disk is full. Free some space."
+
+
+def test_a_users_own_budget_of_zero_is_named_as_the_reason() -> None:
+    price = Price(Rates(NANO, NANO, 0, 0))
+    bill = HoldRequest("r", "s", "gpt", "openai", "gpt", Purpose.ANSWER, price, 100, 500)
+    rooms = [ScopeBalance(scope, 0 if scope is Scope.RUN else None) for scope in Scope]
+    with pytest.raises(BudgetExceeded) as caught:
+        decide_hold(bill, rooms)
+    assert "the ceiling is $0 for this prompt" in f"{caught.value}"
+    assert "run" not in f"{caught.value}".split()
