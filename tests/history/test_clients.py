@@ -71,6 +71,14 @@ async def test_a_token_finds_its_own_runs_by_their_whole_id_only(tmp_path: Path)
     await store.aclose()
 
 
+async def test_a_private_answer_is_recognised_while_it_is_written() -> None:
+    store = Store.open(None)
+    begun = await store.begin(Prompt("Hi."), NEW, Label.LOCAL, "a")
+    await store.save_progress({begun.answer: ANSWER[:24]})
+    assert await label_of(store, "Hi.", ANSWER, "Go on.") is Label.LOCAL
+    await store.aclose()
+
+
 @pytest.mark.parametrize("way", ["kept", "restarted", "purged", "hidden", "made private later"])
 async def test_what_was_private_is_recognised(tmp_path: Path, way: str) -> None:
     store = Store.open(tmp_path / "baton.db")

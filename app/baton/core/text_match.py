@@ -97,7 +97,8 @@ def fingerprint(text: str, role: Role) -> str:
     """Return 32 hexadecimal digits that stand for a prompt's or an answer's plain text."""
     import hashlib
 
-    plain = plain_text(text)[: ANSWER_CHARS if role is Role.ASSISTANT else None]
+    is_answer = role is Role.ASSISTANT
+    plain = plain_text(text[:_SLICE_CHARS])[:ANSWER_CHARS] if is_answer else plain_text(text)
     return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 

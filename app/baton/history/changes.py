@@ -297,8 +297,13 @@ def keep_private_marks(
 
 def save_progress(connection: Connection, texts: Mapping[str, str]) -> None:
     """Record the texts so far of answers that are being written, but for those gone by now."""
-    changes = [[clean_text(text), TurnStatus.STREAMING, turn] for turn, text in texts.items()]
-    connection.executemany("UPDATE turns SET text = ?, status = ? WHERE id = ?", changes)
+    connection.executemany(
+        "UPDATE turns SET text = ?, status = ?, fingerprint = ? WHERE id = ?",
+        [
+            [clean_text(text), TurnStatus.STREAMING, fingerprint(text, Role.ASSISTANT), turn]
+            for turn, text in texts.items()
+        ],
+    )
 
 
 _MAX_KEY_TRIES = 64
