@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -35,6 +36,9 @@ def _plural(kind: str) -> str:
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
+_PLACEHOLDER = re.compile(r"\[[A-Za-z ]+ \d+\]")
+
+
 @dataclass(slots=True)
 class Restorer:
     """Puts the originals back into a text that comes in pieces.
@@ -45,17 +49,14 @@ class Restorer:
 
     hidden: tuple[HiddenText, ...]
     _originals: dict[str, str] = field(init=False, repr=False)
-    _pattern: re.Pattern[str] = field(init=False, repr=False)
-    _beginnings: frozenset[str] = field(init=False, repr=False)
+    _placeholders: list[str] = field(init=False, repr=False)
     _longest: int = field(init=False, repr=False)
     _kept: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         self._originals = {thing.placeholder: thing.original for thing in self.hidden}
-        longest_first = sorted(self._originals, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-        self._beginnings = frozenset(p[:end] for p in longest_first for end in range(1, len(p)))
-        self._longest = max(map(len, longest_first), default=0)
+        self._placeholders = sorted(self._originals)
+        self._longest = max(map(len, self._placeholders), default=0)
 
     def feed(self, piece: str) -> str:
         """Return what can be shown after one more piece."""
@@ -64,7 +65,7 @@ class Restorer:
         text = self._kept + piece
         done, shown = 0, ""
         while True:
-            found = self._pattern.search(text, done)
+            found = self._find(text, done)
             kept = self._beginning(text, done)
             if found is None or found.start() >= kept:
                 self._kept = text[kept:]
@@ -77,11 +78,16 @@ class Restorer:
         kept, self._kept = self._kept, ""
         if not self.hidden:
             return kept
-        return self._pattern.sub(lambda found: self._originals[found.group()], kept)
+        return _PLACEHOLDER.sub(lambda found: self._originals.get(found[0], found[0]), kept)
+
+    def _find(self, text: str, done: int) -> re.Match[str] | None:
+        found = _PLACEHOLDER.finditer(text, done)
+        return next((one for one in found if one.group() in self._originals), None)
 
     def _beginning(self, text: str, done: int) -> int:
         """Return where an end of the text starts that may become a (longer) placeholder."""
         for start in range(max(done, len(text) - self._longest + 1), len(text)):
-            if text[start:] in self._beginnings:
+            place = bisect_right(self._placeholders, text[start:])  # a whole one isn't its own
+            if "".join(self._placeholders[place : place + 1]).startswith(text[start:]):
                 return start
         return len(text)

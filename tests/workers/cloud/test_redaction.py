@@ -9,6 +9,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from baton.core.redaction_types import RedactedTexts, Restorer
+from baton.workers.cloud import redaction
+from baton.workers.cloud.pasted_text import SLICE, fold_text
 from baton.workers.cloud.redaction import Redaction
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
@@ -55,6 +57,7 @@ def restored_texts(redacted: RedactedTexts) -> tuple[str, ...]:
         JWT,
         PEM,
         PEM.replace("RSA ", "").replace("\n", "\\n"),
+        *(f"baton-{kind}-" + "aB3_-xYz" * 5 + "q-_" for kind in ("free", "spend", "private")),
     ],
 )
 def test_keys_of_a_known_format_are_hidden(secret: str) -> None:
@@ -66,6 +69,135 @@ def test_keys_of_a_known_format_are_hidden(secret: str) -> None:
 def test_a_private_key_that_was_cut_off_is_hidden_as_far_as_it_goes() -> None:
     cut = PEM.rsplit("\n", 1)[0]
     assert redact(f"{cut}\nand so on").texts == ("[secret key 1]\nand so on",)
+
+
+@pytest.mark.parametrize("prefix", ["> ", "> > ", ">>", "| ", "# ", "    // ", ' + "'])
+def test_a_private_key_in_quoted_lines_is_hidden(prefix: str) -> None:
+    cut = PEM.rsplit("\n", 1)[0]
+    redacted = redact(f"{prefix}{cut}\nand so on".replace("\nMII", f"\n{prefix}MII"))
+    assert redacted.texts == (f"{prefix}[secret key 1]\nand so on",)
+    assert redact(f"> {PEM}\n".replace("\n", "\n> ")).texts == ("> [secret key 1]\n> ",)
+
+
+@pytest.mark.parametrize("before", ["1", "key", "API_KEY"])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-" + "abcdefghij1234567890ABCD",
+        "sk-ant-api03-" + "AAAAbbbb1234-ccccDDDD_eeee",
+        "sk-or-v1-" + "0123456789abcdef" * 4,
+        "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc",
+        "AIza" + "SyA1234567890abcdefghijklmnopqrstuv",
+        "baton-spend-" + "aB3_-xYz" * 5 + "q-_",
+        AWS,
+        "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789",
+        JWT,
+    ],
+)
+def test_a_key_is_hidden_right_after_a_word_or_a_digit(before: str, secret: str) -> None:
+    assert redact(f"{before}{secret} it is").texts == (f"{before}[secret key 1] it is",)
+
+
+SK = "sk-proj-abcdefghij1234567890ABCD"
+
+
+@pytest.mark.parametrize(
+    ("pasted", "kind"),
+    [
+        ("4111\xa01111\xa01111\xa01111", "card number"),
+        ("4111\u202f1111\u20091111\u20031111", "card number"),
+        ("4111.1111.1111.1111", "card number"),
+        ("4111/1111/1111/1111", "card number"),
+        ("4111\u20131111\u20131111\u20131111", "card number"),
+        ("4111 - 1111 - 1111 - 1111", "card number"),
+        ("3782.822463.10005", "card number"),
+        ("4111 1111\n1111 1111", "card number"),
+        ("4111 1111 1111\r\n  1111", "card number"),
+        ("3782 822463\n10005", "card number"),
+        ("4111-1111-\n> 1111-1111", "card number"),
+        ("4111\u200b1111\u200b1111\u200b1111", "card number"),
+        ("\uff14\uff11\uff11\uff11 1111 1111 1111", "card number"),
+        ("4111&nbsp;1111&#160;1111&#xa0;1111", "card number"),
+        ("DE89\xa03704\xa00044\xa00532\xa00130\xa000", "IBAN"),
+        ("DE89\u20093704\u202f0044\u30000532\u20070130\u200900", "IBAN"),
+        ("DE89 3704 0044\n0532 0130 00", "IBAN"),
+        ("DE89.3704.0044.0532.0130.00", "IBAN"),
+        ("D\u200bE89\xad370400440532013000", "IBAN"),
+        ("+49\u200930\u2009901820", "phone number"),
+        ("+4\u200b9 30\u2060 90\ufeff1820", "phone number"),
+        ("\uff0b49 30 901820", "phone number"),
+        ("\ufe6249 30 901820", "phone number"),
+        ("&#43;49 30 901820", "phone number"),
+        ("%2B49%2030%20901820", "phone number"),
+        ("\\u002b49 30 901820", "phone number"),
+        ("ann\u200b@example.org", "mail address"),
+        ("ann@exam\xadple.org", "mail address"),
+        ("ann\uff20example\uff0eorg", "mail address"),
+        ("ann\ufe6bexample.org", "mail address"),
+        ("ann&#64;example.org", "mail address"),
+        ("ann&#x40;example&period;org", "mail address"),
+        ("ann&commat;example.org", "mail address"),
+        ("ann%40example%2Eorg", "mail address"),
+        ("ann\\u0040example.org", "mail address"),
+        ("ann\\x40example.org", "mail address"),
+        ("j\\u00fcrgen@m\\u00fcller.example", "mail address"),
+        ('"john doe"@example.org', "mail address"),
+        ("\u201cjohn doe\u201d@example.org", "mail address"),
+        ("ann@\nexample.org", "mail address"),
+        ("ann\n  @example.org", "mail address"),
+        ("ann@example.\norg", "mail address"),
+        ("ann@example\r\n> .org", "mail address"),
+        ("ann@my-\nfirm.example.de", "mail address"),
+        (SK[:9] + "\u200b" + SK[9:], "secret key"),
+        ("s\xad" + SK[1:], "secret key"),
+        (SK.replace("-", "\u2011"), "secret key"),
+        (SK.replace("-", "\\u002d"), "secret key"),
+        (SK.replace("-", "&#45;"), "secret key"),
+        (SK.replace("-", "%2D"), "secret key"),
+        (SK.replace("s", "\uff53"), "secret key"),
+        (AWS[:7] + "\u2060" + AWS[7:], "secret key"),
+        (JWT.replace(".", "&#46;"), "secret key"),
+    ],
+)
+def test_what_was_pasted_is_hidden_whole(pasted: str, kind: str) -> None:
+    redacted = redact(f"It is {pasted} or so")
+    assert redacted.texts == (f"It is [{kind} 1] or so",)
+    assert restored_texts(redacted) == (f"It is {pasted} or so",)
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("password:\nhunter2", "password:\n[password 1]"),
+        ("> Password: \r\n>   hunter2.", "> Password: \r\n>   [password 1]."),
+        ("the password is\nhunter2.", "the password is\n[password 1]."),
+        ('secret:\n  "abcd1234efgh5678"', 'secret:\n  "[secret key 1]"'),
+        ("password:\xa0hunter2", "password:\xa0[password 1]"),
+        ("password\uff1ahunter2", "password\uff1a[password 1]"),
+        ("pass\u200bword: hunter2", "pass\u200bword: [password 1]"),
+        ("password&#58; hunter2", "password&#58; [password 1]"),
+        ("password: \u201ctwo words\u201d", "password: [password 1]\u201d"),
+        ("password: \xabtwo words\xbb", "password: [password 1]\xbb"),
+        ("password: \u2018two words\u2019", "password: \u2018[password 1]\u2019"),
+        ("password=&quot;two words&quot;", "password=[password 1]&quot;"),
+        ('{\\"password\\": \\"two words\\"}', '{\\"password\\": \\"[password 1]\\"}'),
+        ("https:\\/\\/bob:pa55w0rd@localhost", "https:\\/\\/bob:[password 1]@localhost"),
+        (f"IBANDE89370400440532013000 \\n{SK}", "IBAN[IBAN 1] \\n[secret key 1]"),
+        ("AB12 DE89 3704 0044 0532 0130 00", "AB12 [IBAN 1]"),
+        ("Fax 0171\u2009234\u20095678", "Fax [phone number 1]"),
+        ("\u202a+49 30 901820\u202c", "\u202a[phone number 1]\u202c"),
+        ("my\u200b4111 1111 1111 1111", "my\u200b[card number 1]"),
+    ],
+)
+def test_what_was_pasted_is_hidden_beside_its_name(text: str, hidden: str) -> None:
+    redacted = redact(text)
+    assert redacted.texts == (hidden,)
+    assert restored_texts(redacted) == (text,)
+
+
+def test_a_password_named_in_pasted_characters_is_hidden_everywhere() -> None:
+    redacted = redact("password:\xa0hunter2!\u200bx", "It is 'hunter2!x'.")
+    assert redacted.texts[1] == "It is '[password 2]'."
 
 
 @pytest.mark.parametrize(
@@ -145,6 +277,31 @@ def test_personal_data_is_hidden(text: str, kind: str) -> None:
         "git@github.com:user/repo.git, icon@2x.png, @decorator, a @ b",
         "sk-learn, sk-fading-circle-container, risk-1234567890123456789012",
         "rows 10 20 30 40 50 60 70 80 90, matrix 1 0 0 1 0 1 1 0",
+        "4111\n1111\n1111\n1111",
+        "4111 1111\n1111 1111\n1111 1111",
+        "4111 1111\n1111 1111 2222",
+        "0 4111 1111\n1111 1111",
+        "4111\t1111\t1111\t1111\t5500  0000  0000  0004",
+        "lines 4111-1111 and\n1111-1111; 41111111\n11111111",
+        "4\u202f111\u202f111\u202f111\u202f111\u202f111 and 4\xa0111 111 111 111 111",
+        "1\u202f234\u202f567,89\xa0\u20ac, 12.345.678,90\xa0\u20ac, 50\xa0% von 1\xa0000",
+        "am 17.\xa05.\xa02024 um 12:30\xa0Uhr, \xa7\xa0123\xa0Abs.\xa04, S.\xa010\u201312",
+        "\xab\xa0Bonjour\xa0\xbb\u202f: il a dit\u202f\u201coui\u201d\u202f; n\xb0\xa012\u202f!",
+        "https://medium.com/%40user/post.name%20a, https://registry.npmjs.org/%40babel%2fcore.js",
+        '["content", "@search.score"], print("a b")@x.y',
+        "lodash%404.17.21.tgz, lodash@4.17.21.tgz, printf('%5d%40s.x', 12)",
+        "<p>&eacute;t&eacute; &amp; th&eacute;&nbsp;: 12&nbsp;000&nbsp;&euro; &#8211; &lt;b></p>",
+        "a\n@app.route('/')\ndef f(): ...\n@functools.cache\nx\n@bot.on(1)\n@np.se.b\n",
+        "write to ann at\nexample.org, a@\n\nb.org, a @\nb.org, foo@bar.\nThen",
+        "Password:\nforgotten\npassword:\n  type: string\n  x-min: 8\npassword:\n  min_length8: 1",
+        "the password:\n- at least 8\nPassword:\n2024-05-17 10:00 INFO, password:\n\nabc123",
+        'token:\n  "abcd1234efgh": 1\nsecret:\n2024-05-17T10:00:00Z x',
+        "risk-proj-alpha-2024-release-1, Risk-Assessment-2024-Version-1-final, desk-ant-2024-b",
+        "disk_test_configuration2024, MSG.configuration_value1.another_attribute2, baton-free-x",
+        'C:\\new\\table\\x41.txt, \\u00e9t\\u00e9, \\d+\\.\\w, \\"quoted\\", a\\/b',
+        "> 4111\n> 1111\n> 1111\n> 1111\n>>> x = 1\n",
+        "\u0646\u0645\u06cc\u200c\u062e\u0648\u0627 \U0001f468\u200d\U0001f469 co\xadop\xaderate",
+        "\u7b2c\uff11\uff12\u56de\uff09\uff12\uff10\uff12\uff14\u5e74\uff15\u6708\uff1a\uff11\uff0c\uff12\uff13\uff14\u5186",
     ],
 )
 def test_what_only_looks_like_it_stays(text: str) -> None:
@@ -161,6 +318,9 @@ def test_what_only_looks_like_it_stays(text: str) -> None:
         ("Café", "the Cafe\u0301 there", "the [hidden word 1] there"),
         ("  ", "nothing at all", "nothing at all"),
         ("a.b", "a.b acb", "[hidden word 1] acb"),
+        ("Acme GmbH", "Acme\xa0GmbH, Ac\u200bme GmbH", "[hidden word 1], [hidden word 2]"),
+        ("M\xfcller", "M\\u00fcller, M&uuml;ller", "[hidden word 1], [hidden word 2]"),
+        ("Ac\xadme", "Acme", "[hidden word 1]"),
     ],
 )
 def test_the_persons_own_words_are_hidden_whole_in_any_case(
@@ -206,6 +366,69 @@ def test_of_two_that_overlap_the_longer_one_names_it_and_nothing_is_left_over() 
     assert redacted.texts == ("[mail address 1] now",)
 
 
+def test_a_number_beyond_those_that_are_checked_is_hidden_by_its_shape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redaction, "MAX_PHONE_CHECKS", 2)
+    valid, wrong = "+49 30 901820", "+49 11 1111"
+    redacted = redact(" or ".join([wrong, valid, wrong]))
+    assert redacted.texts == (f"{wrong} or [phone number 1] or [phone number 2]",)
+
+
+LONG_PEM = PEM.replace("MIIE", "MIIE" * 16 + "\n", 1).replace(
+    "\nEp", "\n" + ("B" * 64 + "\n") * 200
+)
+
+
+@pytest.mark.parametrize("secret", ["ann@example.org", "+49 30 901820", SK, AWS, JWT, LONG_PEM])
+@pytest.mark.parametrize("fill", ["a ", "\xe9 ", "\xa0\u200b ", "1. ", "&#64; "])
+def test_what_stands_over_the_end_of_a_slice_is_found(secret: str, fill: str) -> None:
+    before = fill * ((2 * SLICE - len(secret) // 2) // len(fill))
+    redacted = redact(f"{before}{secret} it is")
+    assert [thing.original for thing in redacted.hidden] == [secret]
+    assert redacted.texts == (f"{before}{redacted.hidden[0].placeholder} it is",)
+
+
+INVISIBLE = st.sampled_from(["", "", "", "\u200b", "\xad", "\u2060\u200d", "\ufeff", "\ufe0f"])
+SPACES = st.sampled_from([" ", "\xa0", "\u2009", "\u202f", "\u3000", "&nbsp;", "\\u00a0", "%20"])
+ORDINARY = st.text(st.sampled_from("ab \xe9\u7b2c\xa0\u200b&;%\\,"), max_size=20)
+
+
+@given(
+    secret=st.sampled_from([SK, AWS, "ann@example.org", "+49 30 901820", "4111 1111 1111 1111"]),
+    before=ORDINARY,
+    after=ORDINARY,
+    data=st.data(),
+)
+def test_a_secret_with_pasted_characters_is_hidden_and_nothing_else(
+    secret: str, before: str, after: str, data: st.DataObject
+) -> None:
+    pieces = [
+        data.draw(SPACES if character == " " else st.just(character)) + data.draw(INVISIBLE)
+        for character in secret
+    ]
+    pasted = "".join([*pieces[:-1], secret[-1]])
+    text = f"{before}, {pasted} {after}"
+    redacted = redact(text)
+    assert redacted.texts == (f"{before}, {redacted.hidden[0].placeholder} {after}",)
+    assert redacted.hidden[0].original == pasted
+    assert restored_texts(redacted) == (text,)
+
+
+@given(text=st.lists(st.one_of(ORDINARY, INVISIBLE, SPACES, st.text(max_size=3))).map("".join))
+def test_each_folded_character_stands_where_it_says(text: str) -> None:
+    folded = fold_text(text)
+    done = 0
+    for at, character in enumerate(folded.text):
+        start, end = folded.original_span(at, at + 1)
+        assert done <= start < end
+        assert fold_text(text[start:end]).text == character
+        assert fold_text(text[done:start]).text == ""
+        assert folded.original_span(0, at + 1)[1] == end
+        done = end
+    assert fold_text(text[done:]).text == ""
+
+
 PIECES = st.sampled_from(
     [
         *("ann@example.org", "+49 30 901820", "4111 1111 1111 1111", "password=hunter2", "token: "),
@@ -230,6 +453,12 @@ PIECES = st.sampled_from(
             '"',
             "é",
             "x",
+            "\u200b",
+            "\xa0",
+            "&#64;",
+            "ann%40",
+            "\\n",
+            "\n> ",
         ),
     ]
 )
@@ -258,7 +487,9 @@ UNITS = [
     "password=hunter%d\\n", "://", "://a:", "://a:b@", "Bearer ", "DE89 3704 0044 0532 0130",
     "4111 1111 1111 1111 ", "4111", "(", "(0", "+00", "a a ", "[mail address 1]", "sk-", "sk-a",
     "SG.aaaaaaaaaaaaaaaaaaaaaa.", "https://hooks.slack.com/", "password is ", "mot de passe", "`",
-    "DE89", "xoxb-", "1/", "tel 1", "call me at ", "tel ",
+    "DE89", "xoxb-", "1/", "tel 1", "call me at ", "tel ", "\\u200b", "a\\u200b", "\\n> ", "&#64;",
+    "a%40", "\\\\u0040", '"a b"@', "a@\\n", "a@b-\\n", "4111.", "4111\\n", "DE89\\n1", "9\\xa0",
+    "password:\\n", "eyJaaaa-", "-----BEGIN PRIVATE KEY-----\\n> ", "baton-free-",
 ]
 redaction = Redaction(["Acme GmbH", "a a a a b"])
 for unit in UNITS:
@@ -270,7 +501,7 @@ for unit in UNITS:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("end", ["", "!", "a@"])
 def test_no_text_makes_it_hang(end: str) -> None:
-    """50 texts of 20 KB take 1 s; one pattern that backtracks would take minutes."""
+    """70 texts of 20 KB take 1 s; one pattern that backtracks would take minutes."""
     subprocess.run([sys.executable, "-I", "-c", HOSTILE, end], check=True, timeout=120)
 
 
