@@ -72,10 +72,8 @@ class BackgroundRuns:
 
     async def describe(self, id: str, client: Client) -> dict[str, Any]:
         """Return a response of a client's as it stands. Raises ApiError (404)."""
-        own, kept = (
-            await self._player.store.clients.run(run_of(id), client.id),
-            self._find(id, client),
-        )
+        own = await self._player.store.clients.run(run_of(id), client.id)
+        kept = self._find(id, client)
         if kept is not None and (own is not None or kept.served.error is not None):
             return self._describe(kept)
         if own is None:

@@ -317,9 +317,8 @@ class Player:
         known_as = await self.store.conversation(record.conversation)
         has_system = asked.continues or asked.instructions is not None or known_as.system is None
         if own.is_sole and asked.conditions.is_kept and has_system:
-            return ConversationPosition(
-                record.conversation, record.answer, earlier=new
-            ), Label.CLOUD
+            place = ConversationPosition(record.conversation, record.answer, earlier=new)
+            return place, Label.CLOUD
         thread = await self.store.thread(record.conversation, record.answer)
         before = tuple(Message(turn.role, turn.text) for turn in thread)
         label = strictest([known_as.label, *(turn.label for turn in thread)])
@@ -327,15 +326,12 @@ class Player:
 
     async def _earlier_run(self, response: str, client: Client) -> OwnRun:
         """Return the run of an earlier response of a client. Raises ApiError."""
-        own, param = (
-            await self.store.clients.run(run_of(response), client.id),
-            "previous_response_id",
-        )
+        own = await self.store.clients.run(run_of(response), client.id)
+        param = "previous_response_id"
         if own is None:
-            said = (
-                "There is no such earlier response of yours here; one that wasn't stored is gone."
-            )
-            raise ApiError(404, "response_not_found", said, param=param)
+            said = "There is no earlier response of yours with this id."
+            hint = "One that wasn't stored can't be continued."
+            raise ApiError(404, "response_not_found", said, hint, param)
         if own.record.status == "running":
             said = "That response is still in progress."
             raise ApiError(409, "response_in_progress", said, "Ask again once it is done.", param)
