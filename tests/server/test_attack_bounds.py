@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ def chat(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "baton/auto", "messages": [{"role": "user", "content": text}], **more}
 
 
-BODIES = {
-    CHAT: lambda text: chat(text),
+BODIES: dict[str, Callable[[str], dict[str, Any]]] = {
+    CHAT: chat,
     "/messages": lambda text: chat(text, max_tokens=5),
     "/responses": lambda text: {"model": "baton/auto", "input": text},
 }
