@@ -46,7 +46,7 @@ HEADER_SECONDS = 10.0
 
 IDLE_SECONDS = 75
 MAX_HEADER_BYTES = 64 * 1024
-MAX_CONNECTIONS = 640
+MAX_CONNECTIONS = 900
 MAX_IDLE_CONNECTIONS = 128
 """How many connections may have no request under way: more end those that have waited longest."""
 
