@@ -11,7 +11,7 @@ MAX_DEPTH = 100
 _COUNTS = ("Length", "Items", "Properties", "Contains")
 _COUNTED = frozenset(f"{end}{what}" for end in ("min", "max") for what in _COUNTS)
 _DATA = frozenset({"const", "default", "enum", "examples"})
-_PATTERN_COUNT = re.compile(r"[{,]\s*([0-9]{1,9})")
+_PATTERN_COUNTS = re.compile(r"\{([0-9,\s]{1,40})\}")
 
 
 def schema_problem(schema: object) -> str:
@@ -41,7 +41,8 @@ def _problem_of_counts(fields: dict[str, object]) -> str:
     counts = {name: fields[name] for name in _COUNTED & fields.keys()}
     pattern = fields.get("pattern")  # a schema, where a property has that name; so with the others
     if isinstance(pattern, str):
-        counts["A count of a pattern"] = max(map(int, _PATTERN_COUNT.findall(pattern)), default=0)
+        found = ",".join(_PATTERN_COUNTS.findall(pattern)).replace(",", " ").split()
+        counts["A count of a pattern"] = max(map(int, found), default=0)
     for name, count in counts.items():
         if isinstance(count, int | float) and not count <= MAX_COUNT:
             said = f"{count:,}" if count < 10**15 else "a number of more than 15 digits"

@@ -48,6 +48,8 @@ class Supervisor(ABC):
             if child.has_failed:
                 for cause in set(causes) or {""}:
                     self._deaths.setdefault(cause, []).append(time.monotonic())
+                for cause in tuple(self._deaths):
+                    self.recent_deaths(cause)  # which forgets the others
                 self._last_death = child.why()
         return self._child
 
@@ -86,8 +88,9 @@ class Supervisor(ABC):
     def recent_deaths(self, cause: str = "") -> list[float]:
         """Return when the child died of a cause of late."""
         since = time.monotonic() - DEATHS_WINDOW_SECONDS
-        deaths = [death for death in self._deaths.get(cause, ()) if death > since]
-        self._deaths[cause] = deaths
+        deaths = [death for death in self._deaths.pop(cause, ()) if death > since]
+        if deaths:
+            self._deaths[cause] = deaths
         return deaths
 
     def backoff_left(self, cause: str = "") -> float:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from baton.core.errors import ContextTooLong, WorkerError
+from baton.core.errors import ConfigError, ContextTooLong
 from baton.core.messages import AnswerFormat, Finish, Text
 from baton.ipc.messages import MAX_FRAME_BYTES
 from baton.workers.local import LocalWorker
@@ -58,7 +58,7 @@ async def test_a_form_that_cannot_be_kept_is_reported_and_the_child_lives(
 ) -> None:
     await ask(worker, CAPITAL)
     before = psutil.Process().children()
-    with pytest.raises(WorkerError, match="can't keep to the form"):
+    with pytest.raises(ConfigError, match="can't keep to the form"):
         await listen(worker, replace(request(CAPITAL), shape=AnswerFormat(grammar, "{}")))
     assert "Paris" in (await ask(worker, CAPITAL)).text
     assert psutil.Process().children() == before

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
 
-from baton.core.errors import WorkerError
-from baton.core.messages import AnswerFormat, Finish
+from baton.core.errors import ConfigError
+from baton.core.messages import AnswerFormat, Finish, Text
 from baton.workers.local import LoadSettings, LocalWorker, Memory, ModelProcess, starter
 from support.local_worker_calls import listen, request
 
@@ -53,7 +54,7 @@ async def test_any_object_can_be_asked_for(worker: LocalWorker) -> None:
 )
 async def test_a_schema_that_cannot_be_kept_to_is_refused(worker: LocalWorker, schema: str) -> None:
     asked = replace(request("Hello", max_tokens=20), shape=AnswerFormat("", schema))
-    with pytest.raises(WorkerError, match="can't keep to the form"):
+    with pytest.raises(ConfigError, match="can't keep to the form"):
         await listen(worker, asked)
 
 
@@ -78,3 +79,26 @@ async def test_a_prompt_that_was_read_ahead_is_answered_the_same(worker: LocalWo
     assert answer.usage.cached == plain.usage.cached == 0, "it was read for this very answer"
     worker.read_ahead(request("Something else altogether, which nobody asks."))
     assert (await listen(worker, asked)).text == plain.text
+
+
+async def test_what_was_read_for_a_client_is_not_reused_for_another(worker: LocalWorker) -> None:
+    asked = request("Tell me about the sea in a few words.", max_tokens=4, temperature=0)
+    own, one, other = (replace(asked, client=client) for client in ("", "one", "other"))
+    for first in (own, one, other):
+        assert (await listen(worker, first)).usage.cached == 0
+        assert (await listen(worker, first)).usage.cached > 0
+    worker.read_ahead(one)
+    assert (await listen(worker, own)).usage.cached == 0
+
+
+async def test_what_is_read_for_a_client_is_not_shared_while_it_is_used(
+    worker: LocalWorker,
+) -> None:
+    asked = request("Tell me about the sea.", max_tokens=120, temperature=0)
+    one, other = (replace(asked, client=client) for client in ("one", "other"))
+    async with aclosing(worker.stream(one)) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Text):
+                break
+        assert (await listen(worker, replace(other, max_tokens=2))).usage.cached == 0
+        assert (await listen(worker, replace(one, max_tokens=2))).usage.cached > 0

@@ -167,6 +167,15 @@ async def test_a_megabyte_of_anything_is_refused_soon(worker: LocalWorker, text:
             await ask(worker, text * (1_000_000 // len(text.encode())))
 
 
+async def test_what_is_far_too_long_is_refused_before_anything_is_loaded() -> None:
+    worker = small()
+    with pytest.raises(ContextTooLong) as refused:
+        await ask(worker, "word " * 1_000_000)
+    assert refused.value.limit == 8192
+    assert refused.value.needed > 1_000_000
+    assert worker.process is None
+
+
 async def test_a_length_cap_is_reported(worker: LocalWorker) -> None:
     answer = await ask(worker, STORY, max_tokens=5)
     assert (answer.usage.finish, answer.usage.tokens_out) == (Finish.LENGTH, 5)

@@ -10,6 +10,9 @@ from msgspec import Struct
 from baton.gguf.memory_fit import ModelLoad
 from baton.ipc.messages import FinalReply, Message
 
+MAX_BYTES_PER_TOKEN = 32
+"""A text with more than this isn't counted exactly: endless spaces would take minutes."""
+
 # Requests
 
 
@@ -35,7 +38,7 @@ class AnswerPrompt(Message, tag="ask"):
 
     The answer keeps to the `grammar` (GBNF), or else to the JSON `schema`, and ends before the
     first of `stop`. With `only_reads` nothing is answered: the prompt is read for the same request
-    without it, which is likely to follow.
+    without it, which is likely to follow. Nothing that is read for a `client` serves another.
     """
 
     messages: list[dict[str, str]]
@@ -54,6 +57,7 @@ class AnswerPrompt(Message, tag="ask"):
     schema: str = ""
     stop: tuple[str, ...] = ()
     only_reads: bool = False
+    client: str = ""
 
 
 class CheckFile(Message, tag="check"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, nullcontext, suppress
@@ -15,6 +16,7 @@ from baton.core.errors import (
     BatonError,
     ContextTooLong,
     ModelFileError,
+    WorkerError,
     WorkerUnavailable,
 )
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -45,6 +47,7 @@ from baton.ipc.process import (
 )
 from baton.ipc.supervisor import Supervisor
 from baton.workers.local.messages import (
+    MAX_BYTES_PER_TOKEN,
     REPLIES,
     AnswerDone,
     AnswerPrompt,
@@ -71,6 +74,13 @@ DEFAULT_SLOTS = 2
 
 GRACE_SECONDS = 1.5
 """How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
+
+MAX_REQUEST_DEATHS = 2
+"""After so many recent deaths of the child over a request, the same one isn't tried again."""
+
+FORM_SECONDS = 0.2
+"""How much later than others of which the child may have died those are tried that ask for a form:
+it is more likely one of them, and the others needn't wait for it."""
 
 
 @frozen_dataclass
@@ -103,6 +113,14 @@ class ModelRequest(NamedTuple):
         return str(self.prompt.adapter or "")
 
     @property
+    def mark(self) -> str:
+        """A hash of all that a client asks: the same when it is repeated, or was read ahead."""
+        import hashlib
+
+        prompt = msgspec.structs.replace(self.prompt, id=0, only_reads=False)
+        return hashlib.sha256(repr(prompt).encode()).hexdigest()
+
+    @property
     def about_tokens(self) -> int:
         """About how many tokens its texts have."""
         texts = [*(message["content"] for message in self.prompt.messages), self.prompt.grammar]
@@ -121,6 +139,10 @@ class ModelProcess(Supervisor):
     it was last checked.
 
     Where `find_borrower` finds a background process that lends it, the child is one of its.
+
+    A death while the model loads counts against the model, a later one against the requests that
+    were being answered: a single one has failed, of several each is repeated alone, by a child that
+    isn't borrowed. That answers a word of Baton's first, so that a broken model is found out.
     """
 
     def __init__(
@@ -146,6 +168,8 @@ class ModelProcess(Supervisor):
         self._environ = environ
         self._find_borrower = find_borrower
         self._slots: asyncio.Semaphore | None = None
+        self._alone: asyncio.Lock | None = None
+        self._is_doubted = False
         self._open_requests = 0
         self._session: ModelSession | None = None
         self._state: tuple[FileStamp, ...] = ()
@@ -164,9 +188,10 @@ class ModelProcess(Supervisor):
 
         Only where the model is here or on its way.
         """
-        if (child := self.living()) is not None and not self._open_requests:
-            with suppress(FrameError):  # the request itself meets it again
-                child.call(msgspec.structs.replace(request.prompt, only_reads=True))
+        if self.living() is not None and self._session is not None and not self._open_requests:
+            prompt = msgspec.structs.replace(request.prompt, only_reads=True)
+            with suppress(FrameError, ChildDied):  # the request itself meets it again
+                self._session.call(request._replace(prompt=prompt))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         """Answer a request when those before it have been; see core.ports.Worker.
@@ -196,17 +221,24 @@ class ModelProcess(Supervisor):
         """Answer a request that has a slot, in as many attempts as it takes."""
         import asyncio
 
+        self._alone = self._alone or asyncio.Lock()
+        self._refuse_long_request(request)
         self._refuse_request_in_quarantine(request)
         delays = iter(supervisor.BACKOFF_SECONDS)
-        wrote = False
+        wrote = is_alone = False
+        session: ModelSession | None = None
         while True:
             releases = self._memory.releases
             try:
-                async with aclosing(self._attempt(request, closings)) as chunks:
-                    async for chunk in chunks:
-                        wrote = wrote or isinstance(chunk, Text)
-                        yield chunk
-                self.forgive(request.adapter)
+                async with self._alone if is_alone else nullcontext():
+                    self._refuse_deadly_request(request)
+                    session = await self._ready_session(closings)
+                    async with aclosing(self._attempt(request, session, is_alone)) as chunks:
+                        async for chunk in chunks:
+                            wrote = wrote or isinstance(chunk, Text)
+                            yield chunk
+                self._is_doubted = False
+                self.forgive(request.adapter, *([request.mark] if self._deaths else []))
                 return
             except MemoryOccupied:  # nothing of it is loaded now, so it keeps no room meanwhile
                 await self._memory.wait_for_release(releases)
@@ -217,11 +249,19 @@ class ModelProcess(Supervisor):
                 closed = closings != self.closings
                 if not closed:
                     self.living()
-                delay = None if wrote or closed else next(delays, None)
-                if delay is None:
-                    raise _unavailable(request, str(death), wrote) from death
-                yield Retrying(f"{request.worker} failed. {death}", delay)
+                # A process's last words may be of another's request.
+                reason = "Its process ended." if request.prompt.client else str(death)
+                cause = session.cause_of_death(request, is_alone) if session else "model"
+                is_counted = cause == "model" or is_alone
+                is_formed = bool(request.prompt.grammar or request.prompt.schema)
+                delay = next(delays, None) if is_counted else FORM_SECONDS * is_formed
+                if cause == "request" and not wrote:
+                    raise _crashed(request, reason) from death
+                if delay is None or wrote or closed or cause == "request":
+                    raise _unavailable(request, reason, wrote) from death
+                yield Retrying(f"{request.worker} failed. {reason}", delay)
                 await asyncio.sleep(delay)
+                is_alone = is_alone or cause == "maybe"
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; it may be used again."""
@@ -265,11 +305,14 @@ class ModelProcess(Supervisor):
     def living(self, *causes: str) -> Child | None:
         """Return the child if it lives, and still has the file that is there now.
 
-        A death while it loads leaves less to the GPU. One after that, with adapters on, counts
-        against them: other workers use the same model without one.
+        A death while it loads leaves less to the GPU. One after that counts against the requests
+        that were being answered, and their adapters: others use the same model without these.
         """
         child, session = self._child, self._session
-        alive = super().living(*(session.suspects if session is not None else ()), *causes)
+        if child is not None and session is not None and child.has_failed:
+            causes = (*causes, *session.suspects)
+            self._is_doubted = self._is_doubted or bool(session.suspects)
+        alive = super().living(*causes)
         if child is not None and child.has_failed and not self._is_loaded:
             self._gpu_share = 0.5 if self._gpu_share == 1 else 0.0
         is_used = session is not None and session.users
@@ -303,7 +346,7 @@ class ModelProcess(Supervisor):
             settings.slots,
         )
         order = ModelOrder("runner", environment(self._environ), opening, self._state)
-        if (borrower := self._find_borrower()) is not None:
+        if (borrower := self._find_borrower()) is not None and not self._is_doubted:
             self._child = borrower.borrow(order, REPLIES)  # what it has counts as taken
         try:
             self._make_room(load, borrower)
@@ -311,7 +354,7 @@ class ModelProcess(Supervisor):
             self.unload()
             raise
         child = self._child or start_model(order, REPLIES, self._title)
-        self._session = ModelSession(child, self._note_loaded)
+        self._session = ModelSession(child, self._note_loaded, self._is_doubted)
         return child
 
     def _make_room(self, load: ModelLoad, borrower: Borrower | None) -> None:
@@ -323,14 +366,15 @@ class ModelProcess(Supervisor):
                 raise
             self._memory.make_room(self, self._bytes, load)
 
-    async def _attempt(self, request: ModelRequest, closings: int) -> AsyncGenerator[Chunk]:
-        """Load the model if need be, and answer once.
+    async def _attempt(
+        self, request: ModelRequest, session: ModelSession, is_alone: bool
+    ) -> AsyncGenerator[Chunk]:
+        """Answer once, when the model is loaded and no other request is tried alone.
 
         Raises ChildDied. However it ends, the child has no work for it any more, or is gone.
         """
-        session = await self._ready_session(closings)
         child, call = session.child, None
-        session.enter(request.adapter)
+        session.enter()
         try:
             async with aclosing(session.wait_until_loaded()) as progress:
                 async for chunk in progress:
@@ -338,7 +382,12 @@ class ModelProcess(Supervisor):
             on_cpu = self.loaded is not None and self.loaded.hardware == "CPU only"
             hold = self._memory.cpu.hold(self, self.settings.threads)
             async with hold if on_cpu else nullcontext():
-                call = child.call(request.prompt)
+                if is_alone:
+                    await child.at_rest(math.inf)
+                elif self._alone is not None and self._alone.locked():
+                    async with self._alone:
+                        pass
+                call = session.call(request)
                 while not call.ended or call.messages:
                     yield _chunk_of(await call.receive(), child)
         except FrameError as error:
@@ -350,7 +399,7 @@ class ModelProcess(Supervisor):
             child.kill()
             raise
         finally:
-            session.leave(request.adapter)
+            session.leave()
             await _stop(session, call)
 
     async def _ready_session(self, closings: int) -> ModelSession:
@@ -376,6 +425,17 @@ class ModelProcess(Supervisor):
         for cause in {"", request.adapter}:
             advice = "Choose another worker, run `baton doctor`"
             self.refuse_in_quarantine(request.worker, cause, advice)
+
+    def _refuse_long_request(self, request: ModelRequest) -> None:
+        """Refuse a prompt that the child would refuse unread, before it is copied."""
+        chars = sum(len(message["content"]) for message in request.prompt.messages)
+        limit = self.settings.context
+        if not request.adapter and chars > limit * MAX_BYTES_PER_TOKEN:
+            raise ContextTooLong(chars // 4, limit)
+
+    def _refuse_deadly_request(self, request: ModelRequest) -> None:
+        if self._deaths and len(self.recent_deaths(request.mark)) >= MAX_REQUEST_DEATHS:
+            raise _crashed(request)
 
 
 async def _stop(session: ModelSession, call: Call | None) -> None:
@@ -424,8 +484,18 @@ def _chunk_of(message: Message, child: Child) -> Chunk:
     raise child.reject()
 
 
+def _crashed(request: ModelRequest, reason: str = "") -> WorkerError:
+    what = f"{request.worker} crashed on this request, so it isn't tried again. {reason}"
+    return WorkerError(what.strip(), _hint(request, "Ask otherwise"))
+
+
 def _unavailable(request: ModelRequest, reason: str, wrote: bool) -> WorkerUnavailable:
     kept = " What it had written is kept." if wrote else ""
+    return WorkerUnavailable(
+        f"{request.worker} failed. {reason}{kept}", _hint(request, "Try again")
+    )
+
+
+def _hint(request: ModelRequest, advice: str) -> str:
     adapter = Path(request.adapter).name
-    hint = f"Try again, or without the adapter {adapter}." if adapter else "Try again."
-    return WorkerUnavailable(f"{request.worker} failed. {reason}{kept}", hint)
+    return f"{advice}, or without the adapter {adapter}." if adapter else f"{advice}."

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 from baton.core.errors import BatonError
 from baton.core.messages import Loading
 from baton.ipc.messages import Failed, Message
-from baton.ipc.process import Child, error_of
-from baton.workers.local.messages import ModelLoaded, ModelLoading
+from baton.ipc.process import Call, Child, error_of
+from baton.workers.local.messages import AnswerPrompt, ModelLoaded, ModelLoading
 
 if TYPE_CHECKING:
     import asyncio
+
+    from baton.workers.local.model_process import ModelRequest
 
 
 class ModelSession:
     """A child that loads a model, for several requests, each of which may come and go meanwhile.
 
     `is_loaded` is whether it has, `users` how many requests are under way with it. `loaded` takes
-    what it says of the model, and raises what speaks against it.
+    what it says of the model, and raises what speaks against it. A model that `is_doubted`, because
+    it died of a request, has to answer a word before it counts as loaded.
     """
 
-    def __init__(self, child: Child, loaded: Callable[[ModelLoaded], None]) -> None:
+    def __init__(
+        self, child: Child, loaded: Callable[[ModelLoaded], None], is_doubted: bool = False
+    ) -> None:
         self.child = child
         self.is_loaded = False
         self.users = 0
@@ -32,22 +37,30 @@ class ModelSession:
         self._error: BatonError | None = None
         self._receiving: asyncio.Lock | None = None
         self._unused: asyncio.Event | None = None
-        self._adapters: Counter[str] = Counter()
+        self._is_doubted = is_doubted
+        self._trial: Call | None = None
+        self._requests: dict[Call, ModelRequest] = {}
 
-    def enter(self, adapter: str) -> None:
-        """Take a request, which puts on that adapter ("": none)."""
+    def enter(self) -> None:
+        """Take a request."""
         import asyncio
 
         self._unused = self._unused or asyncio.Event()
         self._unused.clear()
         self.users += 1
-        self._adapters[adapter] += 1
 
-    def leave(self, adapter: str) -> None:
-        """Let a request go; over a death it stays known which adapters were on."""
+    def call(self, request: ModelRequest) -> Call:
+        """Have the child answer a request. Raises FrameError, or ChildDied."""
+        if self.child.ended:
+            raise self.child.death()
+        call = self.child.call(request.prompt)
+        self._requests[call] = request
+        return call
+
+    def leave(self) -> None:
+        """Let a request go; over a death it stays known which ones were being answered."""
         self.users -= 1
-        if not self.child.ended:
-            self._adapters[adapter] -= 1
+        self._requests = {call: one for call, one in self._requests.items() if not call.ended}
         if self._unused is not None and not self.users:
             self._unused.set()
 
@@ -56,14 +69,29 @@ class ModelSession:
         if self._unused is not None and self.users:
             await self._unused.wait()
 
-    @property
-    def suspects(self) -> list[str]:
-        """What the child may have died of: the adapters that were on, else nothing in particular.
+    @cached_property
+    def suspects(self) -> frozenset[str]:
+        """What the child has died of: the requests that were being answered, and their adapters.
 
-        While it loads none is on.
+        While it loads there is nothing in particular.
         """
-        on = [adapter for adapter, count in self._adapters.items() if adapter and count > 0]
-        return on if self.is_loaded else []
+        found = [one for call, one in self._requests.items() if self.is_loaded and not call.ended]
+        return frozenset({one.mark for one in found} | {one.adapter for one in found} - {""})
+
+    def cause_of_death(
+        self, request: ModelRequest, is_alone: bool
+    ) -> Literal["model", "others", "maybe", "request"]:
+        """Return whether the child has died of the model, of other requests, or of this one.
+
+        A child that others borrow as well may have died of theirs, unless this one `is_alone`.
+        """
+        if not self.is_loaded:
+            return "model"
+        if not any(one is request for one in self._requests.values()):
+            return "others"
+        is_only_one = self.suspects <= {request.mark, request.adapter}
+        is_sure = self.child.has_failed and (is_alone or not self.child.is_borrowed)
+        return "request" if is_only_one and is_sure else "maybe"
 
     async def wait_until_loaded(self) -> AsyncGenerator[Loading]:
         """Yield progress until the model is loaded; those who wait share what the child says of it.
@@ -88,12 +116,17 @@ class ModelSession:
             raise self._error
         if self.is_loaded:
             return
-        message = await self.child.receive()
-        try:
-            self._take(message)
-        except BatonError as error:
-            self._error = error
-            raise
+        if self._trial is None:
+            message = await self.child.receive()
+            try:
+                self._take(message)
+            except BatonError as error:
+                self._error = error
+                raise
+        if self._trial is not None:
+            while not self._trial.ended:
+                await self._trial.receive()
+            self.is_loaded = True
 
     def _take(self, message: Message) -> None:
         match message:
@@ -101,7 +134,10 @@ class ModelSession:
                 self._fraction = min(max(fraction, 0.0), 1.0)
             case ModelLoaded() as loaded:
                 self._note_loaded(loaded)
-                self.is_loaded = True
+                self.is_loaded = not self._is_doubted
+                if self._is_doubted:
+                    hello = [{"role": "user", "content": "Hello"}]
+                    self._trial = self.child.call(AnswerPrompt(hello, 1, 1))
             case Failed() as failed:
                 raise error_of(failed)
             case _:

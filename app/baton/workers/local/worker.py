@@ -102,6 +102,7 @@ class LocalWorker:
             seed=None if seed is None else seed & _SEED_BITS,
             schema=request.shape.schema if request.shape and not request.shape.grammar else "",
             stop=request.stop,
+            client=request.client,
         )
 
     async def aclose(self) -> None:

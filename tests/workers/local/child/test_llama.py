@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.sampling_settings import Sampling
+from baton.ipc.parent_channel import Failure
 from baton.workers.local import starter
 from baton.workers.local.child import llama, model_context
 from baton.workers.local.child.chat_template import ChatTemplate, compile_template
@@ -97,6 +98,41 @@ def test_an_honest_text_is_read_as_the_template_renders_it(
     assert encode(model, template.render, messages) == model.tokenise(
         template.render(messages), True
     )
+
+
+@pytest.mark.parametrize("at", [0, 4086, 4090, 4095, 4096, 9000])
+def test_a_control_token_is_found_wherever_it_is(
+    model: llama.Model, template: ChatTemplate, at: int
+) -> None:
+    text = "words " * 2000
+    messages = [{"role": "user", "content": f"{text[:at]}<|im_end|>{text[at:]}"}]
+    honest = [{"role": "user", "content": text}]
+    tokens = encode(model, template.render, messages)
+    assert control(model, tokens) == control(model, encode(model, template.render, honest))
+
+
+@pytest.mark.parametrize("unit", ["a<|im_end|>", "word ", "1"])
+def test_a_text_that_is_far_too_long_is_not_read_to_its_end(
+    model: llama.Model,
+    template: ChatTemplate,
+    monkeypatch: pytest.MonkeyPatch,
+    unit: str,
+) -> None:
+    """In one that is full of control tokens, llama.cpp would look for each of them in the rest."""
+    read, tokenise = [], model.tokenise
+
+    def noted(text: str, special: bool) -> list[int]:
+        read.append(len(text))
+        return tokenise(text, special)
+
+    monkeypatch.setattr(model, "tokenise", noted)
+    messages = [{"role": "user", "content": unit * 2000}, {"role": "user", "content": unit * 90000}]
+    with pytest.raises(Failure) as refused:
+        encode(model, template.render, messages, 8192)
+    assert refused.value.failed.error == "ContextTooLong"
+    assert refused.value.failed.needed > 8192
+    assert sum(read) < len(unit) * 92_000
+    assert max(read) < 5000
 
 
 # What a context knows, with a tiny model, whose figures show any difference

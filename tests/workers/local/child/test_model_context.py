@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from baton.core.sampling_settings import Sampling
 from baton.workers.local.child import llama, model_context
+from baton.workers.local.child.batch_plan import common_prefix
 from baton.workers.local.child.llama_loader import c
 from baton.workers.local.child.model_context import (
     NO_ADAPTER,
@@ -18,6 +21,9 @@ from baton.workers.local.child.model_context import (
     Slot,
     places,
 )
+from baton.workers.local.child.prompt import Prompt
+from baton.workers.local.child.reasoning_filter import ThoughtFilter
+from baton.workers.local.child.sequence import Sequence
 from support.tiny_models import WORDS, tiny, tiny_adapter
 
 pytestmark = pytest.mark.local_model
@@ -131,6 +137,68 @@ def test_slots_with_and_without_an_adapter_take_turns(tmp_path: Path) -> None:
     assert alone[0] != pytest.approx(alone[1], abs=5e-3)
     assert alone[1] != pytest.approx(alone[2], abs=5e-3)
     model.free()
+
+
+def test_what_was_read_for_a_client_is_known_to_it_alone(model: llama.Model) -> None:
+    ctx, tokens = context(model), prompt(1, 90)
+
+    def known(client: str) -> int:
+        slot = ctx.take([*tokens, 1], client=client)
+        assert slot is not None
+        count = len(slot.tokens)
+        if rest := tokens[count:]:
+            assert ctx.decode([Share(slot, rest, False)]) is Reading.DONE
+        return count
+
+    assert [known("one"), known("other")] == [0, 0], "while the first one's is being used, too"
+    for slot in ctx.slots:
+        ctx.release(slot)
+    for client in ("third", "one"):
+        known(client)
+        ctx.release(next(slot for slot in ctx.slots if not slot.is_free))
+    for _ in range(2):
+        assert known("one") == len(tokens), "others' slots are used, and its own is kept"
+        for slot in ctx.slots:
+            ctx.release(slot)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_client_is_never_given_what_only_others_read(tmp_path: Path, seed: int) -> None:
+    llama.start(lambda _: None)
+    rng = random.Random(seed)
+    model = llama.Model(tiny(tmp_path, rng.choice(KINDS)))
+    ctx = context(model, 2048, rng.randint(1, 4))
+    read: dict[str, list[list[int]]] = {}
+    for _ in range(60):
+        client = rng.choice(["", "one", "other"])
+        tokens = [*prompt(rng.randint(1, 2), rng.randint(1, 300)), rng.randint(3, 6)]
+        slot = ctx.take(tokens, client=client)
+        if slot is not None:
+            own = read.setdefault(client, [])
+            assert max((common_prefix(tokens, one) for one in own), default=0) >= len(slot.tokens)
+            while rest := tokens[len(slot.tokens) :]:
+                assert ctx.decode([Share(slot, rest[:100], len(rest) <= 100)]) is Reading.DONE
+            own.append(list(slot.tokens))
+        for held in ctx.slots:
+            if rng.random() < 0.6:
+                ctx.release(held)
+    assert len(read) == 3
+    model.free()
+
+
+def test_a_prompt_is_read_ahead_for_its_client_only(model: llama.Model) -> None:
+    sampler, ctx = model.sampler(Sampling(), None), context(model)
+    read = Prompt(prompt(1, 9), ThoughtFilter(), 1)
+
+    def sequence(client: str, *, ahead: bool) -> Sequence:
+        kind = {"context": ctx, "adapter": NO_ADAPTER, "only_reads": ahead, "client": client}
+        return Sequence(1, read, sampler, print, **kind)  # type: ignore[arg-type]
+
+    ahead = sequence("one", ahead=True)
+    assert sequence("one", ahead=False).follows(ahead)
+    for client in ("", "other"):
+        assert not sequence(client, ahead=False).follows(ahead)
+    sampler.close()
 
 
 def test_two_slots_compute_exactly_what_one_does(model: llama.Model) -> None:

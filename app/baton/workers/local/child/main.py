@@ -188,7 +188,8 @@ class Runner:
         from baton.core.sampling_settings import recommended_sampling, resolve_sampling
         from baton.workers.local.child.llama_loader import LlamaError
         from baton.workers.local.child.model_context import NO_ADAPTER, AppliedAdapter
-        from baton.workers.local.child.sampler import FIRST_TOKENS, GrammarRefused
+        from baton.workers.local.child.sampler import FIRST_TOKENS
+        from baton.workers.local.child.scheduler import failure_of
         from baton.workers.local.child.sequence import Sequence
 
         try:
@@ -198,8 +199,8 @@ class Runner:
             file = recommended_sampling(self._model.metadata)
             sampling = resolve_sampling(asdict(request), file, self._model.parameters)
             first = prompt.cap if form else FIRST_TOKENS
-            grammar = request.grammar
-            if grammar is None and request.schema:
+            grammar = None if request.only_reads else request.grammar
+            if grammar is None and request.schema and not request.only_reads:
                 from baton.workers.local.child.json_grammar import json_grammar
 
                 grammar = json_grammar(request.schema)
@@ -213,15 +214,10 @@ class Runner:
                 adapter=AppliedAdapter(adapter, request.adapter_scale) if adapter else NO_ADAPTER,
                 shows_lines=bool(form),
                 only_reads=request.only_reads,
+                client=request.client,
             )
-        except GrammarRefused as error:
-            raise Failure(
-                "WorkerError",
-                f"This worker can't keep to the form that the answer must have: {error}.",
-                "Choose another worker.",
-            ) from error
         except LlamaError as error:
-            raise Failure("WorkerError", f"The model failed: {error}.", "Try again.") from error
+            raise failure_of(error) from error
 
     def _planning_context(self) -> Context:
         """Return a context for prompts without a chat, so that planning costs the chat no cache."""

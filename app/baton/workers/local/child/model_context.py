@@ -43,7 +43,7 @@ NO_ADAPTER = AppliedAdapter()
 
 @dataclass(eq=False)
 class Slot:
-    """A sequence of a context: the tokens that were read, and the adapter that was on.
+    """A sequence of a context: the tokens that were read, with which adapter, for which client.
 
     While a prompt holds it, `expected` is how many tokens it needs room for, else 0. `used` counts
     upwards over a context's slots.
@@ -52,6 +52,7 @@ class Slot:
     number: int
     tokens: list[int] = field(default_factory=list)
     adapter: AppliedAdapter = NO_ADAPTER
+    client: str = ""
     expected: int = 0
     used: int = 0
 
@@ -114,10 +115,13 @@ class Context:
         """llama.cpp's own context; another one once this has grown."""
         return self._native
 
-    def take(self, prompt: Sequence[int], adapter: AppliedAdapter = NO_ADAPTER) -> Slot | None:
+    def take(
+        self, prompt: Sequence[int], adapter: AppliedAdapter = NO_ADAPTER, client: str = ""
+    ) -> Slot | None:
         """Return a slot that knows as much of the prompt as possible, None where it has to wait.
 
         It is held until `release`. The prompt's last token is never known: its figures are needed.
+        Nothing is known of what was read for another client: how much it is would reveal the text.
         """
         held = [slot for slot in self.slots if not slot.is_free]
         if not has_room([slot.expected for slot in held], len(prompt), self._limit):
@@ -125,10 +129,8 @@ class Context:
         usable = self.slots[: self._width]
         if len(held) == self._width < len(self.slots):
             usable = self.slots[: self._width + 1]
-        choice = choose_slot(
-            [self._state_for(slot, prompt, adapter) for slot in usable],
-            keeps_idle=self._keeps_idle,
-        )
+        states = [self._state_for(slot, prompt, adapter, client) for slot in usable]
+        choice = choose_slot(states, keeps_idle=self._keeps_idle)
         if choice is None:
             return None
         slot = usable[choice.slot]
@@ -136,7 +138,8 @@ class Context:
         self._clock += 1
         slot.used = self._clock
         try:
-            self._know(slot, usable[choice.source], prompt, adapter)
+            self._know(slot, usable[choice.source], states[choice.source].shared)
+            slot.adapter, slot.client = adapter, client
             fits = self._make_room()
         except LlamaError:
             self.release(slot)
@@ -213,23 +216,22 @@ class Context:
             if self.decode([Share(slot, [token], is_sampled=True)]) is not Reading.DONE:
                 return
 
-    def _state_for(self, slot: Slot, prompt: Sequence[int], adapter: AppliedAdapter) -> SlotState:
-        shared = common_prefix(slot.tokens, prompt[:-1]) if slot.adapter == adapter else 0
+    def _state_for(
+        self, slot: Slot, prompt: Sequence[int], adapter: AppliedAdapter, client: str
+    ) -> SlotState:
+        is_alike = slot.adapter == adapter and slot.client == client
+        shared = common_prefix(slot.tokens, prompt[:-1]) if is_alike else 0
         return SlotState(slot.is_free, shared, len(slot.tokens), slot.used)
 
-    def _know(
-        self, slot: Slot, source: Slot, prompt: Sequence[int], adapter: AppliedAdapter
-    ) -> None:
-        """Have a slot know what it or another one has read of a prompt."""
+    def _know(self, slot: Slot, source: Slot, shared: int) -> None:
+        """Have a slot know what it or another one has read: no more than its first tokens."""
         if slot.number >= self._width:
             self._resize(self._size, min(2 * self._width, len(self.slots)))
-        shared = self._state_for(source, prompt, adapter).shared
         if source is not slot:
             self._keep(slot, 0)
             memory = c.llama_get_memory(self._native)
             c.llama_memory_seq_cp(memory, source.number, slot.number, 0, shared)
             slot.tokens[:] = source.tokens  # a recurrent model's slot can't be copied in part
-        slot.adapter = adapter
         self._keep(slot, shared)
 
     def _watch(self, on: bool) -> None:

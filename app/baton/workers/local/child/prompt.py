@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NoReturn
@@ -15,6 +16,7 @@ from baton.workers.local.child import reasoning_filter
 from baton.workers.local.child.chat_template import TemplateRefused, compile_template
 from baton.workers.local.child.model_context import MIN_CONTEXT_TOKENS
 from baton.workers.local.child.reasoning_filter import ThoughtFilter
+from baton.workers.local.messages import MAX_BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from baton.workers.local.child.chat_template import Messages
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
 RENDER_SECONDS = 10.0
 """How long a chat template may take; one that never ends is the model file's fault."""
 
-MAX_BYTES_PER_TOKEN = 32
-"""A text with more than this isn't counted exactly: endless spaces would take minutes."""
-
 USEFUL_TOKENS = 256
 """Less room than this for an answer is none, and none for thoughts before it."""
+
+PIECE_CHARS, MARK_CHARS = 4096, 256
+"""In what pieces a text is looked through for control tokens, and how long one of these may be: in
+a text of 1 MB that is full of them llama.cpp takes a minute to find all, while all others wait."""
 
 
 @frozen_dataclass
@@ -83,7 +86,7 @@ class PromptReader:
             thoughts = ThoughtFilter(self._marks, begun)
             return text
 
-        tokens = encode(self._model, render, messages)
+        tokens = encode(self._model, render, messages, self._limit)
         cap = self._cap(len(tokens), request)
         return Prompt(tokens, thoughts, cap, self._mark_tokens, request.stop)
 
@@ -146,17 +149,29 @@ class PromptReader:
         return asked or min(most, room)
 
 
-def encode(model: Model, render: Callable[[Messages], str], messages: Messages) -> list[int]:
+def encode(
+    model: Model, render: Callable[[Messages], str], messages: Messages, limit: int = sys.maxsize
+) -> list[int]:
     """Return the prompt's tokens. What people and files say can't forge control tokens.
 
+    Raises Failure for texts that are longer than `limit` for sure, before all of them is read.
     A text that names one ("<|im_end|>") is held out of the template by a random word, and comes in
     afterwards as mere text. White space stays around the word, for templates that trim.
     """
     forged: dict[str, str] = {}
     shown = []
+    seen = 0
     for message in messages:
-        text = message["content"]
-        if model.tokenise(text, special=True) != model.tokenise(text, special=False):
+        text, is_forged = message["content"], False
+        for at in range(0, len(text), PIECE_CHARS):
+            piece = text[at : at + PIECE_CHARS + MARK_CHARS]
+            plain = model.tokenise(piece, special=False)
+            is_forged = is_forged or model.tokenise(piece, special=True) != plain
+            seen += len(plain)
+            if seen // 2 > limit:  # pieces overlap, by less than half of each
+                needed = max(seen // 2, sum(len(one["content"]) for one in messages) // 4)
+                raise Failure("ContextTooLong", "", needed=needed, limit=limit)
+        if is_forged:
             word = f"held{os.urandom(16).hex()}"
             forged[word] = text.strip()
             text = text.replace(text.strip(), word)

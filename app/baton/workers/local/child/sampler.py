@@ -5,7 +5,11 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import os
 import re
+import sys
+import threading
+import time
 from array import array
 from typing import Any
 
@@ -26,8 +30,25 @@ MAX_NESTING = 64
 """Bytes, and parentheses within each other: llama.cpp's parser calls itself for each, and
 crashes over some thousands."""
 
+MAX_REPETITIONS = 2000
+"""How often llama.cpp repeats a part of a grammar. With a greatest count below the least one it
+takes all of the memory."""
+
+MAX_ELEMENTS = 100_000
+"""What repetitions may add up to, as llama.cpp unrolls them: in 0.1 s, to 25 MB."""
+
+MAX_SECONDS = 5.0
+"""How long a grammar may compute for a token: all others wait, and only the process's end stops it.
+
+Where a text can be read in ever more ways, that doubles from token to token; one of 2,000 values
+takes up to 2 s in the rare case that no likely token fits."""
+
 _NONE = float("-inf")
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#[^\n]*', re.DOTALL)
+_PART = re.compile(
+    r'"(?:\\.|[^"\\])*"?|\[(?:\\.|[^\]\\])*\]?|#[^\r\n]*|<[^>]*>?|\{[^}]*\}?|[()*+?]|[\w.-]+',
+    re.DOTALL,
+)
+_COUNTS = re.compile(r"\{\s*([0-9]{1,9})\s*(?:,\s*([0-9]{0,9})\s*)?\}")
 
 
 class GrammarRefused(LlamaError):
@@ -133,6 +154,31 @@ class Sampler:
         c.llama_sampler_free(self._chain)
 
 
+class _TimeLimit:
+    """Ends the process where what is done within it, which may be native code, takes too long."""
+
+    _since = math.inf
+    _watching: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        self._since = time.process_time()
+        if self._watching is None:
+            self._watching = threading.Thread(target=self._watch, daemon=True)
+            self._watching.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._since = math.inf
+
+    def _watch(self) -> None:
+        while time.process_time() - self._since < MAX_SECONDS:
+            time.sleep(0.5)
+        print("The form of an answer took too long", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+_time_limit = _TimeLimit()
+
+
 class GrammarSampler(Sampler):
     """Chooses only what a GBNF grammar allows, the end only where the text is complete.
 
@@ -144,7 +190,8 @@ class GrammarSampler(Sampler):
         self, vocab: Any, vocabulary: int, how: Sampling, grammar: str, first: int = FIRST_TOKENS
     ) -> None:
         source = _checked_grammar(grammar)
-        self._grammar = c.llama_sampler_init_grammar(vocab, source, b"root")
+        with _time_limit:
+            self._grammar = c.llama_sampler_init_grammar(vocab, source, b"root")
         if not self._grammar:
             raise GrammarRefused("llama.cpp can't read its grammar")
         super().__init__(vocabulary, how, first)
@@ -158,13 +205,14 @@ class GrammarSampler(Sampler):
         self._one = (c.llama_token_data * 1)()
 
     def next(self, ctx: Any, place: int) -> int:
-        """Return the token that follows. Raises LlamaError if nothing that it knows may."""
-        row = self._candidates(ctx, place)
-        token = self._choose(row)
-        if not self._allows(token):
-            token = self._choose(self._allowed(ctx, place))
-        for sampler in (self._grammar, self._chain):
-            c.llama_sampler_accept(sampler, token)
+        """Return the token that follows. Raises GrammarRefused if nothing that it knows may."""
+        with _time_limit:
+            row = self._candidates(ctx, place)
+            token = self._choose(row)
+            if not self._allows(token):
+                token = self._choose(self._allowed(ctx, place))
+            for sampler in (self._grammar, self._chain):
+                c.llama_sampler_accept(sampler, token)
         self.confidence.add(ctx, place, token)
         return token
 
@@ -189,7 +237,7 @@ class GrammarSampler(Sampler):
             row.sorted = False  # those refused are still where they were
             if any(row.data[index].logit != _NONE for index in range(row.size)):
                 return row
-        raise LlamaError("no word that it knows fits the form that was asked for")
+        raise GrammarRefused("no word that it knows fits the form")
 
     def _choose(self, row: Any) -> int:
         c.llama_sampler_apply(self._chain, ctypes.byref(row))
@@ -255,10 +303,28 @@ def _checked_grammar(grammar: str) -> bytes:
         raise GrammarRefused("its grammar isn't text")  # and would end there
     if len(source) > MAX_GRAMMAR_BYTES:
         raise GrammarRefused(f"its grammar has more than {MAX_GRAMMAR_BYTES:,} bytes")
-    depth = deepest = 0
-    for sign in re.findall(r"[()]", _QUOTED.sub("", grammar)):
-        depth += 1 if sign == "(" else -1
+    parts = [part for part in _PART.findall(grammar) if part[0] != "#"]
+    depth = deepest = elements = 0
+    for before, part in itertools.pairwise(["", *parts]):
+        depth += (part == "(") - (part == ")")
         deepest = max(deepest, depth)
+        if part[0] == "{":
+            elements += _count_repeated(before, part)
     if deepest > MAX_NESTING:
         raise GrammarRefused(f"its grammar nests more than {MAX_NESTING} parentheses")
+    if elements > MAX_ELEMENTS:
+        raise GrammarRefused(f"its grammar repeats more than {MAX_ELEMENTS:,} elements")
     return source
+
+
+def _count_repeated(part: str, counts: str) -> int:
+    """Return how many elements a part of a grammar becomes by the counts behind it.
+
+    A group is one, as its content has a rule of its own.
+    """
+    match = _COUNTS.fullmatch(counts)
+    least, most = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if not least <= most <= MAX_REPETITIONS or part[:1] in "*+?{":
+        what = f"its grammar repeats a part {counts[:20]} times, not up to {MAX_REPETITIONS:,}"
+        raise GrammarRefused(what)
+    return most * (len(part) if part[0] in '"[' else 1)

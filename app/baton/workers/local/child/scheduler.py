@@ -11,6 +11,7 @@ from baton.ipc.parent_channel import Failure, ParentChannel
 from baton.workers.local.child.batch_plan import batch_shares, next_lane
 from baton.workers.local.child.llama_loader import LlamaError
 from baton.workers.local.child.model_context import Reading, Share, places
+from baton.workers.local.child.sampler import GrammarRefused
 from baton.workers.local.child.sequence import Sequence
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Scheduler:
             if sequence.context in full or self._is_being_read(sequence):
                 continue
             try:
-                slot = sequence.context.take(sequence.tokens, sequence.adapter)
+                slot = sequence.context.take(sequence.tokens, sequence.adapter, sequence.client)
             except LlamaError as error:
                 self._fail(sequence, error)
                 continue
@@ -165,11 +166,18 @@ class Scheduler:
 
     def _fail(self, sequence: Sequence, error: LlamaError) -> None:
         self._end(sequence)
-        failure = Failure("WorkerError", f"The model failed: {error}.", "Try again.")
-        self._parent.send(failure.reply(sequence.call))
+        self._parent.send(failure_of(error).reply(sequence.call))
 
     def _end(self, sequence: Sequence) -> None:
         for sequences in (self._waiting, self._active):
             if sequence in sequences:
                 sequences.remove(sequence)
         sequence.close()
+
+
+def failure_of(error: LlamaError) -> Failure:
+    """Return what the parent is to raise: a form that can't be kept to is the request's fault."""
+    if isinstance(error, GrammarRefused):
+        what = f"This worker can't keep to the form that the answer must have: {error}."
+        return Failure("ConfigError", what, "Ask for a simpler form, or choose another worker.")
+    return Failure("WorkerError", f"The model failed: {error}.", "Try again.")

@@ -37,11 +37,13 @@ class Sequence:
         adapter: AppliedAdapter,
         shows_lines: bool = False,
         only_reads: bool = False,
+        client: str = "",
     ) -> None:
         self.call = call
         self.only_reads = only_reads
         self.context = context
         self.adapter = adapter
+        self.client = client
         self.tokens = list(prompt.tokens[:-1] if only_reads else prompt.tokens)
         self.slot: Slot | None = None
         self._prompt = prompt
@@ -63,7 +65,9 @@ class Sequence:
 
     def follows(self, ahead: Sequence | None) -> bool:
         """Whether another one read the same prompt for it; what that found known, counts."""
-        if ahead is None or ahead.lane != self.lane or ahead.tokens != self.tokens[:-1]:
+        if ahead is None or ahead.lane != self.lane or ahead.client != self.client:
+            return False
+        if ahead.tokens != self.tokens[:-1]:
             return False
         self._known = ahead._known
         return True
