@@ -42,7 +42,8 @@ from baton.platform.settings import (
 )
 from baton.workers import local
 from baton.workers.local.messages import AnswerPrompt
-from baton.workers.local.model_process import ModelProcess, ModelRequest
+from baton.workers.local.model_process import ModelProcess
+from baton.workers.local.model_session import ModelRequest
 from support.fake_cloud import Cloud, Reply
 from support.fake_hub import Hub
 from support.ledger_processes import bill

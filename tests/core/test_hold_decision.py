@@ -192,9 +192,9 @@ USED = ScopeBalance(Scope.DAY, 2 * NANO, settled=199 * CENT)
         (
             bill(),
             rooms(session=0, day=0),
-            "The cloud is off, so nothing was sent: the ceiling is $0 for this conversation and today. "
-            "Allow spending with `baton budget set day 2` or /budget, or for one prompt with "
-            "`--budget 0.10`.",
+            "The cloud is off, so nothing was sent: the ceiling is $0 for this conversation and "
+            "today. Allow spending with `baton budget set day 2` or /budget, or for one prompt "
+            "with `--budget 0.10`.",
         ),
         (
             bill(bound=100_000),

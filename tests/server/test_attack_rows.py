@@ -435,7 +435,7 @@ async def test_all_input_beside_an_earlier_response_is_shown_in_order(
     assert " ".join(shown.split()) == wanted
 
 
-# What was private stays private, whoever brings it back
+# What was private stays private, by all who bring it back
 
 
 Change = Callable[[list[tuple[str, str]]], list[tuple[str, str]]]

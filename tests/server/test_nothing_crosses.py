@@ -243,7 +243,7 @@ class Scenario:
     def _check_answer(
         self, grant: Grant, answer: httpx.Response, *, is_asking: bool = False
     ) -> None:
-        """Whoever asks gets no word but those that it brought, and those written for it."""
+        """A token gets no word but those that it brought, and those written for it."""
         words = set(WORD.findall(answer.text))
         own = {word for word in words if word.split("-")[1] == grant}
         assert words <= self.known[grant] | own, (grant, words - self.known[grant] - own)

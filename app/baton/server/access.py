@@ -38,7 +38,7 @@ class Grant(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Whoever shows a token, as far as Baton can tell programs apart.
+    """A program that shows a token, as far as Baton can tell programs apart.
 
     `id` stands for the token in history and ledger, which never hold the token itself.
     """

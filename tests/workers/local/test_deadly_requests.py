@@ -16,7 +16,7 @@ import pytest
 from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.messages import AnswerFormat, Reading, Request, Retrying, Text
 from baton.ipc import lending_protocol, process, supervisor
-from baton.workers.local import LocalWorker
+from baton.workers.local import LocalWorker, model_process
 from support.lent_models import borrowing_worker, lender
 from support.local_worker_calls import CAPITAL, Answer, ask, listen, request, small
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
 
 # The real runner, which dies when it reads one of these words; it notes its starts and such deaths.
 RUNNER = """
-import os, sys
+import os, sys, time
 from baton.workers.local.child import main, prompt, sampler
 sampler.MAX_SECONDS = 0.5
 def note(what):
@@ -34,6 +34,7 @@ def chat(reader, request):
     text = request.messages[-1]["content"]
     if "KILL" in text or "{always}" in text:
         note(text)
+        time.sleep(0.5 if "SLOWLY" in text else 0)
         os.kill(os.getpid(), 9)
     if "EXIT" in text:
         note(text)
@@ -63,6 +64,11 @@ class DeadlyWorker:
 
     def deaths_of(self, prompt: str) -> int:
         return self.notes.count(prompt)
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        async with asyncio.timeout(60):
+            while not is_so():  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
 
 
 Make = Callable[..., DeadlyWorker]
@@ -203,13 +209,47 @@ async def test_a_request_that_kills_when_it_is_read_ahead_is_the_one_that_fails(
     assert "Paris" in (await ask(deadly.worker, CAPITAL)).text
 
 
+async def test_a_death_over_reading_ahead_is_none_of_the_model(make: Make) -> None:
+    deadly = make()
+    await ask(deadly.worker, CAPITAL, max_tokens=1)
+    deadly.worker.read_ahead(request("KILL"))
+    await deadly.until(lambda: deadly.worker.process is None)
+    assert deadly.worker.model.living() is None
+    assert deadly.worker.model.recent_deaths() == []
+
+
+async def test_who_comes_while_one_is_tried_alone_waits_for_it(make: Make) -> None:
+    deadly = make()
+    await ask(deadly.worker, CAPITAL, max_tokens=1)
+    first = asyncio.create_task(outcomes(deadly.worker, "KILL SLOWLY", CAPITAL))
+    await deadly.until(lambda: deadly.deaths_of("KILL SLOWLY") == 2)
+    assert ["Paris" in text for text in await outcomes(deadly.worker, CAPITAL, CAPITAL)] == [
+        True
+    ] * 2
+    assert "Paris" in (await first)[1]
+    assert deadly.deaths_of("KILL SLOWLY") == 2
+
+
+async def test_one_is_tried_alone_once_others_are_answered(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_process, "FORM_SECONDS", 3.0)
+    deadly = make()
+    await ask(deadly.worker, CAPITAL, max_tokens=1)
+    kills = replace(request("KILL"), shape=AnswerFormat('root ::= "a"', "{}"))
+    first = asyncio.create_task(outcomes(deadly.worker, kills, CAPITAL))
+    await deadly.until(lambda: deadly.deaths_of("KILL"))
+    story = await ask(deadly.worker, "Write a very long story about a river.", max_tokens=500)
+    assert story.usage.tokens_out == 500
+    assert "Paris" in (await first)[1]
+    assert deadly.deaths_of("KILL") == 2
+
+
 async def test_who_left_is_suspected_too(make: Make) -> None:
     deadly = make()
     await ask(deadly.worker, CAPITAL, max_tokens=1)
     beside = asyncio.create_task(ask(deadly.worker, CAPITAL))
-    async with asyncio.timeout(60):
-        while not deadly.worker.model.busy:  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0)
+    await deadly.until(lambda: deadly.worker.model.busy)
     gone = asyncio.create_task(ask(deadly.worker, "KILL"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)

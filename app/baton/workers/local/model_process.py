@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,7 +29,6 @@ from baton.core.messages import (
     Thinking,
     Usage,
     Writing,
-    estimated_tokens,
 )
 from baton.core.sanitiser import one_line
 from baton.ipc import supervisor
@@ -50,7 +49,6 @@ from baton.workers.local.messages import (
     MAX_BYTES_PER_TOKEN,
     REPLIES,
     AnswerDone,
-    AnswerPrompt,
     AnswerSpeed,
     AnswerText,
     LoadModel,
@@ -61,7 +59,7 @@ from baton.workers.local.messages import (
 )
 from baton.workers.local.model_file import check_gguf, estimate_file_load
 from baton.workers.local.model_memory import Memory, MemoryOccupied, NotEnoughMemory
-from baton.workers.local.model_session import ModelSession
+from baton.workers.local.model_session import ModelRequest, ModelSession
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,32 +97,6 @@ class LoadSettings:
     kv: str = "f16"
     idle_seconds: float = 600.0
     slots: int = DEFAULT_SLOTS
-
-
-class ModelRequest(NamedTuple):
-    """A request to a model, and the name of the worker that makes it."""
-
-    worker: str
-    prompt: AnswerPrompt
-
-    @property
-    def adapter(self) -> str:
-        """The path of the adapter that it puts on the model, "" if none."""
-        return str(self.prompt.adapter or "")
-
-    @property
-    def mark(self) -> str:
-        """A hash of all that a client asks: the same when it is repeated, or was read ahead."""
-        import hashlib
-
-        prompt = msgspec.structs.replace(self.prompt, id=0, only_reads=False)
-        return hashlib.sha256(repr(prompt).encode()).hexdigest()
-
-    @property
-    def about_tokens(self) -> int:
-        """About how many tokens its texts have."""
-        texts = [*(message["content"] for message in self.prompt.messages), self.prompt.grammar]
-        return sum(estimated_tokens(text or "") for text in texts)
 
 
 class ModelProcess(Supervisor):
@@ -490,10 +462,8 @@ def _crashed(request: ModelRequest, reason: str = "") -> WorkerError:
 
 
 def _unavailable(request: ModelRequest, reason: str, wrote: bool) -> WorkerUnavailable:
-    kept = " What it had written is kept." if wrote else ""
-    return WorkerUnavailable(
-        f"{request.worker} failed. {reason}{kept}", _hint(request, "Try again")
-    )
+    what = f"{request.worker} failed. {reason}{' What it had written is kept.' if wrote else ''}"
+    return WorkerUnavailable(what, _hint(request, "Try again"))
 
 
 def _hint(request: ModelRequest, advice: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
 
 from baton.core.errors import BatonError
-from baton.core.messages import Loading
+from baton.core.messages import Loading, estimated_tokens
 from baton.ipc.messages import Failed, Message
 from baton.ipc.process import Call, Child, error_of
 from baton.workers.local.messages import AnswerPrompt, ModelLoaded, ModelLoading
@@ -15,7 +17,31 @@ from baton.workers.local.messages import AnswerPrompt, ModelLoaded, ModelLoading
 if TYPE_CHECKING:
     import asyncio
 
-    from baton.workers.local.model_process import ModelRequest
+
+class ModelRequest(NamedTuple):
+    """A request to a model, and the name of the worker that makes it."""
+
+    worker: str
+    prompt: AnswerPrompt
+
+    @property
+    def adapter(self) -> str:
+        """The path of the adapter that it puts on the model, "" if none."""
+        return str(self.prompt.adapter or "")
+
+    @property
+    def mark(self) -> str:
+        """A hash of all that a client asks: the same when it is repeated, or was read ahead."""
+        import hashlib
+
+        prompt = msgspec.structs.replace(self.prompt, id=0, only_reads=False)
+        return hashlib.sha256(repr(prompt).encode()).hexdigest()
+
+    @property
+    def about_tokens(self) -> int:
+        """About how many tokens its texts have."""
+        texts = [*(message["content"] for message in self.prompt.messages), self.prompt.grammar]
+        return sum(estimated_tokens(text or "") for text in texts)
 
 
 class ModelSession:

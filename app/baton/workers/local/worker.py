@@ -9,7 +9,8 @@ from pathlib import Path
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card, Chunk, Request
 from baton.workers.local.messages import AnswerPrompt, ModelLoaded
-from baton.workers.local.model_process import ModelProcess, ModelRequest
+from baton.workers.local.model_process import ModelProcess
+from baton.workers.local.model_session import ModelRequest
 
 _SEED_BITS = 0xFFFFFFFF
 
