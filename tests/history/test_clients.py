@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from baton.core.errors import ConfigError
 from baton.core.labels import Label
 from baton.core.messages import Message, Prompt, Role, TurnStatus
 from baton.core.ports import NEW, ConversationPosition, RecordedRun
@@ -157,6 +158,56 @@ async def test_a_run_that_is_withdrawn_leaves_what_was_before_it(tmp_path: Path)
     await store.aclose()
     data = bytes_of(tmp_path)
     assert b"CANARY" not in data
+
+
+async def test_a_private_prompt_that_is_withdrawn_stays_private() -> None:
+    store = Store.open(None)
+    first = await say(store, "Before it", "An answer", Label.CLOUD)
+    place = ConversationPosition(first.conversation, first.answer)
+    refused = await say(store, LONG, "", place=place)
+    await store.clients.withdraw(refused.run)
+    assert await label_of(store, LONG) is Label.LOCAL
+    await store.aclose()
+
+
+async def test_the_strictest_label_of_what_was_deleted_counts() -> None:
+    store = Store.open(None)
+    for label in (Label.LOCAL, Label.LAN):
+        begun = await say(store, LONG, ANSWER, label)
+        await store.purge(begun.conversation)
+    assert await label_of(store, LONG) is Label.LOCAL
+    await store.aclose()
+
+
+async def test_a_program_brings_no_deleted_conversation_back() -> None:
+    store = Store.open(None)
+    begun = await say(store, "x", "y", Label.CLOUD)
+    await store.hide(begun.conversation)
+    place = ConversationPosition(begun.conversation, begun.answer)
+    with pytest.raises(ConfigError, match="was deleted"):
+        await store.begin(Prompt("more"), place, Label.CLOUD, "a")
+    await store.begin(Prompt("more"), place, Label.CLOUD)
+    assert len(await store.conversations()) == 1
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{{"result": "{}"}}'.format(LONG.replace(", ", ",\\n")),
+        '{{"result": "{{\\"inner\\": \\"{}\\"}}"}}'.format(LONG.replace(", ", ",\\\\n")),
+        "x" * 70_000 + LONG,
+        (LONG[:40] + " ") * 150 + LONG,
+    ],
+)
+async def test_a_private_text_is_recognised_within_others(text: str) -> None:
+    store = Store.open(None)
+    await say(store, LONG, ANSWER)
+    for number in range(20):
+        await say(store, f"{LONG} And so on, {number}.", ANSWER)
+    assert await label_of(store, text) is Label.LOCAL
+    assert await label_of(store, text.replace("island", "mountain")) is Label.CLOUD
+    await store.aclose()
 
 
 @given(st.text(), st.sampled_from(["\u200b", "\u00a0", " \n", "\t", "**", "...", "\u2019"]))

@@ -406,6 +406,18 @@ async def test_deaths_count_by_their_cause(keeper: ChildSupervisor) -> None:
     keeper.refuse_in_quarantine("It", "an adapter")
 
 
+async def test_old_deaths_take_no_memory(
+    keeper: ChildSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cause in ("one", "other"):
+        await keeper.die(cause)
+    assert keeper.recent_deaths("third") == []
+    assert {*keeper._deaths} == {"one", "other"}
+    monkeypatch.setattr(supervisor, "DEATHS_WINDOW_SECONDS", -1.0)
+    await keeper.die("last")
+    assert keeper._deaths == {}
+
+
 async def test_what_its_parent_ends_did_not_die(keeper: ChildSupervisor) -> None:
     for end in (Child.kill, Child.aclose):
         if (ending := end(keeper.running())) is not None:

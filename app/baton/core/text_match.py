@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -29,6 +29,9 @@ _SLICE_CHARS = 1 << 16
 
 _TAGS = re.compile(r"</?tool_(?:call|response)>")
 _SIGNS = re.compile(r"[\W_]+")
+_ESCAPES = re.compile(r"\\+[nrt]")
+
+MAX_PLACES = 100
 
 
 @frozen_dataclass
@@ -43,13 +46,21 @@ class SaidTexts:
     answers: frozenset[str]
     plain: str
 
-    def find(self, openings: Iterable[str]) -> set[str]:
-        """Return those openings that stand anywhere in what is said; takes linear time."""
+    def find(self, openings: Iterable[str]) -> dict[str, list[int]]:
+        """Return those openings that stand anywhere in what is said, and where; in linear time."""
         wanted, text = set(openings), self.plain
-        if not wanted:
-            return set()
-        places = range(len(text) - OPENING_CHARS + 1)
-        return {piece for at in places if (piece := text[at : at + OPENING_CHARS]) in wanted}
+        found: dict[str, list[int]] = {}
+        for at in range(len(text) - OPENING_CHARS + 1 if wanted else 0):
+            if (piece := text[at : at + OPENING_CHARS]) in wanted:
+                found.setdefault(piece, []).append(at)
+        return found
+
+    def holds(self, text: str, places: Sequence[int]) -> bool:
+        """Whether a text stands at one of these places, where its opening does."""
+        plain = plain_text(text)
+        if len(places) > MAX_PLACES:
+            return plain in self.plain
+        return any(self.plain.startswith(plain, at) for at in places)
 
 
 class Saying(NamedTuple):
@@ -70,7 +81,10 @@ def said_texts(messages: Iterable[Message]) -> SaidTexts:
         frozenset(fingerprint(text, role) for role, text in texts if role is wanted)
         for wanted in (Role.USER, Role.ASSISTANT)
     )
-    return SaidTexts(prompts, answers, plain_text("\n".join(text for _, text in texts)))
+    whole = "\n".join(text for _, text in texts)
+    if "\\" in whole:  # as in the JSON of a tool's result
+        whole += "\n" + "".join(_ESCAPES.sub(" ", part) for part in _slices(whole))
+    return SaidTexts(prompts, answers, plain_text(whole))
 
 
 def label_by_sayings(sayings: Iterable[Saying], client: str) -> Label:

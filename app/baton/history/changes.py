@@ -51,6 +51,8 @@ def begin_run(
     )
     prompt = Prompt(clean_text(prompt.text), files, prompt.system and clean_text(prompt.system))
     conversation = _get_or_create_conversation(connection, prompt, place, label, now)
+    if client and rows.is_hidden(connection, conversation.id):  # only the user brings it back
+        raise ConfigError("This conversation was deleted.", "Begin a new one.")
     if strictest([label, conversation.label]) is not conversation.label:
         set_label(connection, conversation.id, label)
         conversation = replace(conversation, label=label)
@@ -290,7 +292,7 @@ def keep_private_marks(
         asked, alone = _marks(prompt, Role.USER)
         marks += [(asked, _marks(answer, Role.ASSISTANT)[0]), *([(asked, "")] if alone else [])]
     connection.executemany(
-        "INSERT OR REPLACE INTO private_marks VALUES (?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO private_marks VALUES (?, ?, ?, ?)",
         [(*mark, client, label) for mark in marks],
     )
 
@@ -354,6 +356,7 @@ def withdraw_run(connection: Connection, run: str) -> None:
     if connection.execute(others, [conversation, run]).fetchone() is None:
         purge(connection, conversation)
         return
+    _mark_private_texts(connection, "turns.id = ?", turn)
     connection.execute("DELETE FROM runs WHERE id = ?", [run])
     connection.execute("DELETE FROM turns WHERE id = ?", [found["answer"]])
     added = """DELETE FROM turns WHERE id = ? AND run IS NULL
@@ -443,22 +446,27 @@ def purge(connection: Connection, conversation: str) -> None:
 
     What was private stays recognisable by its fingerprints: a program may bring it back.
     """
+    _mark_private_texts(connection, "turns.conversation = ?", conversation)
+    removed = connection.execute("DELETE FROM conversations WHERE id = ?", [conversation])
+    if removed.rowcount == 0:
+        raise ConfigError(f"There is no conversation {conversation!r}.")
+    connection.execute("DELETE FROM drafts WHERE conversation = ?", [conversation])
+
+
+def _mark_private_texts(connection: Connection, condition: str, value: str) -> None:
+    """Keep the fingerprints of the private ones of some turns that are about to be removed."""
     mark_unknown_texts(connection)
-    private = "turns.conversation = ? AND turns.label <> 'cloud'"
+    private = f"{condition} AND turns.label <> 'cloud'"
     connection.execute(
-        f"""INSERT OR REPLACE INTO private_marks
+        f"""INSERT OR IGNORE INTO private_marks
             SELECT asked.fingerprint, turns.fingerprint, turns.client, turns.label
             FROM turns JOIN turns AS asked ON asked.id = turns.parent
             WHERE {private} AND turns.role = 'assistant' AND turns.fingerprint IS NOT NULL
                 AND asked.fingerprint IS NOT NULL
             UNION SELECT fingerprint, '', client, label FROM turns
             WHERE {private} AND role = 'user' AND opening IS NOT NULL""",
-        [conversation, conversation],
+        [value, value],
     )
-    removed = connection.execute("DELETE FROM conversations WHERE id = ?", [conversation])
-    if removed.rowcount == 0:
-        raise ConfigError(f"There is no conversation {conversation!r}.")
-    connection.execute("DELETE FROM drafts WHERE conversation = ?", [conversation])
 
 
 def purge_hidden(connection: Connection, older_than_seconds: float) -> int:

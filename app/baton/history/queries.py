@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import UsageRow
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import sanitise
-from baton.core.text_match import SaidTexts, Saying, plain_text
+from baton.core.text_match import SaidTexts, Saying
 from baton.history import rows
 from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
 from baton.history.rows import reject_bad_values
@@ -168,17 +168,21 @@ _SAID_TOGETHER = """
 """Who said what is brought back, and how privately: prompts with their answers, and long texts."""
 
 
-def sayings(connection: Connection, said: SaidTexts, openings: Sequence[str]) -> list[Saying]:
-    """Return who said before what a request brings back: prompts with their answers, long texts.
-
-    `openings` are the private ones that stand in it.
-    """
-    known = connection.execute(
-        "SELECT fingerprint, text FROM turns WHERE label <> 'cloud' "
+def private_texts(connection: Connection, openings: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return the private texts that begin so: opening, fingerprint, text; each once."""
+    found = connection.execute(
+        "SELECT DISTINCT opening, fingerprint, text FROM turns WHERE label <> 'cloud' "
         "AND opening IN (SELECT value FROM json_each(?))",
         [rows.encode_json(openings)],
     )
-    long = {row["fingerprint"] for row in known if plain_text(row["text"]) in said.plain}
+    return [tuple(row) for row in found]
+
+
+def sayings(connection: Connection, said: SaidTexts, long: Collection[str]) -> list[Saying]:
+    """Return who said before what a request brings back: prompts with their answers, long texts.
+
+    `long` are the fingerprints of the private ones that stand in it.
+    """
     lists = {"prompts": said.prompts, "answers": said.answers, "long": long}
     values = {name: rows.encode_json(sorted(those)) for name, those in lists.items()}
     found = connection.execute(_SAID_TOGETHER, values)

@@ -99,6 +99,12 @@ def conversations(connection: Connection, rest: str, *values: object) -> list[Co
         ]
 
 
+def is_hidden(connection: Connection, conversation: str) -> bool:
+    """Whether a conversation was deleted, and can still be brought back."""
+    query = "SELECT 1 FROM conversations WHERE id = ? AND hidden_at IS NOT NULL"
+    return connection.execute(query, [conversation]).fetchone() is not None
+
+
 def turns(connection: Connection, condition: str, *values: object) -> tuple[Turn, ...]:
     """Return the turns that fulfil an SQL condition, parents before children."""
     rows = connection.execute(

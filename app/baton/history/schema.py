@@ -204,7 +204,7 @@ _CLIENTS = Migration(
             answer TEXT NOT NULL,
             client TEXT NOT NULL,
             label TEXT NOT NULL {_LABELS},
-            PRIMARY KEY (prompt, answer, client)
+            PRIMARY KEY (prompt, answer, client, label)
         ) STRICT, WITHOUT ROWID""",
     ),
 )

@@ -262,8 +262,14 @@ class ClientHistory:
     async def sayings(self, said: SaidTexts) -> list[Saying]:
         """Return who said before, and how privately, what a request brings back."""
         openings = await self._database.read(queries.private_openings)
-        found = await asyncio.to_thread(said.find, openings)
-        return await self._database.read(queries.sayings, said, sorted(found))
+        places = await asyncio.to_thread(said.find, openings)
+        texts = await self._database.read(queries.private_texts, sorted(places))
+
+        def long_texts() -> set[str]:
+            return {mark for start, mark, text in texts if said.holds(text, places[start])}
+
+        long = await asyncio.to_thread(long_texts)
+        return await self._database.read(queries.sayings, said, long)
 
     async def keep_private_marks(
         self, said: Sequence[tuple[str, str]], client: str, label: Label

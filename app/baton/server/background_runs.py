@@ -13,7 +13,7 @@ from baton.server.access import Client
 from baton.server.api_errors import ApiError
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel
-from baton.server.player import Player, ServedRun
+from baton.server.player import MAX_SHOWN_CHARS, Player, ServedRun
 from baton.server.responses import response
 from baton.server.served_answer import answer_head, make_answer
 from baton.server.tool_calls import ToolCall, read_calls
@@ -66,9 +66,16 @@ class BackgroundRuns:
             await asyncio.wait({kept.task})  # it says why
             raise served.error or ApiError(503, "stopped", "Baton stopped before it began.")
         self._kept[served.id] = kept
-        while len(self._kept) > MAX_REMEMBERED and next(iter(self._kept.values())).task.done():
-            self._kept.popitem(last=False)
+        over = [id for id, one in self._kept.items() if one.task.done()]
+        for id in over[: max(0, len(self._kept) - MAX_REMEMBERED)]:
+            del self._kept[id]
         return self._describe(kept)
+
+    async def wait_for(self, served: ServedRun) -> None:
+        """Wait until a response is over; a large one is left to the history then."""
+        await asyncio.wait({self._kept[served.id].task})
+        if served.asked.size >= MAX_SHOWN_CHARS and served.error is None:
+            self._kept.pop(served.id, None)
 
     async def describe(self, id: str, client: Client) -> dict[str, Any]:
         """Return a response of a client's as it stands. Raises ApiError (404)."""

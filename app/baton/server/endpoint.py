@@ -178,6 +178,7 @@ class Endpoint:
             if served.asked.is_background:
                 begun = await self._background.begin(served)
                 await _json(begun)(request.scope, request.receive, send)
+                await self._background.wait_for(served)  # its text takes room until then
                 return
             work = self._play(dialect, served, request.scope, request.receive, send)
             await _while_connected(request.receive, work)

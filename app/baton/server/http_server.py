@@ -50,6 +50,9 @@ MAX_CONNECTIONS = 900
 MAX_IDLE_CONNECTIONS = 128
 """How many connections may have no request under way: more end those that have waited longest."""
 
+READ_BYTES = 2048
+"""How much is read at once: of pieces of one byte asyncio's 256 kB take seconds, and all wait."""
+
 STALL_SECONDS = 60.0
 """After so many seconds without reading anything of its answer a client counts as gone."""
 
@@ -76,6 +79,7 @@ class _BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        vars(transport)["max_size"] = READ_BYTES
         self._alarm = self.loop.call_later(HEADER_SECONDS, self._end_slow)
         self._wait()
 
@@ -98,6 +102,8 @@ class _BoundedProtocol(H11Protocol):
                 self._alarm = None
 
     def on_response_complete(self) -> None:
+        if str(self.conn.their_state) == "SEND_BODY":  # it was refused, and isn't read to its end
+            self.transport.close()
         super().on_response_complete()
         if not self.transport.is_closing() and self.cycle.response_complete:
             self._wait()

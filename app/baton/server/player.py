@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -132,6 +132,7 @@ class Player:
         self._allowed = allowed
         self._running = Counter[str]()
         self._forgetful: tuple[Orchestra, Store] | None = None
+        self._unkept = deque[str]()
         self._known: OrderedDict[bytes, str] = OrderedDict()
         self._closing = AsyncExitStack()
 
@@ -208,8 +209,15 @@ class Player:
                 said = (*asked.earlier, Message(Role.USER, asked.prompt), answer)
                 pairs = [(a.text, b.text) for a, b in zip(said[::2], said[1::2], strict=True)]
                 await self.store.clients.keep_private_marks(pairs, served.client.id, served.label)
+            store = self._orchestra_for(asked)[1]
             if error is not None and error.status < 500 and served.id and not served.view.cost:
-                await self._orchestra_for(asked)[1].clients.withdraw(served.id)
+                await store.clients.withdraw(served.id)
+            elif served.view.started is not None and not asked.conditions.is_kept:
+                self._unkept.append(served.view.started.conversation)
+                if asked.size >= MAX_SHOWN_CHARS:
+                    await store.purge(self._unkept.pop())
+                elif len(self._unkept) > MAX_SERVED:
+                    await store.purge(self._unkept.popleft())
 
     def _check_grant(self, served: ServedRun) -> None:
         """Refuse a worker that costs money, or is in the cloud, to a token that may not spend."""
@@ -287,7 +295,9 @@ class Player:
         if is_private or served.asked.conditions.is_private:
             return Label.LOCAL
         asked = served.asked
-        messages = (*asked.said, *asked.earlier, Message(Role.USER, asked.prompt))
+        form = asked.shape.schema if asked.shape is not None else ""
+        own = (Message(Role.SYSTEM, text) for text in (asked.instructions or "", form))
+        messages = (*asked.said, *asked.earlier, Message(Role.USER, asked.prompt), *own)
         said = await asyncio.to_thread(said_texts, messages)
         stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
         sayings = [saying for store in stores for saying in await store.clients.sayings(said)]

@@ -98,7 +98,8 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
     refuse_unknown(body, ResponsesRequest, HARMLESS, NEUTRAL)
     asked = read_fields(body, ResponsesRequest)
     said = [Message(Role.SYSTEM, asked.instructions)] if asked.instructions else []
-    if asked.background and asked.store is False:
+    conditions = read_conditions(headers, asked.baton, asked.store)
+    if asked.background and not conditions.is_kept:
         raise bad_request("A response in the background has to be stored.", "store")
     return ClientRequest(
         asked.model,
@@ -111,7 +112,7 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
         is_streamed=bool(asked.stream),
         is_background=bool(asked.background),
         continues=asked.previous_response_id or "",
-        conditions=read_conditions(headers, asked.baton, asked.store),
+        conditions=conditions,
     )
 
 

@@ -263,7 +263,9 @@ def _stricter(
     """Return what both a run and the one that goes on with it are allowed."""
     budget = min((b for b in (limits.budget, routed.budget) if b is not None), default=None)
     mode = "local" if routed.mode == "local" else terms.mode
-    client = routed.client if limits.budget is None else ""  # a program's budget allows nothing
+    # A program's budget allows nothing; but what the user resumes isn't the program's any more.
+    is_narrowed = routed.client and limits.budget is None and budget is not None
+    client = f"{routed.client} resumed" if is_narrowed else ""
     return (
         replace(limits, alone=limits.alone or routed.alone, budget=budget, client=client),
         replace(terms, mode=mode, offline=terms.offline or routed.offline),
