@@ -124,7 +124,8 @@ class Scenario:
         chat = self.random.choice([*usable, Chat(PERSON, is_private=is_private)])
         if chat.owner != PERSON:  # what a program began is the user's as well from now on
             chat = Chat(PERSON, list(chat.messages), [], chat.conversation, is_private)
-            self.known[PERSON] |= set(WORD.findall(json.dumps(chat.messages)))
+            thread = await store.thread(chat.conversation)
+            self.known[PERSON] |= set(WORD.findall(" ".join(turn.text for turn in thread)))
         place = ConversationPosition(chat.conversation) if chat.conversation else NEW
         limits = PromptLimits(Label.LOCAL if is_private else Label.CLOUD)
         orchestra = self.served.baton.orchestra
