@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import WorkerError, WorkerUnavailable
-from baton.core.messages import AnswerFormat, Reading, Request, Retrying, Text
+from baton.core.messages import AnswerFormat, Reading, Request, Retrying, Text, Usage
 from baton.ipc import lending_protocol, process, supervisor
-from baton.workers.local import LocalWorker, model_process
-from support.lent_models import borrowing_worker, lender
+from baton.workers.local import LocalWorker
+from support.lent_models import STORY, borrowing_worker, lender
 from support.local_worker_calls import CAPITAL, Answer, ask, listen, request, small
 
 pytestmark = [pytest.mark.sampled(0.5), pytest.mark.local_model]
@@ -205,6 +205,8 @@ async def test_a_request_that_kills_when_it_is_read_ahead_is_the_one_that_fails(
         deadly.worker.read_ahead(request("KILL"))
         with pytest.raises(WorkerError, match="isn't tried again"):
             await ask(deadly.worker, "KILL")
+        assert "Paris" in (await ask(deadly.worker, CAPITAL)).text
+    assert deadly.deaths_of("KILL") == 2
     assert deadly.worker.model.recent_deaths() == []
     assert "Paris" in (await ask(deadly.worker, CAPITAL)).text
 
@@ -230,18 +232,24 @@ async def test_who_comes_while_one_is_tried_alone_waits_for_it(make: Make) -> No
     assert deadly.deaths_of("KILL SLOWLY") == 2
 
 
-async def test_one_is_tried_alone_once_others_are_answered(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_process, "FORM_SECONDS", 1.5)
+async def test_one_is_tried_alone_once_others_are_answered(make: Make) -> None:
     deadly = make()
-    await ask(deadly.worker, CAPITAL, max_tokens=1)
-    kills = replace(request("KILL"), shape=AnswerFormat('root ::= "a"', "{}"))
-    first = asyncio.create_task(outcomes(deadly.worker, kills, CAPITAL))
-    await deadly.until(lambda: deadly.deaths_of("KILL"))
-    story = await ask(deadly.worker, "Write a very long story about a river.", max_tokens=800)
-    assert story.usage.tokens_out == 800
-    assert "Paris" in (await first)[1]
+    worker = deadly.worker
+    await ask(worker, CAPITAL, max_tokens=1)
+    beside = asyncio.create_task(ask(worker, CAPITAL))
+    async with aclosing(worker.stream(request("KILL"))) as kills:
+        async for chunk in kills:
+            if isinstance(chunk, Retrying):
+                break
+        assert "Paris" in (await beside).text
+        async with aclosing(worker.stream(request(STORY, max_tokens=200))) as story:
+            async for chunk in story:
+                if isinstance(chunk, Text):
+                    break
+            killing = asyncio.create_task(anext(kills))
+            assert isinstance([chunk async for chunk in story][-1], Usage)
+        with pytest.raises(WorkerError, match="crashed on this request"):
+            await killing
     assert deadly.deaths_of("KILL") == 2
 
 

@@ -162,7 +162,8 @@ class ModelProcess(Supervisor):
         """
         if self.living() is not None and self._session is not None and not self._open_requests:
             prompt = msgspec.structs.replace(request.prompt, only_reads=True)
-            with suppress(FrameError, ChildDied):  # the request itself meets it again
+            with suppress(FrameError, ChildDied, WorkerError):  # the request itself meets it again
+                self._refuse_deadly_request(request)
                 self._session.call(request._replace(prompt=prompt))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
