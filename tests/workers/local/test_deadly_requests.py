@@ -34,7 +34,7 @@ def chat(reader, request):
     text = request.messages[-1]["content"]
     if "KILL" in text or "{always}" in text:
         note(text)
-        time.sleep(0.5 if "SLOWLY" in text else 0)
+        time.sleep(1.2 if "SLOWLY" in text else 0)
         os.kill(os.getpid(), 9)
     if "EXIT" in text:
         note(text)
