@@ -1,4 +1,4 @@
-"""Recognises a text that comes back, whatever spaces, case, signs or other texts surround it.
+"""Recognises a text that comes back, also with other spaces, case and signs, among other texts.
 
 What counts was measured on 1,000 ordinary chats (docs/serve.md, "Private stays private").
 """

@@ -19,7 +19,7 @@ class RunTerms:
     """What the settings allow: ceilings in nano-dollars, when to ask, and where to connect.
 
     `mode` "local" uses no remote worker; `offline` connects to nothing but this machine; `is_free`
-    uses no cloud worker, whatever it costs. `patience` is how many seconds a call waits for money
+    uses no cloud worker, even a free one. `patience` is how many seconds a call waits for money
     that other runs hold.
     """
 
