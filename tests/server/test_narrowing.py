@@ -15,25 +15,13 @@ from hypothesis import given, strategies as st
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
-from baton.core.money import NANO, Price, Rates
+from baton.core.money import NANO
 from baton.server import ServingLimits
 from baton.server.access import Grant
 from baton.server.client_request import ConditionFields, read_conditions
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import Served, served_baton
+from support.served_baton import GPT, SMALL, Served, served_baton
 
-SMALL = Card("small", "local", "Small", context=8192, slots=64)
-GPT = Card(
-    "gpt",
-    "cloud",
-    "GPT",
-    privacy=Label.CLOUD,
-    context=100_000,
-    price=Price(Rates(10 * NANO, 10 * NANO, 0, 0), source="test"),
-    provider="openai",
-    model="openai/gpt-5-mini",
-    remote=True,
-)
 LAN = Card("lab", "server", "Lab", privacy=Label.LAN, context=8192, remote=True)
 LARGE = 10 * NANO
 CALL_COST = 500 * 10_000

@@ -21,14 +21,14 @@ import pytest
 
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Card, Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
-from baton.core.money import NANO, Price, Rates
+from baton.core.messages import Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
+from baton.core.money import NANO
 from baton.core.ports import NEW, ConversationPosition
 from baton.core.run.policy import PromptLimits
 from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import Served, served_baton
+from support.served_baton import GPT, SMALL, Served, served_baton
 
 SEQUENCES_PER_SERVER = 10
 STEPS = 7
@@ -36,18 +36,6 @@ PERSON = "person"
 LONG = " Please keep in mind that the ferry leaves from the eastern pier at a quarter past nine."
 WORD = re.compile(r"word-[a-z]+-(?:open|private)-\d+")
 
-SMALL = Card("small", "local", "Small", context=8192, slots=64)
-GPT = Card(
-    "gpt",
-    "cloud",
-    "GPT",
-    privacy=Label.CLOUD,
-    context=100_000,
-    price=Price(Rates(10 * NANO, 10 * NANO, 0, 0), source="test"),
-    provider="openai",
-    model="openai/gpt-5-mini",
-    remote=True,
-)
 _numbers = itertools.count()
 
 

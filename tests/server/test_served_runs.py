@@ -21,30 +21,17 @@ import httpx
 import psutil
 import pytest
 
-from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Card, Chunk, Declined, Finish, Request, RequestSent, Text, Usage
-from baton.core.money import NANO, Price, Rates
+from baton.core.messages import Chunk, Declined, Finish, Request, RequestSent, Text, Usage
+from baton.core.money import NANO
 from baton.platform.settings import find_paths
 from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from support.processes import wait_until_over
-from support.served_baton import Served, served_baton, wait_until
+from support.served_baton import GPT, SMALL, Served, served_baton, wait_until
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
-SMALL = Card("small", "local", "Small", context=8192, slots=64)
-GPT = Card(
-    "gpt",
-    "cloud",
-    "GPT",
-    privacy=Label.CLOUD,
-    context=100_000,
-    price=Price(Rates(10 * NANO, 10 * NANO, 0, 0), source="test"),
-    provider="openai",
-    model="openai/gpt-5-mini",
-    remote=True,
-)
 
 
 def endless(request: Request) -> Iterable[Chunk | float]:

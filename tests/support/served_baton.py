@@ -14,7 +14,10 @@ import httpx
 from baton.compose import Baton, library
 from baton.compose.local_workers import LocalWorkers
 from baton.compose.remote_workers import RemoteWorkers
+from baton.core.labels import Label
 from baton.core.ledger_types import Scope
+from baton.core.messages import Card
+from baton.core.money import NANO, Price, Rates
 from baton.core.ports import Worker
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
@@ -25,6 +28,19 @@ from baton.platform.settings import Settings, find_paths
 from baton.server import Player, ServingLimits, serving
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
+
+SMALL = Card("small", "local", "Small", context=8192, slots=64)
+GPT = Card(
+    "gpt",
+    "cloud",
+    "GPT",
+    privacy=Label.CLOUD,
+    context=100_000,
+    price=Price(Rates(10 * NANO, 10 * NANO, 0, 0), source="test"),
+    provider="openai",
+    model="openai/gpt-5-mini",
+    remote=True,
+)
 
 NO_CEILINGS: Mapping[Scope, int] = {}
 NO_LIMITS = ServingLimits()
