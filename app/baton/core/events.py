@@ -46,7 +46,8 @@ class Routed:
     the ceiling for the prompt in nano-dollars, which all such runs share with the first, `root`
     ("": this one is the first). `decided_by` is what chose: a tool's rule ("tool"), the "router",
     a "rule" of length and kind, or that rule as the router was too "late". `client` is the id of
-    the access token of the program that asked ("": the person did).
+    the access token of the program that asked ("": the person did); with `is_free` no cloud worker
+    may answer it.
     """
 
     at: float = field(default=0.0, kw_only=True)
@@ -62,6 +63,7 @@ class Routed:
     root: str = ""
     decided_by: str = ""
     client: str = ""
+    is_free: bool = False
 
 
 @frozen_dataclass

@@ -129,5 +129,5 @@ def _slices(text: str) -> Iterator[str]:
 
 def _plain_slice(text: str) -> str:
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
+        text = unicodedata.normalize("NFKD", text)
     return _SIGNS.sub("", _TAGS.sub("", text).casefold())

@@ -148,8 +148,6 @@ class Player:
 
     def begin(self, asked: ClientRequest, client: Client) -> ServedRun:
         """Take a request. Raises ApiError where it may not be played."""
-        if self._running[client.id] >= MAX_RUNS:
-            raise ApiError(429, "too_many_requests", "Too many requests are being answered.")
         served = ServedRun(asked, client, find_model(asked.model, self.orchestra.roster))
         self._check_grant(served)
         self._check_size(served)
@@ -165,6 +163,9 @@ class Player:
         client = served.client.id
         self._running[client] += 1
         try:
+            if self._running[client] > MAX_RUNS:
+                message = "Too many requests are being answered."
+                raise ApiError(429, "too_many_requests", message)
             async with await self._run(served) as run:
                 text = AnswerText()
                 async for event in run:

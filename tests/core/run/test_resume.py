@@ -299,7 +299,9 @@ async def interrupt_run(session: OrchestraSession, limits: PromptLimits = ANYTHI
     session.workers["small"].respond = fail_with(DOWN)
 
 
-@pytest.mark.parametrize(("bound", "free"), [("mode", "auto"), ("offline", False)])
+@pytest.mark.parametrize(
+    ("bound", "free"), [("mode", "auto"), ("offline", False), ("is_free", False)]
+)
 @pytest.mark.parametrize("bounded", [True, False])
 async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
     bound: str, free: object, bounded: bool

@@ -268,7 +268,12 @@ def _stricter(
     client = f"{routed.client} resumed" if is_narrowed else ""
     return (
         replace(limits, alone=limits.alone or routed.alone, budget=budget, client=client),
-        replace(terms, mode=mode, offline=terms.offline or routed.offline),
+        replace(
+            terms,
+            mode=mode,
+            offline=terms.offline or routed.offline,
+            is_free=terms.is_free or routed.is_free,
+        ),
     )
 
 

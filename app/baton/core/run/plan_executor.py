@@ -135,6 +135,7 @@ class PlanExecutor:
                 root=request.root,
                 decided_by=routing.route.decided_by,
                 client=request.limits.client,
+                is_free=request.terms.is_free,
             )
         )
         await self._adopt_first(replace(proposal, why=""))
