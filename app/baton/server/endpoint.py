@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -30,13 +30,14 @@ from baton.server.player import Player, ServedRun
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.responses import ResponseStream, read_responses, response
 from baton.server.served_answer import Answer, answer_head, make_answer
-from baton.server.tool_calls import ToolCall, read_calls
+from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
 
 CLIENT = "baton.client"
 """Where a request's scope has who asks; "client" is the address there."""
 
-KEEPALIVE_SECONDS = 15.0
-"""After so many seconds without a piece a stream says that it is still alive."""
+HEAD_SECONDS, KEEPALIVE_SECONDS = 2.0, 10.0
+"""After so many seconds a stream begins, though there is no piece yet: until then an error has a
+status. After so many more without one it says that it is still alive."""
 
 
 class StreamWriter(Protocol):
@@ -50,12 +51,15 @@ class StreamWriter(Protocol):
 
     def end(self, answer: Answer) -> list[dict[str, Any]]: ...
 
+    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """A protocol: how requests are read and answers written.
 
-    `is_named` is whether each event of a stream has its type beside it, `last` what ends one.
+    `is_named` is whether each event of a stream has its type beside it, `last` what ends one, and
+    `ping` what keeps one alive.
     """
 
     read: Callable[[Mapping[str, Any], Mapping[str, str]], ClientRequest]
@@ -63,6 +67,7 @@ class Dialect:
     stream: Callable[[ClientRequest], StreamWriter]
     is_named: bool = True
     last: bytes = b""
+    ping: bytes = b": still here\n\n"
     is_anthropic: bool = False
 
     def error(self, error: ApiError) -> dict[str, Any]:
@@ -72,8 +77,8 @@ class Dialect:
 
 CHAT = Dialect(
     read_chat,
-    lambda answer, asked: completion(answer),
-    lambda asked: ChatStream(asked.has_usage),
+    completion,
+    ChatStream,
     is_named=False,
     last=b"data: [DONE]\n\n",
 )
@@ -82,6 +87,7 @@ MESSAGES = Dialect(
     read_messages,
     lambda answer, asked: message_object(answer),
     lambda asked: MessageStream(),
+    ping=b'event: ping\ndata: {"type": "ping"}\n\n',
     is_anthropic=True,
 )
 
@@ -177,58 +183,62 @@ class Endpoint:
             served = self._player.begin(asked, request.scope[CLIENT])
             if served.asked.is_background:
                 begun = await self._background.begin(served)
-                await _json(begun)(request.scope, request.receive, send)
+                if asked.is_streamed:
+                    found = self._background.follow(served)
+                    stream = self._stream(dialect, served, found, send)
+                    await _while_connected(request.receive, stream)
+                else:
+                    await _json(begun)(request.scope, request.receive, send)
                 await self._background.wait_for(served)  # its text takes room until then
                 return
-            work = self._play(dialect, served, request.scope, request.receive, send)
-            await _while_connected(request.receive, work)
+            play = self._play(dialect, served, request.scope, request.receive, send)
+            await _while_connected(request.receive, play)
 
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
         async with aclosing(self._player.play(served)) as pieces:
+            found = read_calls(served.asked.tools, pieces, served.lose_call)
             if served.asked.is_streamed:
-                await self._stream(dialect, served, pieces, send)
+                await self._stream(dialect, served, found, send)
                 return
             text, calls = "", list[ToolCall]()
-            async for shown, found in read_calls(served.asked.tools, pieces):
+            async for shown, called in found:
                 text += shown
-                calls += found
-        text = text.rstrip() if calls else text
+                calls += called
+        self._background.remember(served, text, calls)
         whole = dialect.whole(self._answer(served, text, calls), served.asked)
         await _json(whole)(scope, receive, send)
 
     async def _stream(
-        self, dialect: Dialect, served: ServedRun, pieces: AsyncGenerator[str], send: Send
+        self, dialect: Dialect, served: ServedRun, found: FoundCalls, send: Send
     ) -> None:
         """Send an answer as server-sent events.
 
-        An error before the first of them has a status of its own; one after that is an event.
+        An error before the first of them has a status of its own; one after that ends the stream.
         """
         writer = dialect.stream(served.asked)
-        stream = EventStream(send, dialect)
-        calls: list[ToolCall] = []
-        head = answer_head(served)
+        stream = EventStream(send, dialect, lambda: writer.begin(answer_head(served)))
+        text, calls = "", list[ToolCall]()
         try:
-            async with stream.kept_alive():
-                async for text, found in read_calls(served.asked.tools, pieces):
-                    if not stream.has_begun:
-                        head = answer_head(served)  # it has an id now
-                        await stream.begin(writer.begin(head))
-                    if text:
-                        await stream.send(writer.text(head, text))
-                    for call in found:
+            async with stream.kept_alive(served.recorded):
+                async for shown, called in found:
+                    await stream.begin()
+                    head = answer_head(served)
+                    if shown:
+                        await stream.send(writer.text(head, shown))
+                    for call in called:
                         await stream.send(writer.call(head, call))
-                    calls += found
+                    text += shown
+                    calls += called
         except ApiError as error:
             if not stream.has_begun:
                 raise
-            await stream.fail(error)
-            return
-        answer = self._answer(served, "", calls)
-        if not stream.has_begun:
-            await stream.begin(writer.begin(answer))
-        await stream.send(writer.end(answer))
+            await stream.send(writer.fail(answer_head(served), error))
+        else:
+            await stream.begin()
+            self._background.remember(served, text, calls)
+            await stream.send(writer.end(self._answer(served, "", calls)))
         await stream.finish()
 
     def _answer(self, served: ServedRun, text: str, calls: list[ToolCall]) -> Answer:
@@ -236,61 +246,69 @@ class Endpoint:
 
 
 class EventStream:
-    """Server-sent events, in a dialect's form."""
+    """Server-sent events, in a dialect's form; `first` returns those that begin it."""
 
-    def __init__(self, send: Send, dialect: Dialect) -> None:
+    def __init__(
+        self, send: Send, dialect: Dialect, first: Callable[[], list[dict[str, Any]]]
+    ) -> None:
         self.has_begun = False
         self._send = send
         self._dialect = dialect
+        self._first = first
         self._is_idle = True
         self._sending = asyncio.Lock()
 
-    async def begin(self, events: list[dict[str, Any]]) -> None:
-        """Send the head and the first events."""
-        self.has_begun = True
-        headers = [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
-        ]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self.send(events)
+    async def begin(self) -> None:
+        """Send the head and the first events, unless they were."""
+        async with self._sending:
+            if self.has_begun:
+                return
+            self.has_begun = True
+            headers = [
+                (b"content-type", b"text/event-stream; charset=utf-8"),
+                (b"cache-control", b"no-store"),
+                (b"x-content-type-options", b"nosniff"),
+            ]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._send_body(b"".join(map(self._frame, self._first())))
 
     async def send(self, events: list[dict[str, Any]]) -> None:
         """Send events."""
         await self._write(b"".join(map(self._frame, events)))
-
-    async def fail(self, error: ApiError) -> None:
-        """End a stream that had begun with an error."""
-        await self.send([{"type": "error", **self._dialect.error(error)}])
-        await self.finish()
 
     async def finish(self) -> None:
         """End the stream."""
         await self._write(self._dialect.last, more=False)
 
     @asynccontextmanager
-    async def kept_alive(self) -> AsyncIterator[None]:
-        """Say now and then that the stream goes on, where nothing else does."""
-        beating = asyncio.create_task(self._keep_alive())
+    async def kept_alive(self, recorded: asyncio.Event) -> AsyncIterator[None]:
+        """Begin soon once a run is `recorded`, and say now and then that the stream goes on."""
+        beating = asyncio.create_task(self._keep_alive(recorded))
         try:
             yield
         finally:
-            beating.cancel()
+            async with self._sending:  # not in the middle of what it sends
+                beating.cancel()
             with suppress(asyncio.CancelledError):
                 await beating
 
-    async def _keep_alive(self) -> None:
+    async def _keep_alive(self, recorded: asyncio.Event) -> None:
+        await recorded.wait()
+        await asyncio.sleep(HEAD_SECONDS)
+        await self.begin()
         while True:
             self._is_idle = True
             await asyncio.sleep(KEEPALIVE_SECONDS)
-            if self._is_idle and self.has_begun:
-                await self._write(b": still here\n\n")
+            if self._is_idle:
+                await self._write(self._dialect.ping)
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
         self._is_idle = False
         async with self._sending:
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            await self._send_body(data, more=more)
+
+    async def _send_body(self, data: bytes, *, more: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _frame(self, event: dict[str, Any]) -> bytes:
         data = b"data: " + msgspec.json.encode(event) + b"\n\n"

@@ -28,14 +28,14 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
-from baton.server.api_errors import ApiError, api_error, error_of_name
+from baton.server.api_errors import ApiError, api_error, failure_error, too_long
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel, find_model
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
 
-MAX_CHARS_PER_TOKEN = 16
+CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 4, 16
 """No tokenizer gets more into a token over a whole prompt: runs of spaces are the longest ones."""
 
 MAX_CONVERSATIONS = 1_000
@@ -67,8 +67,8 @@ class ServedRun:
     """A request that was taken: for the list of served requests, and for its answer.
 
     `label` is how far it may travel, `began` in seconds since the epoch. `error` is what the client
-    is shown where there is no answer. `recorded` is set once it has an id; `is_over` says that
-    nothing of it goes on.
+    is shown where there is no answer. `warnings` are sentences about what isn't as it was asked
+    for. `recorded` is set once it has an id; `is_over` says that nothing of it goes on.
     """
 
     asked: ClientRequest
@@ -80,7 +80,22 @@ class ServedRun:
     error: ApiError | None = None
     is_over: bool = False
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
+    warnings: list[str] = field(init=False)
     _texts: list[StepText] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.warnings = [*self.asked.warnings]
+
+    def lose_call(self, text: str) -> bool:
+        """Say why a text that began like a call of a tool is none; return whether it is no text."""
+        if self.view.is_cut:
+            said = "A call of a tool was cut at the most tokens, and left out: allow more of them."
+        elif self.asked.tools is not None and self.asked.tools.must_call:
+            said = "A tool had to be called, and the worker wrote something else."
+        else:
+            return False
+        self.warnings.append(said)
+        return self.view.is_cut
 
     @property
     def view(self) -> RunView:
@@ -190,8 +205,8 @@ class Player:
         """Remember the conversation. Raises ApiError where the run has no answer."""
         view, asked = served.view, served.asked
         if view.failure is not None:
-            failure = view.failure
-            raise error_of_name(failure.error, failure.message, failure.hint)
+            error = failure_error(view.failure)
+            raise error if error.tokens is None else too_long(*error.tokens, asked.largest_part)
         if view.status != "finished":
             raise ApiError(503, "stopped", "Baton stopped before the answer was there.")
         if asked.conditions.is_kept:
@@ -242,13 +257,7 @@ class Player:
         contexts = [card.context for card in cards if may_use(card, Label.CLOUD, terms)]
         most, size = max(contexts, default=0), served.asked.size
         if contexts and all(contexts) and size > MAX_CHARS_PER_TOKEN * most:
-            raise ApiError(
-                400,
-                "context_length_exceeded",
-                f"The maximum context length of {served.model} is {most:,} tokens, and the request"
-                f" has {size:,} characters.",
-                "Leave the oldest messages out, or send less.",
-            )
+            raise too_long(size // CHARS_PER_TOKEN, most, served.asked.largest_part)
 
     @staticmethod
     def _check_ceiling(served: ServedRun) -> None:
@@ -272,12 +281,19 @@ class Player:
             worker = self._strongest_here(limits.label, terms)  # a plan can't call them
             limits = replace(limits, strategy="single")
         return self._orchestra_for(asked)[0].play(
-            Prompt(asked.prompt, system=asked.instructions),
+            Prompt(asked.prompt, system=await self._system(asked, position)),
             position,
             limits,
             worker=worker,
             terms=terms,
         )
+
+    async def _system(self, asked: ClientRequest, position: ConversationPosition) -> str | None:
+        """Return the system text of a request; that of an earlier response isn't carried over."""
+        if asked.instructions is not None or not asked.continues or position.conversation is None:
+            return asked.instructions
+        known_as = await self.store.conversation(position.conversation)
+        return None if known_as.system is None else ""
 
     def _strongest_here(self, label: Label, terms: RunTerms) -> str | None:
         """Return the worker on this machine that calls tools best; None: the default one."""
@@ -396,6 +412,7 @@ def _limits(served: ServedRun) -> PromptLimits:
         top_p=asked.top_p,
         stop=asked.stop,
         client=served.client.id,
+        sampling=asked.sampling,
     )
 
 

@@ -12,6 +12,7 @@ from baton.core.messages import Card, Finish
 from baton.core.money import format_usd
 from baton.core.view import RunView
 from baton.presentation.run_objects import route_object, run_warnings
+from baton.server.request_messages import note_unknown
 from baton.server.player import ServedRun
 from baton.server.tool_calls import ToolCall
 
@@ -39,8 +40,9 @@ class TokenCount:
 class Answer:
     """An answer, or as much of it as there is.
 
-    `finish` is stop, length, content_filter or tool_calls; `report` says what happened, and which
-    warnings there are. `created` is in seconds since the epoch.
+    `finish` is stop, length, content_filter or tool_calls; `stop` is the stop text before which it
+    ended, or "". `report` says what happened, and which warnings there are. `created` is in seconds
+    since the epoch.
     """
 
     run: str
@@ -49,6 +51,7 @@ class Answer:
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     finish: str = "stop"
+    stop: str = ""
     usage: TokenCount = field(default_factory=TokenCount)
     report: Mapping[str, Any] = field(default_factory=dict)
 
@@ -63,6 +66,7 @@ def make_answer(
 ) -> Answer:
     """Return a request's answer as it stands."""
     called = tuple(calls)
+    cards = {card.id: card for card in roster}
     return Answer(
         served.id,
         served.asked.model,
@@ -70,14 +74,22 @@ def make_answer(
         text,
         called,
         "tool_calls" if called else _finish(served.view),
-        _count(served.view, {card.id: card for card in roster}),
-        run_report(served.view),
+        _stop(served.view),
+        _count(served.view, cards),
+        _report(served, cards),
     )
 
 
-def run_report(view: RunView) -> dict[str, Any]:
+def _report(served: ServedRun, cards: Mapping[str, Card]) -> dict[str, Any]:
     """Return what happened in a run: who answered, why, and what a person should know of it."""
+    view = served.view
     workers = dict.fromkeys(call.worker for call in view.calls)
+    remote = [name for name in workers if name in cards and not cards[name].is_local]
+    sampled: list[str] = []
+    if remote and served.asked.sampling:
+        note_unknown([*served.asked.sampling], sampled)
+    said = [*served.warnings, *sampled]
+    ignored = [{"kind": "ignored", "message": message, "hint": ""} for message in said]
     refused = [offer for offer in view.offers if offer.decision is Decision.CEILING]
     return {
         "run_id": view.started.run if view.started else None,
@@ -86,8 +98,13 @@ def run_report(view: RunView) -> dict[str, Any]:
         "workers": list(workers),
         "budget_reached": bool(refused),
         "budget_message": refused[-1].message if refused else "",
-        "warnings": run_warnings(view),
+        "warnings": [*run_warnings(view), *ignored],
     }
+
+
+def _stop(view: RunView) -> str:
+    answer = view.plan.answer if view.plan is not None else ()
+    return view.steps[answer[-1] - 1].stop if answer else ""
 
 
 def _finish(view: RunView) -> str:
