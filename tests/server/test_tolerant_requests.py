@@ -468,6 +468,35 @@ async def test_the_form_of_an_answer_is_kept_to_in_messages_too(tmp_path: Path) 
         await post(served, "/messages", {"messages": [USER], **wrong}, 400)
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "/messages", "/responses"])
+@pytest.mark.parametrize("written", ["call", "object"])
+async def test_beside_tools_an_answer_has_its_form_or_is_a_call(
+    path: str, written: str, tmp_path: Path
+) -> None:
+    """Codex sends its tools and the schema of the answer with every request."""
+    schema = {"type": "object", "properties": {"city": {"$ref": "#/$defs/c"}}, "$defs": {"c": {}}}
+    said = {"call": {"name": "edit", "arguments": {"path": "a.py"}}, "object": {"city": "Oslo"}}
+    worker = saying(json.dumps(said[written]))
+    body: dict[str, Any] = {"messages": [USER]}
+    form: Any = {"type": "json_schema", "schema": schema}
+    if path == "/responses":
+        body = {"input": "Hi", "tools": [FUNCTION], "text": {"format": {"name": "x", **form}}}
+    elif path == "/messages":
+        body |= {"tools": [{"name": "edit"}], "output_config": {"format": form}}
+    else:
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        body |= {"tools": [{"type": "function", "function": EDIT}], "response_format": form}
+    async with served_baton(tmp_path, [worker]) as served:
+        answer = json.dumps(await post(served, path, body))
+    shape = worker.requests[-1].shape
+    assert shape is not None
+    kinds = json.loads(shape.schema)
+    assert kinds["anyOf"][1]["properties"]["name"] == {"const": "edit"}
+    assert kinds["$defs"]["answer"]["properties"]["city"] == {"$ref": "#/$defs/answer/$defs/c"}
+    assert ("a.py" in answer) is (written == "call")
+    assert ("Oslo" in answer) is (written == "object")
+
+
 async def test_a_forced_tool_may_refer_to_its_own_definitions(tmp_path: Path) -> None:
     """F4."""
     place = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -408,7 +408,7 @@ def _limits(served: ServedRun) -> PromptLimits:
         attended=False,
         keep=conditions.is_kept,
         deadline=conditions.deadline,
-        shape=asked.tools.shape() if asked.tools is not None else asked.shape,
+        shape=asked.tools.shape(asked.shape) if asked.tools is not None else asked.shape,
         top_p=asked.top_p,
         stop=asked.stop,
         client=served.client.id,

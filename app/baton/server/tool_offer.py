@@ -92,18 +92,22 @@ class ToolOffer:
             f" <arguments-object>}}\n{CLOSE}{must}"
         )
 
-    def shape(self) -> AnswerFormat | None:
-        """Return the form of an answer that can only be a call, None where it may be text."""
-        if not self.must_call:
+    def shape(self, form: AnswerFormat | None) -> AnswerFormat | None:
+        """Return the form of an answer: of a call, where one must be made, else of either.
+
+        `form` is what an answer must look like that is no call (None: any text).
+        """
+        if form is None and not self.must_call:
             return None
         whole: dict[str, Any] = {}
-        calls = []
+        kinds = (
+            []
+            if form is None or self.must_call
+            else [_placed(json.loads(form.schema), "answer", whole)]
+        )
         for number, tool in enumerate(self.tools):
-            arguments = tool.parameters or {"type": "object"}
-            if "$ref" in as_json(arguments):  # what it refers to lies elsewhere now
-                whole.setdefault("$defs", {})[f"tool{number}"] = _moved(arguments, number)
-                arguments = {"$ref": f"#/$defs/tool{number}"}
-            calls.append(
+            arguments = _placed(tool.parameters or {"type": "object"}, f"tool{number}", whole)
+            kinds.append(
                 {
                     "type": "object",
                     "properties": {"name": {"const": tool.name}, "arguments": arguments},
@@ -111,9 +115,8 @@ class ToolOffer:
                     "additionalProperties": False,
                 }
             )
-        return AnswerFormat(
-            "", as_json((calls[0] if len(calls) == 1 else {"anyOf": calls}) | whole)
-        )
+        alone = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        return AnswerFormat("", as_json({**alone, **whole}))
 
 
 def read_tools(
@@ -230,16 +233,24 @@ def as_json(value: object, *, is_sorted: bool = False) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=is_sorted)
 
 
-def _moved(schema: Any, number: int) -> Any:
-    """Return a schema whose references hold where it is `#/$defs/tool<number>` of another."""
+def _placed(schema: Mapping[str, Any], name: str, whole: dict[str, Any]) -> Mapping[str, Any]:
+    """Return a schema for a place within `whole`, where its references hold as well."""
+    if "$ref" not in as_json(schema):
+        return schema
+    whole.setdefault("$defs", {})[name] = _moved(schema, name)
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _moved(schema: Any, name: str) -> Any:
+    """Return a schema whose references hold where it is `#/$defs/<name>` of another."""
     if isinstance(schema, list):
-        return [_moved(part, number) for part in schema]
+        return [_moved(part, name) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    moved = {name: _moved(value, number) for name, value in schema.items()}
+    moved = {key: _moved(value, name) for key, value in schema.items()}
     reference = moved.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
-        moved["$ref"] = f"#/$defs/tool{number}{reference[1:]}"
+        moved["$ref"] = f"#/$defs/{name}{reference[1:]}"
     return moved
 
 
