@@ -314,8 +314,8 @@ async def test_models_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        ({"n": 2}, "'n', other than 1"),
-        ({"logprobs": True}, "'logprobs', other than false"),
+        ({"n": 2}, "'n' other than 1"),
+        ({"logprobs": True}, "'logprobs' other than false"),
         ({"presence_penalty": 5}, "presence_penalty is a number from -2 to 2"),
         ({"temperature": 3}, "temperature is a number from 0 to 2"),
         ({"stop": [*"123456789"]}, "8 stop texts"),

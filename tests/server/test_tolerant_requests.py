@@ -245,6 +245,36 @@ async def test_fields_of_other_servers_are_named_and_ignored(path: str, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (
+            "/chat/completions",
+            {"messages": [{"role": "Human", "content": {"type": "text", "text": "Hi"}}]},
+        ),
+        (
+            "/chat/completions",
+            {"messages": [USER, {"role": "tool", "tool_call_id": 1, "content": {"ok": 1}}]},
+        ),
+        ("/chat/completions", {"max_tokens": 100.0, "model": None}),
+        ("/chat/completions", {"max_tokens": -1, "stream_options": {"include_usage": None}}),
+        ("/chat/completions", {"max_tokens": 10**12, "response_format": {"type": None}}),
+        ("/chat/completions", {"stop": ["", "a"], "functions": [], "function_call": "auto"}),
+        ("/messages", {"system": {"type": "text", "text": "Be."}, "max_tokens": None}),
+        ("/messages", {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}]}),
+        ("/messages", {"output_config": {"format": None}, "thread": None}),
+        ("/responses", {"input": {"role": "user", "content": "Hi"}, "text": {"format": None}}),
+        ("/responses", {"input": ["one", "two"], "conversation": None}),
+    ],
+)
+async def test_what_is_written_a_little_otherwise_is_understood(
+    path: str, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    body = {"input": "Hi"} if path == "/responses" else {"messages": [USER]}
+    async with served_baton(tmp_path, [saying("4")]) as served:
+        await post(served, path, {**body, **fields})
+
+
+@pytest.mark.parametrize(
     "field", [{"n": 2}, {"logprobs": True}, {"modalities": ["text", "audio"]}, {"top_logprobs": 3}]
 )
 async def test_what_would_change_the_answer_is_refused(
@@ -252,7 +282,7 @@ async def test_what_would_change_the_answer_is_refused(
 ) -> None:
     async with served_baton(tmp_path, [saying("4")]) as served:
         answer = await post(served, "/chat/completions", {"messages": [USER], **field}, 400)
-    assert ", other than " in answer["error"]["message"]
+    assert " other than " in answer["error"]["message"]
     assert answer["error"]["param"] == next(iter(field))
 
 

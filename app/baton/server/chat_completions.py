@@ -11,6 +11,7 @@ from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
     ANY_OBJECT,
+    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
@@ -61,7 +62,7 @@ class CalledFunction(msgspec.Struct, frozen=True):
 class CallFields(msgspec.Struct, frozen=True):
     """A tool call of an earlier turn."""
 
-    id: str | None = None
+    id: str | int | None = None
     function: CalledFunction | None = None
     custom: CalledFunction | None = None
 
@@ -70,9 +71,9 @@ class MessageFields(msgspec.Struct, frozen=True):
     """A message of the conversation."""
 
     role: str
-    content: str | list[Any] | None = None
+    content: str | list[Any] | dict[str, Any] | None = None
     tool_calls: list[CallFields] | None = None
-    tool_call_id: str | None = None
+    tool_call_id: str | int | None = None
     function_call: CalledFunction | None = None
     name: str | None = None
 
@@ -81,28 +82,28 @@ class SchemaFields(msgspec.Struct, frozen=True):
     """A named JSON Schema."""
 
     schema: dict[str, Any] | None = None
-    name: str = ""
+    name: str | None = None
 
 
 class FormatFields(msgspec.Struct, frozen=True):
     """The form that the answer must have."""
 
-    type: str = "text"
+    type: str | None = None
     json_schema: SchemaFields | None = None
 
 
 class StreamFields(msgspec.Struct, frozen=True):
     """What comes with a stream."""
 
-    include_usage: bool = False
-    include_obfuscation: bool = False
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
     """A request's fields, as far as Baton keeps to them."""
 
-    model: str
-    messages: list[MessageFields]
+    model: str | None = None
+    messages: list[MessageFields] = []
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     temperature: float | None = None
@@ -130,7 +131,7 @@ def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequ
     limit = asked.max_completion_tokens
     limit = asked.max_tokens if limit is None else limit
     return ClientRequest(
-        asked.model,
+        asked.model or DEFAULT_MODEL,
         *split_conversation(_spoken(asked.messages, tools, warnings), "messages"),
         max_tokens=check_count(limit, "max_tokens"),
         temperature=check_range(asked.temperature, 2.0, "temperature"),
@@ -156,7 +157,7 @@ def _spoken(
     for place, message in enumerate(messages):
         text, media = read_content(message.content, f"messages[{place}]", warnings)
         if message.role in ("tool", "function"):
-            id = message.tool_call_id or ""
+            id = str(message.tool_call_id or "")
             name = message.name or called_name(id, names, tools)
             yield Spoken(Role.USER, result_text(names.get(id, name), text))
             continue
@@ -167,14 +168,14 @@ def _spoken(
         for call in calls if role is Role.ASSISTANT else ():
             if (called := call.function or call.custom) is None:
                 continue
-            names[call.id or ""] = called.name
+            names[str(call.id or "")] = called.name
             arguments = called.arguments if call.function else {"input": called.input}
             text = f"{text}\n{call_text(called.name, arguments)}".strip()
         yield Spoken(role, text, media if role is Role.USER else "")
 
 
 def _shape(asked: FormatFields | None, warnings: list[str]) -> AnswerFormat | None:
-    match asked.type if asked is not None else "text":
+    match asked.type or "text" if asked is not None else "text":
         case "text":
             return None
         case "json_object":

@@ -12,12 +12,15 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.messages import AnswerFormat, Message, Role
+from baton.core.model_roles import OWN_MODELS_PREFIX
 from baton.core.money import parse_usd
 from baton.core.schema_bounds import schema_problem
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.request_messages import note_unknown
 from baton.server.tool_calls import MAX_DEPTH, is_too_deep
 from baton.server.tool_offer import ToolOffer, unkept_warnings, with_instructions
+
+DEFAULT_MODEL = f"{OWN_MODELS_PREFIX}auto"
 
 MAX_BODY_BYTES = 8 * 10**6
 MAX_BRACKETS, MAX_COMMAS = 200_000, 1_000_000
@@ -139,8 +142,12 @@ def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
     """Return a body's fields, those that Baton knows. Raises ApiError for one of another type."""
+    whole = {  # some programs write 100.0 for 100
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in body.items()
+    }
     try:
-        return msgspec.convert(body, kind)
+        return msgspec.convert(whole, kind)
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
@@ -169,7 +176,7 @@ def check_fields(
             if any(value == allowed for allowed in neutral[name]):
                 continue
             said = f"Baton doesn't support {name!r}"
-            other = f", other than {json.dumps(neutral[name][0])}" if neutral[name] else ""
+            other = f" other than {json.dumps(neutral[name][0])}" if neutral[name] else ""
             raise ApiError(400, "unsupported_parameter", f"{said}{other}.", param=name)
         if name in _SAMPLING:
             own, least, most = _SAMPLING[name]
@@ -209,9 +216,11 @@ def read_stop(stop: str | list[str] | None, param: str) -> tuple[str, ...]:
 
 def check_count(value: int | None, param: str) -> int | None:
     """Return a number of tokens, None for as many as there can be. Raises ApiError for none."""
-    if value is not None and value != -1 and not 0 < value < 2**31:
+    if value is None or value == -1:
+        return None
+    if value <= 0:
         raise bad_request("The most tokens of an answer are a number above 0.", param)
-    return None if value == -1 else value
+    return min(value, 2**31 - 1)
 
 
 def check_range(value: float | None, most: float, param: str) -> float | None:

@@ -11,6 +11,7 @@ import msgspec
 from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
+    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
@@ -51,13 +52,13 @@ class MessageFields(msgspec.Struct, frozen=True):
     """A message of the conversation."""
 
     role: str
-    content: str | list[Any] | None = None
+    content: str | list[Any] | dict[str, Any] | None = None
 
 
 class FormatFields(msgspec.Struct, frozen=True):
     """The form that the answer must have."""
 
-    type: str = "text"
+    type: str | None = None
     schema: dict[str, Any] | None = None
 
 
@@ -70,10 +71,10 @@ class OutputFields(msgspec.Struct, frozen=True):
 class MessagesRequest(msgspec.Struct, frozen=True):
     """A request's fields, as far as Baton keeps to them."""
 
-    model: str
-    messages: list[MessageFields]
+    model: str | None = None
+    messages: list[MessageFields] = []
     max_tokens: int | None = None
-    system: str | list[Any] | None = None
+    system: str | list[Any] | dict[str, Any] | None = None
     temperature: float | None = None
     top_p: float | None = None
     stop_sequences: list[str] | None = None
@@ -106,7 +107,7 @@ def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> Client
     is_single = wanted.get("disable_parallel_tool_use") is True
     choice = read_choice(wanted or None, is_single=is_single, warnings=warnings)
     return ClientRequest(
-        asked.model,
+        asked.model or DEFAULT_MODEL,
         *split_conversation(spoken, "messages"),
         max_tokens=check_count(asked.max_tokens, "max_tokens"),
         temperature=check_range(asked.temperature, 1.0, "temperature"),
@@ -130,10 +131,11 @@ def _spoken(
 ) -> Spoken:
     """Return a message as workers read it; thoughts of an earlier turn are left out."""
     role = read_role(message.role, warnings, param)
-    if not isinstance(message.content, list):
-        return Spoken(role, message.content or "")
+    content = [message.content] if isinstance(message.content, dict) else message.content
+    if not isinstance(content, list):
+        return Spoken(role, content or "")
     texts, media = [], ""
-    for part in message.content:
+    for part in content:
         match part.get("type") if isinstance(part, Mapping) else None:
             case "tool_use":
                 names[str(part.get("id"))] = name = str(part.get("name"))
@@ -152,10 +154,10 @@ def _spoken(
 def _shape(asked: MessagesRequest, warnings: list[str]) -> AnswerFormat | None:
     form = asked.output_config.format if asked.output_config is not None else None
     form = form or asked.output_format
-    if form is None or form.type == "text":
+    if form is None or form.type in (None, "text"):
         return None
     if form.type != "json_schema":
-        message = f"There is no output format {form.type[:40]!r}."
+        message = f"There is no output format {str(form.type)[:40]!r}."
         raise bad_request(message, "output_config.format.type")
     return json_shape(form.schema, "output_config.format.schema", warnings)
 

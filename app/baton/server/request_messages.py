@@ -6,6 +6,7 @@ gave, becomes a note; what isn't for models is left out; both are named in `warn
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -48,10 +49,14 @@ def read_content(
 ) -> tuple[str, str]:
     """Return a content's text, and a kind of part that it holds and no worker can read, or "".
 
-    It is a string, or parts with `between` between them.
+    It is a string, or parts with `between` between them; an object without a type is its JSON.
     """
     if content is None or isinstance(content, str):
         return content or "", ""
+    if isinstance(content, Mapping):
+        if "type" not in content:
+            return json.dumps(content, ensure_ascii=False), ""
+        content = [content]
     if not isinstance(content, list):
         raise bad_request("A message's content is text, or a list of parts.", param)
     texts, media = [], ""
@@ -93,12 +98,12 @@ def read_role(role: object, warnings: list[str], param: str) -> Role:
     """Return who speaks; one that Baton doesn't know is taken for the user. Raises ApiError."""
     if not isinstance(role, str):
         raise bad_request("A message says no role.", f"{param}.role")
-    match role:
+    match role.lower():
         case "system" | "developer":
             return Role.SYSTEM
-        case "assistant" | "model":
+        case "assistant" | "model" | "ai" | "bot":
             return Role.ASSISTANT
-        case "user":
+        case "user" | "human":
             return Role.USER
     _warn(warnings, f"The role {role[:40]!r} was taken for the user's.")
     return Role.USER

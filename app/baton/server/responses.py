@@ -12,6 +12,7 @@ from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
     ANY_OBJECT,
+    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
@@ -74,8 +75,8 @@ class TextFields(msgspec.Struct, frozen=True):
 class ResponsesRequest(msgspec.Struct, frozen=True):
     """A request's fields, as far as Baton keeps to them."""
 
-    model: str
-    input: str | list[Any] | None = None
+    model: str | None = None
+    input: str | list[Any] | dict[str, Any] | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -99,14 +100,15 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
     asked = read_fields(body, ResponsesRequest)
     tools = [*read_tools(asked.tools or (), warnings)]
     said = [Spoken(Role.SYSTEM, asked.instructions)] if asked.instructions else []
-    said += _spoken(asked.input or [], tools, warnings)
+    items = [asked.input] if isinstance(asked.input, dict) else asked.input or []
+    said += _spoken(items, tools, warnings)
     conditions = read_conditions(headers, asked.baton, asked.store)
     if asked.background and not conditions.is_kept:
         raise bad_request("A response in the background has to be stored.", "store")
     is_single = asked.parallel_tool_calls is False
     choice = read_choice(asked.tool_choice, is_single=is_single, warnings=warnings)
     return ClientRequest(
-        asked.model,
+        asked.model or DEFAULT_MODEL,
         *split_conversation(said, "input", may_be_empty=True),
         max_tokens=check_count(asked.max_output_tokens, "max_output_tokens"),
         temperature=check_range(asked.temperature, 2.0, "temperature"),
@@ -180,7 +182,7 @@ def _called(
         return None
     output = item["output"]
     if isinstance(output, Mapping):
-        output = output.get("content") or json.dumps(output, ensure_ascii=False)
+        output = output.get("content") or output
     text, _ = read_content(output, param, warnings)
     return Spoken(Role.USER, result_text(called_name(call, names, tools), text))
 

@@ -137,7 +137,7 @@ def read_tools(
             yield from read_tools(tool.get("tools") or (), warnings, str(name or ""))
         elif kind not in ("function", "custom"):
             shown = str(kind)[:40]
-            warnings.append(f"The tool {shown!r} was left out: only its provider can run it.")
+            warnings.append(f"The tool {shown!r} was left out: it is one of its provider's own.")
         elif not isinstance(name, str) or not name:
             raise bad_request("A tool has no name.", "tools")
         else:
@@ -178,7 +178,7 @@ def read_choice(choice: object, *, is_single: bool, warnings: list[str]) -> Tool
         raise bad_request("This choice of a tool names no function.", "tool_choice")
     if isinstance(choice, str):
         raise bad_request(f"There is no choice of tools {kind[:40]!r}.", "tool_choice")
-    warnings.append(f"The tool {kind[:40]!r} can't be chosen: only its provider can run it.")
+    warnings.append(f"The tool {kind[:40]!r} can't be chosen: it is one of its provider's own.")
     return ToolChoice(is_single=is_single)
 
 
