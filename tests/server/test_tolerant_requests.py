@@ -14,6 +14,7 @@ import anthropic
 import pytest
 
 from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage
+from baton.server.access import Grant
 from baton.server.request_messages import GO_ON, NOTHING
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import GPT, SMALL, Served, served_baton
@@ -466,6 +467,34 @@ async def test_a_result_beside_an_earlier_response_has_its_tools_name(tmp_path: 
         again = {"input": [result], "previous_response_id": first["id"], "tools": [FUNCTION]}
         await post(served, "/responses", again)
     assert '{"name": "edit", "content": "done"}' in shown(worker)[-1][1]
+
+
+async def test_items_are_known_by_their_ids_again(tmp_path: Path) -> None:
+    """Vercel's SDK refers to the items of earlier responses, restarts of the server included."""
+    worker = saying("I'll edit it. ", CALL)
+    async with served_baton(tmp_path, [worker]) as served:
+        first = await post(served, "/responses", {"input": "Edit it.", "tools": [FUNCTION]})
+    message, call = first["output"]
+    references = [{"type": "item_reference", "id": one["id"]} for one in (message, call)]
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "done"}
+    worker = saying("Done.")
+    async with served_baton(tmp_path, [worker]) as served:
+        said = [{"role": "user", "content": "Edit it."}, *references, result]
+        answer = await post(served, "/responses", {"input": said})
+        assert [role for role, _ in shown(worker)[1:]] == ["user", "assistant", "user"]
+        assert "I'll edit it." in shown(worker)[2][1]
+        assert '"path": "a.py"' in shown(worker)[2][1]
+        assert '{"name": "edit", "content": "done"}' in shown(worker)[3][1]
+        assert ignored(answer) == ""
+        unknown = {"type": "item_reference", "id": "msg_0123456789ab"}
+        answer = await post(
+            served, "/responses", {"input": [unknown, {"role": "user", "content": "Hi"}]}
+        )
+        assert "item_reference" in ignored(answer)
+        async with served.client(Grant.SPEND) as other:  # another program's stays its own
+            body = {"model": "small", "input": [*references, {"role": "user", "content": "Hi"}]}
+            assert (await other.post("/responses", json=body)).status_code == 200
+        assert "I'll edit it." not in " ".join(text for _, text in shown(worker))
 
 
 async def test_instructions_of_an_earlier_response_are_not_carried_over(tmp_path: Path) -> None:

@@ -180,8 +180,11 @@ def test_an_id_tells_what_was_called() -> None:
 
 
 def test_an_earlier_answer_has_its_calls_again() -> None:
-    assert past_calls("Just text.") == ("Just text.", [])
-    text, [call] = past_calls(f"I'll change it.\n{FORMS['tagged']}")
+    reader = ToolCallReader(OFFER, lambda: "0123456789ab")
+    [_, first] = [*reader.feed(FORMS["tagged"])[1], *reader.feed(FORMS["tagged"])[1]]
+    assert first.id == "call_0123456789ab01_edit_file"
+    assert past_calls("Just text.", "0123456789ab") == ("Just text.", [])
+    text, [call] = past_calls(f"I'll change it.\n{FORMS['tagged']}", "0123456789ab")
     assert (text, call.name, json.loads(call.arguments)) == (
         "I'll change it.",
         "edit_file",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +16,17 @@ from baton.server.api_errors import ApiError, failure_error
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel
 from baton.server.player import MAX_SHOWN_CHARS, Player, ServedRun
-from baton.server.responses import failed_response, response
+from baton.server.responses import failed_response, response, response_id
 from baton.server.served_answer import answer_head, make_answer
 from baton.server.tool_calls import FoundCalls, ToolCall, past_calls, read_calls
 
 MAX_REMEMBERED = 200
 """How many responses that are over are remembered as they were asked for."""
+
+MAX_REFERRED = 200
+"""How many items at the end of an input are looked up, where they refer to an earlier one."""
+
+_ITEM_ID = re.compile(r"(?:msg|fc|ctc)_([0-9a-f]{12})")
 
 _STATUSES = {
     "running": "in_progress",
@@ -119,6 +126,20 @@ class BackgroundRuns:
             raise ApiError(404, "response_not_found", "There is no response of yours with this id.")
         return await self._past(own.record.id, client)
 
+    async def resolve(self, body: Mapping[str, Any], client: Client) -> Mapping[str, Any]:
+        """Return a request's body with the items of the client's that it refers to by their ids."""
+        items = body.get("input")
+        if not isinstance(items, list) or not any(map(_reference, items)):
+            return body
+        known: dict[str, Mapping[str, Any]] = {}
+        for run in dict.fromkeys(_reference(item) for item in items[-MAX_REFERRED:]):
+            if run:
+                with suppress(ApiError):
+                    output = (await self.describe(response_id(run), client))["output"]
+                    known |= {item["id"]: item for item in output}
+        placed = [known.get(item["id"], item) if _reference(item) else item for item in items]
+        return {**body, "input": placed}
+
     async def cancel(self, id: str, client: Client) -> dict[str, Any]:
         """Stop a response of a client's that is played in the background; return it.
 
@@ -143,7 +164,8 @@ class BackgroundRuns:
     async def _play(self, served: ServedRun, written: _Written) -> None:
         with suppress(ApiError):  # it stays in `served`
             async with aclosing(self._player.play(served)) as pieces:
-                async for found in read_calls(served.asked.tools, pieces, served.lose_call):
+                calls = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
+                async for found in calls:
                     written.pieces.append(found)
                     written.changed.set()
 
@@ -169,11 +191,19 @@ class BackgroundRuns:
         served = ServedRun(asked, client, model, began=record.created, _view=view)
         thread = await self._player.store.thread(record.conversation, record.answer)
         text = next((turn.text for turn in thread if turn.id == record.answer), "")
-        text, calls = past_calls(text)
+        text, calls = past_calls(text, record.id)
         answer = make_answer(served, self._player.orchestra.roster, text, calls)
         if (failure := served.view.failure) is None:
             return response(answer, asked, _STATUSES.get(record.status, "failed"))
         return failed_response(answer, asked, failure_error(failure))
+
+
+def _reference(item: object) -> str:
+    """Return the run that an item of the input refers to, "" where it is something else."""
+    if not isinstance(item, Mapping) or item.get("type") != "item_reference":
+        return ""
+    found = _ITEM_ID.match(str(item.get("id")))
+    return found[1] if found else ""
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -31,6 +31,8 @@ from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.responses import ResponseStream, read_responses, response
 from baton.server.served_answer import Answer, answer_head, make_answer
 from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
+
+T = TypeVar("T")
 
 CLIENT = "baton.client"
 """Where a request's scope has who asks; "client" is the address there."""
@@ -175,11 +177,12 @@ class Endpoint:
         """Answer a request for a run, as long as the client is there. Raises ApiError."""
         headers = _headers(request.scope)
         async with self._bodies.read(request) as body:
-            if len(body) > SMALL_BODY_BYTES:
-                asked = await asyncio.to_thread(_read_request, dialect, body, headers)
-            else:
-                asked = _read_request(dialect, body, headers)
+            is_large = len(body) > SMALL_BODY_BYTES
+            fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
             body.clear()
+            if dialect is RESPONSES:
+                fields = await self._background.resolve(fields, request.scope[CLIENT])
+            asked = await _worked_on(is_large, dialect.read, fields, headers)
             served = self._player.begin(asked, request.scope[CLIENT])
             if served.asked.is_background:
                 begun = await self._background.begin(served)
@@ -198,7 +201,7 @@ class Endpoint:
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
         async with aclosing(self._player.play(served)) as pieces:
-            found = read_calls(served.asked.tools, pieces, served.lose_call)
+            found = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
             if served.asked.is_streamed:
                 await self._stream(dialect, served, found, send)
                 return
@@ -352,8 +355,9 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-def _read_request(dialect: Dialect, body: bytearray, headers: Mapping[str, str]) -> ClientRequest:
-    return dialect.read(parse_body(bytes(body)), headers)
+async def _worked_on(is_large: bool, work: Callable[..., T], *given: object) -> T:
+    """Return what a function does, in a thread where it has much to do."""
+    return await asyncio.to_thread(work, *given) if is_large else work(*given)
 
 
 def _headers(scope: Scope) -> dict[str, str]:

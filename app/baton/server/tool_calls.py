@@ -33,7 +33,7 @@ _LANGUAGES = ("json", "tool_call", "tool_code")
 _FENCE = re.compile(rf"```(?:{'|'.join(_LANGUAGES)})?[ \t]*\n?")
 _XML_CALL = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
 _XML_ARGUMENT = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
-_CALL_ID = re.compile(r"call_[0-9a-f]{12}_(.+)")
+_CALL_ID = re.compile(r"call_[0-9a-f]{14}_(.+)")
 _NAMES, _ARGUMENTS = ("name", "tool_name", "tool"), ("arguments", "parameters", "args", "input")
 
 _decoder = json.JSONDecoder(strict=False)
@@ -59,10 +59,15 @@ class ToolCall:
 
 
 class ToolCallReader:
-    """Takes the calls out of an answer while it is written; the rest is its text."""
+    """Takes the calls out of an answer while it is written; the rest is its text.
 
-    def __init__(self, offer: ToolOffer) -> None:
+    `run` returns the id of the answer's run, from which the calls have theirs ("": by chance).
+    """
+
+    def __init__(self, offer: ToolOffer, run: Callable[[], str] = str) -> None:
         self._offer = offer
+        self._run = run
+        self._count = 0
         self._pending = ""
         self._opener = ""
         self._gap = ""
@@ -152,7 +157,7 @@ class ToolCallReader:
         return calls
 
     def _read(self, block: str) -> list[ToolCall] | None:
-        calls = []
+        calls: list[ToolCall] = []
         for name, arguments in _written_calls(block):
             tool = self._offer.find(name)
             if tool is None or is_too_deep(arguments):
@@ -163,7 +168,10 @@ class ToolCallReader:
                 if not tool.is_custom:
                     return None
                 arguments = {"input": str(arguments)}
-            calls.append(ToolCall(_call_id(tool.name), tool, as_json(arguments)))
+            place = f"{self._run()}{self._count + len(calls):02x}"
+            id = _call_id(place if self._run() else os.urandom(7).hex(), tool.name)
+            calls.append(ToolCall(id, tool, as_json(arguments)))
+        self._count += len(calls)
         return calls or None
 
 
@@ -246,11 +254,11 @@ def _named_calls(value: Any) -> Iterator[tuple[str, Any]]:
     yield name, {} if arguments is None else arguments
 
 
-def past_calls(text: str) -> tuple[str, list[ToolCall]]:
-    """Return an earlier answer's text without the calls of tools in it, and those calls."""
+def past_calls(text: str, run: str) -> tuple[str, list[ToolCall]]:
+    """Return the text of an earlier run's answer without its calls of tools, and those calls."""
     blocks = re.findall(rf"{OPEN}.*?{CLOSE}|<function=.*?</function>", text, re.DOTALL)
     names = {name for block in blocks for name, _ in _written_calls(block) if name}
-    reader = ToolCallReader(ToolOffer(tuple(Tool(name, "", {}) for name in names)))
+    reader = ToolCallReader(ToolOffer(tuple(Tool(name, "", {}) for name in names)), lambda: run)
     shown, calls = reader.feed(text)
     last, more, lost = reader.finish()
     shown += last + lost
@@ -262,17 +270,21 @@ FoundCalls = AsyncGenerator[tuple[str, list[ToolCall]]]
 
 
 async def read_calls(
-    offer: ToolOffer | None, pieces: AsyncGenerator[str], on_lost: Callable[[str], bool]
+    offer: ToolOffer | None,
+    pieces: AsyncGenerator[str],
+    run: Callable[[], str],
+    on_lost: Callable[[str], bool],
 ) -> FoundCalls:
     """Yield an answer's text without the calls of the client's tools, and those calls.
 
+    `run` returns the id of its run once there are pieces.
     `on_lost` gets what began like a call and is none, and says whether it is left out.
     """
     if offer is None:
         async for piece in pieces:
             yield piece, []
         return
-    reader = ToolCallReader(offer)
+    reader = ToolCallReader(offer, run)
     async for piece in pieces:
         text, calls = reader.feed(piece)
         if text or calls:
@@ -284,9 +296,9 @@ async def read_calls(
         yield text, calls
 
 
-def _call_id(name: str) -> str:
+def _call_id(place: str, name: str) -> str:
     """Return an id for a call, from which its result tells what was called."""
-    return f"call_{os.urandom(6).hex()}_{_plain_name(name)}"[:MAX_CALL_ID_CHARS]
+    return f"call_{place}_{_plain_name(name)}"[:MAX_CALL_ID_CHARS]
 
 
 def _plain_name(name: str) -> str:
