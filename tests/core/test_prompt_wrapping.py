@@ -84,8 +84,10 @@ def test_what_a_person_writes_about_such_blocks_stays(text: str) -> None:
         ('<tool_response>\n{"name": "ls"}\n</tool_response>', ""),
         ("<user_info>\nOS: linux\n</user_info>\n<user_query>\nFix it\n</user_query>", "Fix it"),
         ("<context>\nnow\n</context>\n<userRequest>\nFix it\n</userRequest>", "Fix it"),
-        ("<user_message>\nGo on\n</user_message>\n\n<environment_details>x</environment_details>",
-         "Go on"),
+        (
+            "<user_message>\nGo on\n</user_message>\n<environment_details>x</environment_details>",
+            "Go on",
+        ),
         ("<system-reminder>a</system-reminder>" * 3 + "hi", "hi"),
     ],
 )
@@ -95,10 +97,10 @@ def test_blocks_of_several_programs_are_known(text: str, words: str) -> None:
 
 def test_a_task_of_open_webui_is_one_task() -> None:
     task = (
-        "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history.\n"
+        "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat.\n"
         "### Guidelines:\n- Keep it clear; then write it down.\n### Output:\nJSON format: {}\n"
         "### Chat History:\n<chat_history>\nUSER: Why? How? When?\n</chat_history>"
     )
     assert bare_question(task) == (
-        "Generate a concise, 3-5 word title with an emoji summarizing the chat history."
+        "Generate a concise, 3-5 word title with an emoji summarizing the chat."
     )

@@ -23,13 +23,13 @@ def ordinary_questions(first: int, count: int) -> list[str]:
 def claude_code(text: str) -> str:
     """As Claude Code: reminders before and after."""
     return (
-        "<system-reminder>\nAs you answer the user's questions, you can use the following context:\n"
-        "# claudeMd\nCodebase and user instructions are shown below. Be sure to adhere to these"
-        " instructions. 1. Write tests first. 2. Then explain why. Never use `print`.\n\n"
-        "      IMPORTANT: this context may or may not be relevant to your tasks.\n</system-reminder>\n"
-        f"{text}\n"
-        "<system-reminder>\nThe TodoWrite tool hasn't been used recently. If you're working on tasks"
-        " that would benefit from tracking progress, consider using it.\n</system-reminder>"
+        "<system-reminder>\nAs you answer the user's questions, you can use the following"
+        " context:\n# claudeMd\nCodebase and user instructions are shown below. Be sure to adhere to"
+        " these instructions. 1. Write tests first. 2. Then explain why. Never use `print`.\n\n"
+        "      IMPORTANT: this context may or may not be relevant.\n</system-reminder>"
+        f"\n{text}\n"
+        "<system-reminder>\nThe TodoWrite tool hasn't been used recently. If you're working on"
+        " tasks that would benefit from tracking progress, consider using it.\n</system-reminder>"
     )
 
 
@@ -47,8 +47,8 @@ def codex(text: str) -> str:
 def opencode(text: str) -> str:
     """As opencode in its plan mode: the reminder comes last."""
     return (
-        f"{text}\n\n<system-reminder>\n# Plan Mode - System Reminder\n\nCRITICAL: Plan mode ACTIVE -"
-        " you are in READ-ONLY phase. STRICTLY FORBIDDEN: ANY file edits, modifications, or system"
+        f"{text}\n\n<system-reminder>\n# Plan Mode - System Reminder\n\nCRITICAL: Plan mode ACTIVE"
+        " - you are in READ-ONLY phase. STRICTLY FORBIDDEN: ANY file edits, or system"
         " changes. Construct a well-formed plan that accomplishes the goal. Ask the user clarifying"
         " questions when weighing tradeoffs.\n</system-reminder>"
     )
@@ -57,8 +57,8 @@ def opencode(text: str) -> str:
 def cline(text: str) -> str:
     """As Cline and Roo Code: the task in a block, then all of the editor."""
     return (
-        f"<task>\n{text}\n</task>\n\n# task_progress RECOMMENDED\n\nWhen starting a new task, it is"
-        " recommended to include a todo list.\n\n1. Include a todo list.\n2. Keep items focused.\n\n"
+        f"<task>\n{text}\n</task>\n\n# task_progress RECOMMENDED\n\nWhen starting a new task, it"
+        " is recommended to include a todo list.\n\n1. Include a list.\n2. Keep it focused.\n\n"
         "<environment_details>\n# Visual Studio Code Visible Files\napp/main.py\n\n# Current Time\n"
         "1/2/2026, 3:04:05 PM (Europe/Rome, UTC+1:00)\n\n# Current Working Directory Files\n"
         "README.md\nsrc/parser.py\ntests/test_parser.py\n\n# Context Window Usage\n0 / 200K tokens"

@@ -1,7 +1,7 @@
 """What programs put around a person's words in a prompt, and those words without it.
 
-The blocks are those of Claude Code, Codex, opencode, Cline, Roo Code, Copilot, Cursor and Open WebUI.
-They stand before or after the words; what stands within them was written by the person.
+The blocks are those of Claude Code, Codex, opencode, Cline, Roo Code, Copilot, Cursor and Open
+WebUI. They stand before or after the words; what stands among the words was written by the person.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TAG_CHARS = 40
 
 _QUESTIONS = ("task", "user_message", "user_query", "command-args")
 _LAST_QUESTION = "userRequest"
-"""Blocks with the person's words in them; of the last one it is enough that it stands at the end."""
+"""Blocks with the person's words in them; the last one may have any others before it."""
 
 _TEMPLATE = late_pattern(r"\s*### Task:\s*(?P<task>[^\n]+)\n(?=[\s\S]*?<(?:chat_history|context)>)")
 """How Open WebUI asks for titles, tags and follow-ups, and puts found texts before a question."""

@@ -19,11 +19,16 @@ from baton.server.tool_calls import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """What all calls of a run used: tokens, those of them in the cloud, nano-dollars."""
+    """What an answer used: tokens, and nano-dollars.
+
+    `read`, `written` and `cached` are those of the calls that made the answer, which a client takes
+    for its context; `local`, `cloud` and `cost` those of all calls, planning and checking too.
+    """
 
     read: int = 0
     written: int = 0
     cached: int = 0
+    local: int = 0
     cloud: int = 0
     cost: int = 0
 
@@ -31,7 +36,7 @@ class TokenCount:
         """Return what the protocols have no fields for."""
         return {
             "cost_usd": format_usd(self.cost),
-            "local_tokens": self.read + self.written - self.cloud,
+            "local_tokens": self.local,
             "cloud_tokens": self.cloud,
         }
 
@@ -75,7 +80,7 @@ def make_answer(
         called,
         "tool_calls" if called else _finish(served.view),
         _stop(served.view),
-        _count(served.view, cards),
+        count_tokens(served.view, cards, served.asked.max_tokens),
         _report(served, cards),
     )
 
@@ -115,16 +120,20 @@ def _finish(view: RunView) -> str:
     return "content_filter" if is_filtered else "stop"
 
 
-def _count(view: RunView, cards: Mapping[str, Card]) -> TokenCount:
-    cloud = 0
+def count_tokens(view: RunView, cards: Mapping[str, Card], cap: int | None = None) -> TokenCount:
+    """Return what a run used; an answer in several steps has no more tokens than its `cap`."""
+    steps = view.plan.answer if view.plan is not None else ()
+    made = {call.step: call for call in view.calls if call.step in steps}.values()  # the last tries
+    written = sum(call.tokens_out for call in made)
+    shares = dict.fromkeys(Label, 0)
     for call in view.calls:
         card = cards.get(call.worker)
-        if card is not None and card.place is Label.CLOUD:
-            cloud += call.tokens_in + call.tokens_out
+        shares[card.place if card is not None else Label.LOCAL] += call.tokens_in + call.tokens_out
     return TokenCount(
-        sum(call.tokens_in for call in view.calls),
-        sum(call.tokens_out for call in view.calls),
-        sum(call.cached for call in view.calls),
-        cloud,
+        sum(call.tokens_in for call in made),
+        written if cap is None else min(written, cap),
+        sum(call.cached for call in made),
+        sum(shares.values()) - shares[Label.CLOUD],
+        shares[Label.CLOUD],
         view.cost,
     )
