@@ -24,8 +24,8 @@ def claude_code(text: str) -> str:
     """As Claude Code: reminders before and after."""
     return (
         "<system-reminder>\nAs you answer the user's questions, you can use the following"
-        " context:\n# claudeMd\nCodebase and user instructions are shown below. Be sure to adhere to"
-        " these instructions. 1. Write tests first. 2. Then explain why. Never use `print`.\n\n"
+        " context:\n# claudeMd\nCodebase and user instructions are shown below. Be sure to adhere"
+        " to these instructions. 1. Write tests first. 2. Then explain why. Never use `print`.\n\n"
         "      IMPORTANT: this context may or may not be relevant.\n</system-reminder>"
         f"\n{text}\n"
         "<system-reminder>\nThe TodoWrite tool hasn't been used recently. If you're working on"

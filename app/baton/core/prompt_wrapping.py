@@ -13,7 +13,7 @@ _BLOCKS = (
     r"user_(?:instructions|info|rules)|permissions instructions|collaboration_mode|"
     r"(?:skills|apps)_instructions|recommended_plugins|turn_aborted|subagent_notification|"
     r"local-command-(?:caveat|stdout|stderr)|command-(?:name|message|contents)|bash-std(?:out|err)|"
-    r"git-context|timestamp|editorContext|reminderInstructions|tool_response"
+    r"git-context|timestamp|editorContext|reminderInstructions"
 )
 _FIRST = late_pattern(
     rf"\s*(?:<(?P<tag>{_BLOCKS})>|# AGENTS\.md instructions[^\n]*\s+<(?P<agents>INSTRUCTIONS)>)"
@@ -31,7 +31,10 @@ _TEMPLATE = late_pattern(r"\s*### Task:\s*(?P<task>[^\n]+)\n(?=[\s\S]*?<(?:chat_
 
 _CONTEXT_END = "</context>"
 
+_TOOL_RESULT = late_pattern(r"<tool_response>[\s\S]*?(?:</tool_response>\s*|\Z)")
+
 _MAX_BLOCKS = 16
+_MAX_TITLE_CHARS = 1 << 16
 
 
 def strip_wrapping(text: str) -> str:
@@ -50,6 +53,11 @@ def strip_wrapping(text: str) -> str:
 def bare_question(text: str) -> str:
     """Return the person's words in a prompt; the whole of it where there is nothing else."""
     return strip_wrapping(text) or text
+
+
+def spoken_words(text: str) -> str:
+    """Return the person's words at a prompt's beginning, "" where only programs speak there."""
+    return strip_wrapping(_TOOL_RESULT.sub("", text[:_MAX_TITLE_CHARS]))
 
 
 def _without_blocks(text: str) -> str:

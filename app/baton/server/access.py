@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from baton.server.api_errors import ApiError
+from baton.server.program_names import OTHER_PROGRAM, program_name
 
 DEFAULT_PORT = 8765
 LOOPBACK = ("127.0.0.1", "::1")
@@ -40,11 +41,13 @@ class Grant(StrEnum):
 class Client:
     """A program that shows a token, as far as Baton can tell programs apart.
 
-    `id` stands for the token in history and ledger, which never hold the token itself.
+    `id` stands for the token in history and ledger, which never hold the token itself. `program` is
+    the name by which it calls itself.
     """
 
     id: str
     grant: Grant
+    program: str = OTHER_PROGRAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Access:
             raise ApiError(421, "host_not_allowed", "This address isn't Baton's.")
         if not _is_of_origin(headers, host):
             raise ApiError(403, "origin_not_allowed", "Pages of other origins may not use Baton.")
-        client = self._client(_tokens(headers))
+        client = self._client(_tokens(headers), program_name(headers))
         if client is None and path not in OPEN_PATHS:
             raise ApiError(
                 401,
@@ -79,14 +82,14 @@ class Access:
             )
         return client
 
-    def _client(self, tokens: Iterable[str]) -> Client | None:
+    def _client(self, tokens: Iterable[str], program: str) -> Client | None:
         """Return whose tokens these are, the strictest one of several; None if none is known.
 
         Each known one is compared, in constant time.
         """
         shown = {hash_token(token) for token in tokens}
         granted = [
-            Client(known.hex()[:CLIENT_ID_DIGITS], grant)
+            Client(known.hex()[:CLIENT_ID_DIGITS], grant, program)
             for known, grant in self.tokens.items()
             if sum(hmac.compare_digest(known, one) for one in shown)
         ]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import re
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from baton.compose import Baton
 from baton.core.aio import uninterrupted
@@ -31,6 +34,7 @@ from baton.server.answer_text import AnswerText
 from baton.server.api_errors import ApiError, api_error, failure_error, too_long
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel, find_model
+from baton.server.tool_calls import CLOSE, OPEN, ToolCallReader, call_text
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
@@ -38,9 +42,8 @@ MAX_RUNS = 120
 CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 4, 16
 """No tokenizer gets more into a token over a whole prompt: runs of spaces are the longest ones."""
 
-MAX_CONVERSATIONS = 1_000
 MAX_SERVED = 200
-"""How many conversations, and how many requests that are over, are remembered."""
+"""How many requests that are over are remembered."""
 
 MAX_SHOWN_CHARS = 50_000
 """A request that is over and larger is not remembered for the list of requests."""
@@ -148,7 +151,6 @@ class Player:
         self._running = Counter[str]()
         self._forgetful: tuple[Orchestra, Store] | None = None
         self._unkept = deque[str]()
-        self._known: OrderedDict[bytes, str] = OrderedDict()
         self._closing = AsyncExitStack()
 
     @property
@@ -201,20 +203,15 @@ class Player:
                 served.apply(Cancelled(at=served.view.seconds))
             await uninterrupted(self._end(served))
 
-    def _conclude(self, served: ServedRun) -> None:
-        """Remember the conversation. Raises ApiError where the run has no answer."""
-        view, asked = served.view, served.asked
+    @staticmethod
+    def _conclude(served: ServedRun) -> None:
+        """Raise ApiError where the run has no answer."""
+        view = served.view
         if view.failure is not None:
             error = failure_error(view.failure)
             raise error if error.tokens is None else too_long(*error.tokens, asked.largest_part)
         if view.status != "finished":
             raise ApiError(503, "stopped", "Baton stopped before the answer was there.")
-        if asked.conditions.is_kept:
-            said = (*asked.earlier, Message(Role.USER, asked.prompt))
-            key = _key(served.client, (*said, Message(Role.ASSISTANT, view.answer)))
-            self._known[key] = served.id
-            while len(self._known) > MAX_CONVERSATIONS:
-                self._known.popitem(last=False)
 
     async def _end(self, served: ServedRun) -> None:
         """Keep nothing of a request that was refused, and marks only of a private one."""
@@ -271,8 +268,9 @@ class Player:
     async def _run(self, served: ServedRun) -> Run:
         """Return the run of a request, not begun. Raises BatonError."""
         asked, model = served.asked, served.offered
-        position, kept_label = await self._position(served)
-        served.label = strictest([kept_label, await self._label(served)])
+        label = await self._label(served)
+        position, kept_label = await self._position(served, label)
+        served.label = strictest([kept_label, label])
         limits, terms = _limits(served), self._terms(served)
         worker: str | None = model.worker or None
         if worker is not None:
@@ -328,19 +326,47 @@ class Player:
             )
         return label
 
-    async def _position(self, served: ServedRun) -> tuple[ConversationPosition, Label]:
+    async def _position(
+        self, served: ServedRun, label: Label
+    ) -> tuple[ConversationPosition, Label]:
         """Return where a request goes, and how far what it goes on with may travel.
 
-        That is its token's own conversation, if Baton has it, else a new one. Raises ApiError.
+        That is its token's own conversation, if Baton has it, else a new one; where it says what
+        another request said, it has another answer to the same prompt. Raises ApiError.
         """
-        asked, own = served.asked, None
+        asked, client = served.asked, served.client
         if asked.continues:
-            own = await self._earlier_run(asked.continues, served.client)
-        elif asked.earlier and (known := self._known.get(_key(served.client, asked.earlier))):
-            own = await self.store.clients.run(known, served.client.id)
-        if own is None:
-            return ConversationPosition(earlier=asked.earlier), Label.CLOUD
-        record, new = own.record, asked.earlier if asked.continues else ()
+            own = await self._earlier_run(asked.continues, client)
+            return await self._continued(served, own, asked.earlier)
+        said = await asyncio.to_thread(_said_marks, asked)
+        place = ConversationPosition(earlier=asked.earlier, program=client.program, said=said.whole)
+        if not asked.conditions.is_kept:
+            return place, Label.CLOUD
+        for same in await self.store.clients.answers(said.whole, client.id):
+            own = await self.store.clients.run(same.run, client.id)
+            if own is not None and own.is_sole and await self._is_same(own, asked, label):
+                return replace(place, earlier=(), again=own.record.prompt), Label.CLOUD
+        if not asked.earlier:
+            return place, Label.CLOUD
+        last = await asyncio.to_thread(_without_form, asked.earlier[-1].text)
+        for known in await self.store.clients.answers(said.before, client.id):
+            if last in await asyncio.to_thread(_answers_as_sent, known.answer, asked):
+                if (own := await self.store.clients.run(known.run, client.id)) is None:
+                    continue
+                place, kept_label = await self._continued(served, own, ())
+                return replace(place, said=said.whole), kept_label
+        return place, Label.CLOUD
+
+    async def _is_same(self, own: OwnRun, asked: ClientRequest, label: Label) -> bool:
+        """Whether a conversation is held under the same instructions and the same label."""
+        known = await self.store.conversation(own.record.conversation)
+        return (known.system or "") == (asked.instructions or "") and known.label is label
+
+    async def _continued(
+        self, served: ServedRun, own: OwnRun, new: tuple[Message, ...]
+    ) -> tuple[ConversationPosition, Label]:
+        """Return the place after a run's answer: in its conversation, or in a copy of it."""
+        asked, record, program = served.asked, own.record, served.client.program
         known_as = await self.store.conversation(record.conversation)
         has_system = asked.continues or asked.instructions is not None or known_as.system is None
         if own.is_sole and asked.conditions.is_kept and has_system:
@@ -349,7 +375,7 @@ class Player:
         thread = await self.store.thread(record.conversation, record.answer)
         before = tuple(Message(turn.role, turn.text) for turn in thread)
         label = strictest([known_as.label, *(turn.label for turn in thread)])
-        return ConversationPosition(earlier=(*before, *new)), label
+        return ConversationPosition(earlier=(*before, *new), program=program), label
 
     async def _earlier_run(self, response: str, client: Client) -> OwnRun:
         """Return the run of an earlier response of a client. Raises ApiError."""
@@ -416,11 +442,50 @@ def _limits(served: ServedRun) -> PromptLimits:
     )
 
 
-def _key(client: Client, said: tuple[Message, ...]) -> bytes:
-    """Return what a conversation of a client is known by: all that was said in it."""
-    digest = hashlib.sha256(client.id.encode())
-    for message in said:
-        text = message.text.encode("utf-8", "replace")
-        digest.update(f"\0{message.role.value}\0{len(text)}\0".encode())
-        digest.update(text)
-    return digest.digest()
+class _SaidMarks(NamedTuple):
+    """What stands for all that a request says, and for what was said before its last answer."""
+
+    whole: str
+    before: str
+
+
+def _said_marks(asked: ClientRequest) -> _SaidMarks:
+    """Return what stands for the messages of a request, however a client writes JSON and spaces."""
+    digest, before = hashlib.sha256(), ""
+    for message in (*asked.earlier, Message(Role.USER, asked.prompt)):
+        is_answer = message.role is Role.ASSISTANT
+        if is_answer:
+            before = digest.hexdigest()
+        said = _without_form(message.text) if is_answer else message.text.strip()
+        text = said.encode("utf-8", "replace")
+        digest.update(f"{message.role.value}\0{len(text)}\0".encode() + text)
+    return _SaidMarks(digest.hexdigest(), before)
+
+
+def _answers_as_sent(answer: str, asked: ClientRequest) -> set[str]:
+    """Return how a client may bring an answer back: as text, or its calls after its text.
+
+    It depends on whether it could only be a call, which another request may have asked for.
+    """
+    sent = {_without_form(answer)}
+    for must_call in (False, True) if asked.tools is not None else ():
+        reader = ToolCallReader(replace(asked.tools, must_call=must_call))
+        (text, calls), (rest, last) = reader.feed(answer), reader.finish()
+        called = (call_text(call.name, call.arguments) for call in (*calls, *last))
+        sent.add(_without_form("".join([text, rest, *called])))
+    return sent
+
+
+def _without_form(text: str) -> str:
+    """Return an answer without spaces, and with the JSON of its calls in one form."""
+    return "".join(_CALL.sub(_plain_call, text).split())
+
+
+def _plain_call(call: re.Match[str]) -> str:
+    try:
+        return OPEN + json.dumps(json.loads(call[1]), ensure_ascii=False, sort_keys=True) + CLOSE
+    except (ValueError, RecursionError):
+        return call[0]
+
+
+_CALL = re.compile(f"{OPEN}(.*?){CLOSE}", re.DOTALL)
