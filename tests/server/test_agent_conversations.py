@@ -1,4 +1,4 @@
-"""Conversations of programs: one entry each, under the program's name, apart from the user's own."""
+"""Conversations of programs: one entry each, under its program's name, apart from the user's."""
 
 from __future__ import annotations
 
@@ -162,9 +162,9 @@ def echo(request: Request) -> Iterable[Chunk]:
 
 
 async def test_a_chat_goes_on_in_its_entry_after_a_restart(tmp_path: Path) -> None:
-    async with served_baton(tmp_path, [ScriptedWorker(echo, SMALL)]) as served:
-        async with served.client() as client:
-            first = text_of(await ask(client, "Hello"))
+    workers = [ScriptedWorker(echo, SMALL)]
+    async with served_baton(tmp_path, workers) as served, served.client() as client:
+        first = text_of(await ask(client, "Hello"))
     async with served_baton(tmp_path, [ScriptedWorker(echo, SMALL)]) as served:
         async with served.client() as client:
             await ask(client, "Hello", first, "And now?")

@@ -47,7 +47,7 @@ from baton.presentation.words import count_text
 
 _ROWS_AT_ONCE = 1000
 
-MAX_PROGRAM_CHARS = 24
+MAX_PROGRAM_CHARS = 25
 """How wide the column with the names of programs is."""
 
 MAX_EXPORT_BYTES = 10**9

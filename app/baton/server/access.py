@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from baton.server.api_errors import ApiError
@@ -47,7 +47,7 @@ class Client:
 
     id: str
     grant: Grant
-    program: str = OTHER_PROGRAM
+    program: str = field(default=OTHER_PROGRAM, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from baton import __version__
 from baton.core.sanitiser import one_line
-from baton.server.access import Access
+from baton.presentation.served_requests import ServedRequest
+from baton.server.access import OPEN_PATHS, Access
 from baton.server.api_errors import ApiError
 from baton.server.background_runs import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
@@ -27,15 +28,17 @@ from baton.server.messages import MessageStream, message_object, read_messages
 from baton.server.offered_models import OfferedModel, find_model, offered_models
 from baton.server.openapi import describe_endpoint
 from baton.server.player import Player, ServedRun
+from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
+from baton.server.request_log import PlainRequest
 from baton.server.responses import ResponseStream, read_responses, response
 from baton.server.served_answer import Answer, answer_head, make_answer
 from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
 
 T = TypeVar("T")
 
-CLIENT = "baton.client"
-"""Where a request's scope has who asks; "client" is the address there."""
+CLIENT, MODEL, SERVED, ERROR = "baton.client", "baton.model", "baton.served", "baton.error"
+"""Where a request's scope has who asks for which model, and what came of it: a run, an error."""
 
 HEAD_SECONDS, KEEPALIVE_SECONDS = 2.0, 10.0
 """After so many seconds a stream begins, though there is no piece yet: until then an error has a
@@ -97,11 +100,14 @@ MESSAGES = Dialect(
 class Endpoint:
     """Answers requests with a player. `access` says who may ask.
 
-    `report` takes a line for each request that was refused, without what it says.
+    `report` takes each request that is over, but for those whether Baton runs.
     """
 
     def __init__(
-        self, player: Player, access: Access, report: Callable[[str], object] = lambda line: None
+        self,
+        player: Player,
+        access: Access,
+        report: Callable[[ServedRequest], object] = lambda request: None,
     ) -> None:
         self._player = player
         self._access = access
@@ -132,18 +138,27 @@ class Endpoint:
         headers = _headers(scope)
         try:
             scope[CLIENT] = self._access.check(headers, scope["path"])
+            await self._app(scope, receive, send)
         except ApiError as error:
-            self.report_refusal(scope, error)
+            scope[ERROR] = error
             await _json(_shape_for(scope, error), error.status)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+        except Exception:
+            scope[ERROR] = ApiError(500, "failed", "Baton failed.")
+            raise
+        finally:
+            self._report_end(scope, program_name(headers))
 
-    def report_refusal(self, scope: Scope, error: ApiError) -> None:
-        """Report that a request was refused: by whom, where and why, never what it says."""
-        client = scope.get(CLIENT)
-        who = client.grant.value if client is not None else "none"
-        path = one_line(scope["path"], 80)
-        self._report(f"token={who} {scope['method']} {path} {error.status} {error.code}")
+    def _report_end(self, scope: Scope, program: str) -> None:
+        """Report a request that is over: by whom, where and how it went, never what it says."""
+        served: ServedRun | None = scope.get(SERVED)
+        error: ApiError | None = scope.get(ERROR)
+        if served is not None:
+            served.error = served.error or error
+            self._report(served)
+        elif error is not None or scope["path"] not in OPEN_PATHS:
+            address = one_line(f"{scope['method']} {scope['path']}", 80)
+            status, reason = (200, "") if error is None else (error.status, error.message)
+            self._report(PlainRequest(program, address, scope.get(MODEL, ""), status, reason))
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""
@@ -183,7 +198,8 @@ class Endpoint:
             if dialect is RESPONSES:
                 fields = await self._background.resolve(fields, request.scope[CLIENT])
             asked = await _worked_on(is_large, dialect.read, fields, headers)
-            served = self._player.begin(asked, request.scope[CLIENT])
+            request.scope[MODEL] = asked.model
+            served = request.scope[SERVED] = self._player.begin(asked, request.scope[CLIENT])
             if served.asked.is_background:
                 begun = await self._background.begin(served)
                 if asked.is_streamed:
@@ -329,7 +345,7 @@ class _Ask:
         try:
             await self._endpoint.ask(self._dialect, Request(scope, receive), send)
         except ApiError as error:
-            self._endpoint.report_refusal(scope, error)
+            scope[ERROR] = error
             await _json(self._dialect.error(error), error.status)(scope, receive, send)
         except ClientDisconnect:
             pass
@@ -395,6 +411,7 @@ def _shape_for(scope: Scope, error: ApiError) -> dict[str, Any]:
 
 def _show_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
+    request.scope[ERROR] = error
     return _json(_shape_for(request.scope, error), error.status)
 
 
@@ -402,7 +419,7 @@ def _show_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     known = {404: "There is nothing at this address.", 405: "This address takes another method."}
     message = known.get(error.status_code, str(error.detail))
-    shown = ApiError(error.status_code, "not_found", message)
+    shown = request.scope[ERROR] = ApiError(error.status_code, "not_found", message)
     answer = _json(_shape_for(request.scope, shown), error.status_code)
     answer.headers.update(error.headers or {})
     return answer

@@ -5,30 +5,25 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import logging
-import os
 import socket
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from baton.compose import Baton
 from baton.core.errors import ConfigError
-from baton.platform.durable_files import make_folder, open_private
 from baton.platform.lean_imports import skip_package_init
+from baton.presentation.served_requests import ServedRequest
 from baton.server.access import LOOPBACK, Access, allowed_hosts
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
-from baton.server.player import AS_CONFIGURED, Player, ServedRun, ServingLimits
+from baton.server.player import AS_CONFIGURED, Player, ServingLimits
+from baton.server.request_log import RequestLog
 from baton.server.tokens import ServerTokens, read_tokens
 
 skip_package_init("uvicorn")  # it imports what starts processes, which the packaged binary lacks
@@ -58,8 +53,6 @@ STALL_SECONDS = 60.0
 
 GRACE_SECONDS = 10
 """How long requests may take to end when the server is stopped."""
-
-MAX_LOG_BYTES = 256 * 1024
 
 _PORTS_TO_TRY = 50
 
@@ -160,6 +153,7 @@ class OpenEndpoint:
     port: int
     tokens: ServerTokens
     player: Player
+    log: RequestLog
 
     @property
     def token(self) -> str:
@@ -167,9 +161,9 @@ class OpenEndpoint:
         return self.tokens.free
 
     @property
-    def requests(self) -> Sequence[ServedRun]:
-        """The requests that were taken, the newest last."""
-        return self.player.served
+    def requests(self) -> Sequence[ServedRequest]:
+        """The requests, the newest last."""
+        return sorted((*self.player.served, *self.log.plain), key=lambda one: one.began)
 
     @property
     def url(self) -> str:
@@ -185,12 +179,13 @@ async def serving(
     hosts: Iterable[str] = LOOPBACK,
     grace: int = GRACE_SECONDS,
     allowed: ServingLimits = AS_CONFIGURED,
+    report: Callable[[ServedRequest], object] | None = None,
 ) -> AsyncIterator[OpenEndpoint]:
     """Serve with the parts of a Baton until this is left.
 
     Requests that run then may take `grace` seconds to end. `allowed` is what they are allowed
-    besides the settings. Raises ConfigError for a port that is taken, or an address that isn't this
-    machine's.
+    besides the settings. `report` takes each request that is over, and must not wait. Raises
+    ConfigError for a port that is taken, or an address that isn't this machine's.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
@@ -198,12 +193,12 @@ async def serving(
     bound = sockets[0].getsockname()[1]
     player = Player(baton, allowed)
     access = Access(allowed_hosts(bound, asked), tokens.grants())
-    log = _RefusalLog(baton.paths.logs / "serve.log")
-    endpoint = Endpoint(player, access, log.write)
+    log = RequestLog(baton.paths.logs / "serve.log", report)
+    endpoint = Endpoint(player, access, log.add)
     server = _Server(_config(endpoint, grace))
     running = asyncio.create_task(server.serve(sockets))
     try:
-        yield OpenEndpoint(asked, bound, tokens, player)
+        yield OpenEndpoint(asked, bound, tokens, player, log)
     finally:
         server.should_exit = True
         await endpoint.aclose()
@@ -229,26 +224,6 @@ def _config(app: Any, grace: int) -> Config:
         timeout_graceful_shutdown=grace,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-
-
-class _RefusalLog(RotatingFileHandler):
-    """A file with a line for each request that was refused, and one for those before it."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(file, maxBytes=MAX_LOG_BYTES, backupCount=1, delay=True)
-
-    def write(self, line: str) -> None:
-        """Add a line with the time. A disk that won't have it is no reason to refuse anything."""
-        text = f"{datetime.now().astimezone().isoformat(timespec='seconds')} {line}"
-        self.emit(logging.LogRecord("baton", logging.INFO, "", 0, text, None, None))
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Leave a line out that can't be written."""
-
-    def _open(self) -> TextIOWrapper:
-        make_folder(Path(self.baseFilename).parent)
-        number = open_private(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        return TextIOWrapper(os.fdopen(number, "ab"), "utf-8")
 
 
 def is_loopback(host: str) -> bool:

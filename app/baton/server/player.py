@@ -127,6 +127,21 @@ class ServedRun:
         return self.asked.prompt
 
     @property
+    def program(self) -> str:
+        """The name of the program that asks."""
+        return self.client.program
+
+    @property
+    def address(self) -> str:
+        """Nothing: the model says what was asked for."""
+        return ""
+
+    @property
+    def status(self) -> int:
+        """HTTP's status; 0 as long as it isn't known."""
+        return self.error.status if self.error is not None else 200 if self.is_over else 0
+
+    @property
     def failure(self) -> str:
         """Why there is no answer, in a sentence, or ""."""
         return self.error.message if self.error is not None else ""
@@ -336,8 +351,8 @@ class Player:
         """
         asked, client = served.asked, served.client
         if asked.continues:
-            own = await self._earlier_run(asked.continues, client)
-            return await self._continued(served, own, asked.earlier)
+            named = await self._earlier_run(asked.continues, client)
+            return await self._continued(served, named, asked.earlier)
         said = await asyncio.to_thread(_said_marks, asked)
         place = ConversationPosition(earlier=asked.earlier, program=client.program, said=said.whole)
         if not asked.conditions.is_kept:
@@ -351,10 +366,10 @@ class Player:
         last = await asyncio.to_thread(_without_form, asked.earlier[-1].text)
         for known in await self.store.clients.answers(said.before, client.id):
             if last in await asyncio.to_thread(_answers_as_sent, known.answer, asked):
-                if (own := await self.store.clients.run(known.run, client.id)) is None:
-                    continue
-                place, kept_label = await self._continued(served, own, ())
-                return replace(place, said=said.whole), kept_label
+                own = await self.store.clients.run(known.run, client.id)
+                if own is not None:
+                    place, kept_label = await self._continued(served, own, ())
+                    return replace(place, said=said.whole), kept_label
         return place, Label.CLOUD
 
     async def _is_same(self, own: OwnRun, asked: ClientRequest, label: Label) -> bool:
@@ -468,8 +483,8 @@ def _answers_as_sent(answer: str, asked: ClientRequest) -> set[str]:
     It depends on whether it could only be a call, which another request may have asked for.
     """
     sent = {_without_form(answer)}
-    for must_call in (False, True) if asked.tools is not None else ():
-        reader = ToolCallReader(replace(asked.tools, must_call=must_call))
+    offer = asked.tools
+    for reader in map(ToolCallReader, (offer, replace(offer, must_call=True)) if offer else ()):
         (text, calls), (rest, last) = reader.feed(answer), reader.finish()
         called = (call_text(call.name, call.arguments) for call in (*calls, *last))
         sent.add(_without_form("".join([text, rest, *called])))

@@ -11,7 +11,7 @@ from baton.core.sanitiser import one_line
 OTHER_PROGRAM = "another program"
 """One that doesn't say who it is."""
 
-MAX_NAME_CHARS = 24
+MAX_NAME_CHARS = 25
 
 _NAMES = {
     "aider": "aider",
