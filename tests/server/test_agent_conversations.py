@@ -173,7 +173,7 @@ async def test_a_chat_goes_on_in_its_entry_after_a_restart(tmp_path: Path) -> No
 
 
 async def test_each_chat_goes_on_after_its_own_answer(tmp_path: Path) -> None:
-    """Two chats that began alike are told apart by what they were answered."""
+    """Two chats that began alike are kept apart by what they were answered."""
     count = 0
 
     def numbered(request: Request) -> Iterable[Chunk]:

@@ -77,11 +77,10 @@ class OwnRun:
 
 @frozen_dataclass
 class OwnAnswer:
-    """An answer that an access token had, with its run and the prompt that it answers."""
+    """An answer that an access token had, with its run."""
 
     run: str
-    prompt: str
-    answer: str
+    text: str
 
 
 @frozen_dataclass

@@ -158,7 +158,7 @@ _MAX_ANSWERS = 50
 def own_answers(connection: Connection, said: str, client: str) -> list[OwnAnswer]:
     """Return the newest answers of an access token to what `said` stands for, the latest first."""
     found = connection.execute(
-        """SELECT runs.id, asked.text AS prompt, turns.text FROM turns AS asked
+        """SELECT runs.id, turns.text FROM turns AS asked
         JOIN runs ON runs.conversation = asked.conversation AND runs.prompt = asked.id
         JOIN turns ON turns.id = runs.answer
         WHERE asked.said = ? AND asked.client = ? ORDER BY runs.key DESC LIMIT ?""",

@@ -365,7 +365,7 @@ class Player:
             return place, Label.CLOUD
         last = await asyncio.to_thread(_without_form, asked.earlier[-1].text)
         for known in await self.store.clients.answers(said.before, client.id):
-            if last in await asyncio.to_thread(_answers_as_sent, known.answer, asked):
+            if last in await asyncio.to_thread(_answers_as_sent, known.text, asked):
                 own = await self.store.clients.run(known.run, client.id)
                 if own is not None:
                     place, kept_label = await self._continued(served, own, ())
