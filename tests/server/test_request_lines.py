@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
     "401": ("/chat/completions", {}, {"authorization": f"Bearer {CANARY}"}, "The token is missing"),
     "421": ("/chat/completions", {}, {"host": "evil.example"}, "This address isn't Baton's."),
     "404": ("/nowhere", {}, {}, "There is nothing at this address."),
-    "400": ("/chat/completions", {"messages": [{"role": CANARY, "content": "x"}]}, {}, "There is"),
+    "400": ("/chat/completions", {"response_format": {"type": CANARY}}, {}, "There is"),
     "403": ("/chat/completions", {"model": "gpt"}, {}, "GPT costs money"),
 }
 

@@ -34,7 +34,8 @@ from baton.server.answer_text import AnswerText
 from baton.server.api_errors import ApiError, api_error, failure_error, too_long
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel, find_model
-from baton.server.tool_calls import CLOSE, OPEN, ToolCallReader, call_text
+from baton.server.tool_calls import ToolCallReader, call_text
+from baton.server.tool_offer import CLOSE, OPEN, ToolChoice
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
@@ -224,7 +225,11 @@ class Player:
         view = served.view
         if view.failure is not None:
             error = failure_error(view.failure)
-            raise error if error.tokens is None else too_long(*error.tokens, asked.largest_part)
+            raise (
+                error
+                if error.tokens is None
+                else too_long(*error.tokens, served.asked.largest_part)
+            )
         if view.status != "finished":
             raise ApiError(503, "stopped", "Baton stopped before the answer was there.")
 
@@ -483,11 +488,13 @@ def _answers_as_sent(answer: str, asked: ClientRequest) -> set[str]:
     It depends on whether it could only be a call, which another request may have asked for.
     """
     sent = {_without_form(answer)}
-    offer = asked.tools
-    for reader in map(ToolCallReader, (offer, replace(offer, must_call=True)) if offer else ()):
-        (text, calls), (rest, last) = reader.feed(answer), reader.finish()
-        called = (call_text(call.name, call.arguments) for call in (*calls, *last))
-        sent.add(_without_form("".join([text, rest, *called])))
+    if asked.tools is None:
+        return sent
+    for must_call in (False, True):
+        reader = ToolCallReader(replace(asked.tools, choice=ToolChoice(must_call)))
+        (text, calls), (rest, last, lost) = reader.feed(answer), reader.finish()
+        called = "".join(call_text(call.name, call.arguments) for call in (*calls, *last))
+        sent |= {_without_form(text + rest + end + called) for end in ("", lost)}
     return sent
 
 
