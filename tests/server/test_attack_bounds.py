@@ -25,7 +25,7 @@ from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import Served, served_baton, wait_until
 
 CANARY = "canary-7f3a9"
-TOO_LONG = "The maximum context length of baton/auto|This conversation"
+TOO_LONG = ".*maximum context length"
 LOGGED = {"characters": TOO_LONG, "turns": r"There are [\d,]+ messages", "tokens": TOO_LONG}
 """How the reason of a refusal begins in the log."""
 CHAT = "/chat/completions"

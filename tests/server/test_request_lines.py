@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,6 @@ from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Finish, Request, RequestSent, Text, Usage
 from baton.core.money import NANO
 from baton.platform.settings import find_paths
-from baton.presentation.served_requests import request_line
 from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.server.request_log import MAX_REFUSALS
@@ -40,8 +42,8 @@ def remote(request: Request) -> Iterable[Chunk]:
 
 
 async def lines_of(served: Served, count: int) -> list[str]:
-    await wait_until(lambda: len(served.requests) >= count)
-    return [request_line(one) for one in served.requests]
+    await wait_until(lambda: len(served.lines) >= count)
+    return served.lines
 
 
 def columns(line: str) -> list[str]:
@@ -107,7 +109,7 @@ async def test_a_flood_of_refusals_is_a_number(tmp_path: Path) -> None:
     async with served_baton(tmp_path) as served, httpx.AsyncClient(verify=False) as client:
         for _ in range(count):
             assert (await client.get(f"{served.url}/models")).status_code == 401
-    lines = [request_line(one) for one in served.requests]
+    lines = served.lines
     assert len(lines) == MAX_REFUSALS + 1
     assert lines[-1].endswith(f"  {count - MAX_REFUSALS} more requests refused.")
 
@@ -153,6 +155,28 @@ def test_the_command_writes_a_line_for_each_request(home: Path) -> None:
     assert CANARY not in said
     assert token not in said
     assert "\x1b" not in said
+
+
+def test_quiet_leaves_the_lines_out(home: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-P", "-m", "baton", "serve", "--quiet", "--port", str(port)]
+    environ = {**os.environ, "BATON_HOME": str(home)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
+    try:
+        transport = httpx.HTTPTransport(verify=False)
+        with httpx.Client(transport=transport, base_url=f"http://127.0.0.1:{port}") as client:
+            while process.poll() is None:
+                with contextlib.suppress(httpx.ConnectError):
+                    assert client.get("/v1/models").status_code == 401
+                    break
+                time.sleep(0.1)
+    finally:
+        process.terminate()
+    said = process.communicate(timeout=60)[1]
+    assert "401" not in said
+    assert "/v1/models" not in said
 
 
 def test_nobody_waits_for_a_terminal_that_is_held_up(home: Path) -> None:

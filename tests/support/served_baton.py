@@ -25,7 +25,7 @@ from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths
-from baton.presentation.served_requests import ServedRequest
+from baton.presentation.served_requests import ServedRequest, request_line
 from baton.server import Player, ServingLimits, serving
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
@@ -49,14 +49,14 @@ NO_LIMITS = ServingLimits()
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The endpoint: its address, its tokens, what is behind it, and which requests are over."""
+    """The endpoint: its address, its tokens, what is behind it, and the lines of requests."""
 
     url: str
     port: int
     tokens: Mapping[Grant, str]
     baton: Baton
     player: Player
-    requests: list[ServedRequest]
+    lines: list[str]
 
     @property
     def token(self) -> str:
@@ -91,10 +91,14 @@ async def served_baton(
     away = RemoteWorkers(settings, paths, ledger)
     baton = Baton(orchestra, store, ledger, settings, paths, stock, local, away)
     try:
-        over: list[ServedRequest] = []
-        async with serving(baton, 0, allowed=allowed, report=over.append) as endpoint:
+        lines: list[str] = []
+
+        def report(request: ServedRequest) -> None:
+            lines.append(request_line(request))
+
+        async with serving(baton, 0, allowed=allowed, report=report) as endpoint:
             tokens = {grant: getattr(endpoint.tokens, grant) for grant in Grant}
-            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player, over)
+            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player, lines)
     finally:
         await baton.aclose()
 

@@ -8,6 +8,7 @@ import unicodedata
 from typing import Protocol
 
 from baton.core.money import show_usd
+from baton.core.prompt_wrapping import bare_question
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
 
@@ -61,7 +62,7 @@ _QUOTED = re.compile(r"(?<!\w)(?!`baton )(['\"`])(?:\\.|(?!\1).)*\1")
 
 def request_title(request: ServedRequest) -> str:
     """Write what was asked, on one line."""
-    return one_line(request.prompt, 100) or one_line(request.address, 100)
+    return one_line(bare_question(request.prompt), 100) or one_line(request.address, 100)
 
 
 def request_line(request: ServedRequest, cells: int = 0) -> str:
