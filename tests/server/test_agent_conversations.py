@@ -51,13 +51,15 @@ REWRITES: dict[str, Rewrite] = {
 }
 
 
-async def chat_loop(client: httpx.AsyncClient, rewrite: Rewrite) -> list[str]:
+async def chat_loop(client: httpx.AsyncClient, rewrite: Rewrite, choice: str = "auto") -> list[str]:
     """Have the agent's loop over chat completions; return the conversations' ids."""
     messages: list[Any] = [{"role": "user", "content": "Do it."}]
     tools = [{"type": "function", "function": TOOL}]
     seen = []
     for step in range(STEPS + 1):
         body = {"model": "baton/auto", "messages": messages, "tools": tools}
+        if step < STEPS:
+            body["tool_choice"] = choice
         answer = (await client.post("/chat/completions", json=body)).json()
         seen.append(answer["baton"]["conversation_id"])
         message = answer["choices"][0]["message"]
@@ -141,6 +143,30 @@ async def test_a_loop_of_tool_calls_is_one_conversation(
         assert len(set(seen)) == 1
         (kept,) = await served.baton.store.conversations()
         assert (kept.turns, kept.title) == (2 * (STEPS + 1), "Do it.")
+
+
+FORMS = {
+    "bare": '{"name": "shell", "parameters": {"command": "ls N", "cwd": "/tmp"}}',
+    "fenced": 'So:\n```json\n{"name": "shell", "arguments": {"command": "ls N"}}\n```',
+    "a function": "<function=shell>\n<parameter=command>\nls N\n</parameter>\n</function>",
+    "two": '<tool_call>[{"name": "shell", "arguments": {"command": "a N"}}]</tool_call>',
+}
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_call_in_any_form_goes_on_in_its_entry(
+    tmp_path: Path, form: str, choice: str
+) -> None:
+    def written(request: Request) -> Iterable[Chunk]:
+        done = sum("<tool_response>" in message.text for message in request.messages)
+        yield Text("All is done." if done == STEPS else FORMS[form].replace("N", str(done)))
+        yield Usage(10, 5, Finish.STOP)
+
+    async with served_baton(tmp_path, [ScriptedWorker(written, SMALL)]) as served:
+        async with served.client() as client:
+            seen = await chat_loop(client, REWRITES["in another order"], choice)
+        assert (len(seen), len(set(seen))) == (STEPS + 1, 1)
 
 
 async def ask(client: httpx.AsyncClient, *said: str, **headers: str) -> dict[str, Any]:
