@@ -18,6 +18,7 @@ from baton.core.schema_bounds import schema_problem, unkept_keywords
 from baton.server.api_errors import bad_request
 
 MAX_TOOLS = 128
+MAX_SCHEMA_BYTES = 32 * 1024
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -209,10 +210,19 @@ def offer_tools(
         return None
     if choice.must_call:
         for tool in offered:
-            if problem := schema_problem(tool.parameters):
-                raise bad_request(problem, param)
+            checked_schema(tool.parameters, param)
             warnings += unkept_warnings(tool.parameters, f"the arguments of {tool.name[:60]}")
     return ToolOffer(offered, replace(choice, named=()))
+
+
+def checked_schema(schema: object, param: str) -> str:
+    """Return the JSON of a JSON Schema that is within bounds. Raises ApiError."""
+    if problem := schema_problem(schema):
+        raise bad_request(problem, param)
+    text = as_json(schema)
+    if len(text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
+        raise bad_request(f"A schema is larger than {MAX_SCHEMA_BYTES:,} bytes.", param)
+    return text
 
 
 def unkept_warnings(schema: object, what: str) -> list[str]:
