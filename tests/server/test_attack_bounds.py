@@ -259,20 +259,27 @@ async def test_stop_texts_are_bounded(tmp_path: Path, path: str, field: str) -> 
             assert (await client.post(path, json=asked)).status_code == status
 
 
-async def test_the_schema_of_a_tool_that_must_be_called_is_bounded(tmp_path: Path) -> None:
+ANY_OBJECT = {"response_format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "status"),
+    [
+        ("y" * 31_000, {"tool_choice": "required"}, 200),
+        ("y" * 33_000, {}, 200),
+        ("y" * 33_000, {"tool_choice": "required"}, 400),
+        ("€" * 11_000, {"tool_choice": "required"}, 400),
+        ("y" * 33_000, ANY_OBJECT, 400),
+    ],
+)
+async def test_the_schema_of_a_tool_is_bounded_where_an_answer_is_held_to_it(
+    tmp_path: Path, text: str, more: dict[str, Any], status: int
+) -> None:
+    function = {"name": "look", "parameters": {"type": "object", "description": text}}
+    fields = {"tools": [{"type": "function", "function": function}], "model": "scripted", **more}
     async with served_baton(tmp_path) as served, served.client() as client:
-        for size, choice, status in (
-            (31_000, "required", 200),
-            (33_000, "auto", 200),
-            (33_000, "required", 400),
-            (11_000, "required", 400),
-        ):
-            letter = "€" if size == 11_000 else "y"  # of three bytes
-            parameters = {"type": "object", "description": letter * size}
-            tool = {"type": "function", "function": {"name": "look", "parameters": parameters}}
-            more = {"tools": [tool], "tool_choice": choice, "model": "scripted"}
-            answer = await client.post(CHAT, json=chat("Hi", **more))
-            assert answer.status_code == status, answer.text
+        answer = await client.post(CHAT, json=chat("Hi", **fields))
+    assert answer.status_code == status, answer.text
 
 
 async def test_a_background_request_says_why_it_could_not_begin(

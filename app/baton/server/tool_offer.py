@@ -96,7 +96,7 @@ class ToolOffer:
     def shape(self, form: AnswerFormat | None) -> AnswerFormat | None:
         """Return the form of an answer: of a call, where one must be made, else of either.
 
-        `form` is what an answer must look like that is no call (None: any text).
+        `form` is what an answer must look like that is no call (None: any text). Raises ApiError.
         """
         if form is None and not self.must_call:
             return None
@@ -107,6 +107,7 @@ class ToolOffer:
             else [_placed(json.loads(form.schema), "answer", whole)]
         )
         for number, tool in enumerate(self.tools):
+            checked_schema(tool.parameters, "tools")
             arguments = _placed(tool.parameters or {"type": "object"}, f"tool{number}", whole)
             kinds.append(
                 {
