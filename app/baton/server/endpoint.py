@@ -17,10 +17,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from baton import __version__
+from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
 from baton.presentation.served_requests import ServedRequest
 from baton.server.access import OPEN_PATHS, Access
-from baton.server.api_errors import ApiError
+from baton.server.api_errors import ApiError, api_error
 from baton.server.background_runs import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
 from baton.server.client_request import ClientRequest, parse_body
@@ -127,7 +128,11 @@ class Endpoint:
         ]
         self._app = Starlette(
             routes=routes,
-            exception_handlers={ApiError: _show_error, HTTPException: _show_http_error},
+            exception_handlers={
+                ApiError: _show_error,
+                BatonError: _show_error,
+                HTTPException: _show_http_error,
+            },
         )
         self._app.router.redirect_slashes = False
 
@@ -410,9 +415,10 @@ def _shape_for(scope: Scope, error: ApiError) -> dict[str, Any]:
 
 
 def _show_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    request.scope[ERROR] = error
-    return _json(_shape_for(request.scope, error), error.status)
+    shown = api_error(error) if isinstance(error, BatonError) else error
+    assert isinstance(shown, ApiError)
+    request.scope[ERROR] = shown
+    return _json(_shape_for(request.scope, shown), shown.status)
 
 
 def _show_http_error(request: Request, error: Exception) -> Response:

@@ -185,10 +185,13 @@ async def serving(
 
     Requests that run then may take `grace` seconds to end. `allowed` is what they are allowed
     besides the settings. `report` takes each request that is over, and must not wait. Raises
-    ConfigError for a port that is taken, or an address that isn't this machine's.
+    ConfigError for a port that is taken, for an address that isn't this machine's, and offline for
+    a name that would be looked up.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
+    for host in asked:
+        _check_host(host, is_offline=baton.orchestra.terms.offline)
     sockets = _listen(asked, port)
     bound = sockets[0].getsockname()[1]
     player = Player(baton, allowed)
@@ -232,6 +235,18 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _check_host(host: str, *, is_offline: bool) -> None:
+    """Refuse an empty address, which means all of them, and offline a name. Raises ConfigError."""
+    hint = "Name one of this machine's addresses, for example 192.168.1.5."
+    if not host.strip():
+        raise ConfigError("The address to listen at is empty.", hint)
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if is_offline and host != "localhost":
+            raise ConfigError(f"Baton is offline, so {host!r} isn't looked up.", hint) from None
 
 
 def _listen(hosts: Iterable[str], port: int) -> list[socket.socket]:

@@ -45,8 +45,9 @@ def find_model(named: str, roster: Sequence[Card]) -> OfferedModel:
     offered = {model.id: model for model in reversed(offered_models(roster))}  # own ones win
     if (model := offered.get(named)) is not None:
         return model
+    named = named[:80]
     near = difflib.get_close_matches(named, offered, n=1)
     example = f"There is {OWN_MODELS_PREFIX}auto, for example."
     hint = f"Did you mean {near[0]!r}?" if near else example
-    said = f"There is no model {named[:80]!r}."
+    said = f"There is no model {named!r}."
     raise ApiError(404, "model_not_found", said, hint, "model")
