@@ -10,7 +10,7 @@ from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.plan.plan import Material
 from baton.core.plan.tool_routing import can_compute
 from baton.core.ports import Route
-from baton.core.prompt_wrapping import bare_question, strip_wrapping
+from baton.core.prompt_wrapping import bare_question, spoken_words, strip_wrapping
 from baton.core.quality.unknowable import missing_knowledge
 from baton.core.run.rule_router import RuleRouter
 from support.wrapped_prompts import WRAPPERS, ordinary_questions
@@ -81,7 +81,6 @@ def test_what_a_person_writes_about_such_blocks_stays(text: str) -> None:
     [
         ("<local-command-caveat>Caveat</local-command-caveat>", ""),
         ("<command-name>/review</command-name><command-args>the login</command-args>", "the login"),
-        ('<tool_response>\n{"name": "ls"}\n</tool_response>', ""),
         ("<user_info>\nOS: linux\n</user_info>\n<user_query>\nFix it\n</user_query>", "Fix it"),
         ("<context>\nnow\n</context>\n<userRequest>\nFix it\n</userRequest>", "Fix it"),
         (
@@ -93,6 +92,13 @@ def test_what_a_person_writes_about_such_blocks_stays(text: str) -> None:
 )
 def test_blocks_of_several_programs_are_known(text: str, words: str) -> None:
     assert strip_wrapping(text) == words
+
+
+def test_results_of_tools_are_no_words_of_the_person() -> None:
+    result = '<tool_response>\n{"name": "ls"}\n</tool_response>'
+    assert spoken_words(result) == spoken_words(f"{result}\n<tool_response>cut") == ""
+    assert spoken_words(f"{result}\n\nGo on") == "Go on"
+    assert bare_question(result) == result
 
 
 def test_a_task_of_open_webui_is_one_task() -> None:
