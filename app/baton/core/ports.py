@@ -102,13 +102,15 @@ class ConversationPosition:
 
     `conversation` None is a new one. `after` None is the conversation's newest turn, "" its very
     beginning. With `again`, the id of a prompt, that prompt is answered once more. `earlier` is
-    what was said before it where another program keeps the conversation: by turns of the two.
+    what was said before it where another program keeps the conversation: by turns of the two. `run`
+    is the id of the run, "" for any.
     """
 
     conversation: str | None = None
     after: str | None = None
     again: str | None = None
     earlier: tuple[Message, ...] = ()
+    run: str = ""
 
 
 NEW = ConversationPosition()

@@ -11,14 +11,17 @@ from typing import Any, Protocol
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from baton import __version__
 from baton.core.sanitiser import one_line
+from baton.history import new_id
 from baton.server.access import Access
+from baton.server.addresses import canonical_path, is_anthropic, no_address_text
 from baton.server.api_errors import ApiError
 from baton.server.background_runs import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
@@ -34,6 +37,12 @@ from baton.server.tool_calls import ToolCall, read_calls
 
 CLIENT = "baton.client"
 """Where a request's scope has who asks; "client" is the address there."""
+
+REQUEST_ID = "baton.request_id"
+"""Where a request's scope has its id, which is that of its run, if it gets one."""
+
+RETRY_SECONDS = 2
+"""After how long a client asks again that was one too many."""
 
 KEEPALIVE_SECONDS = 15.0
 """After so many seconds without a piece a stream says that it is still alive."""
@@ -101,6 +110,7 @@ class Endpoint:
         self._bodies = BodyReader()
         self._background = BackgroundRuns(player)
         routes = [
+            Route("/", self._health, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
             Route("/openapi.json", self._describe, methods=["GET"]),
             Route("/v1/models", self._models, methods=["GET"]),
@@ -113,29 +123,70 @@ class Endpoint:
         ]
         self._app = Starlette(
             routes=routes,
-            exception_handlers={ApiError: _show_error, HTTPException: _show_http_error},
+            exception_handlers={ApiError: self._show_error, HTTPException: self._show_http_error},
         )
         self._app.router.redirect_slashes = False
+        self._cors = CORSMiddleware(
+            self._authorise,
+            allow_origins=access.origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            allow_private_network=True,
+            expose_headers=["request-id", "retry-after", "x-request-id"],
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        headers = _headers(scope)
+        path, headers = canonical_path(scope["path"]), _headers(scope)
+        scope = {**scope, "path": path, REQUEST_ID: new_id()}
+        send = _with_request_id(scope[REQUEST_ID], send)
         try:
-            scope[CLIENT] = self._access.check(headers, scope["path"])
+            self._access.check_source(headers, scope.get("server"))
         except ApiError as error:
-            self.report_refusal(scope, error)
-            await _json(_shape_for(scope, error), error.status)(scope, receive, send)
+            await self._refuse(scope, error, receive, send)
+            return
+        is_allowed_page = headers.get("origin") in self._access.origins
+        await (self._cors if is_allowed_page else self._authorise)(scope, receive, send)
+
+    async def _authorise(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            scope[CLIENT] = self._access.check_token(_headers(scope), scope["path"])
+        except ApiError as error:
+            await self._refuse(scope, error, receive, send)
             return
         await self._app(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, error: ApiError, receive: Receive, send: Send) -> None:
+        await self._show_error(Request(scope), error)(scope, receive, send)
 
     def report_refusal(self, scope: Scope, error: ApiError) -> None:
         """Report that a request was refused: by whom, where and why, never what it says."""
         client = scope.get(CLIENT)
         who = client.grant.value if client is not None else "none"
         path = one_line(scope["path"], 80)
-        self._report(f"token={who} {scope['method']} {path} {error.status} {error.code}")
+        self._report(
+            f"request=req_{scope[REQUEST_ID]} token={who} {scope['method']} {path} {error.status}"
+            f" {error.code}"
+        )
+
+    def _show_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, ApiError)
+        self.report_refusal(request.scope, error)
+        shown = MESSAGES if is_anthropic(request.scope["path"], request.headers) else CHAT
+        return _json(shown.error(error), error.status)
+
+    def _show_http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        headers, code, message = error.headers or {}, "not_found", str(error.detail)
+        if error.status_code == 404:
+            message = no_address_text(request.scope["path"], request.headers)
+        elif error.status_code == 405:
+            code, message = "method_not_allowed", f"This address takes {headers['Allow']}."
+        answer = self._show_error(request, ApiError(error.status_code, code, message))
+        answer.headers.update(headers)
+        return answer
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""
@@ -174,7 +225,9 @@ class Endpoint:
             else:
                 asked = _read_request(dialect, body, headers)
             body.clear()
-            served = self._player.begin(asked, request.scope[CLIENT])
+            served = self._player.begin(
+                asked, request.scope[CLIENT], request.scope[REQUEST_ID]
+            )
             if served.asked.is_background:
                 begun = await self._background.begin(served)
                 await _json(begun)(request.scope, request.receive, send)
@@ -334,6 +387,21 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
+def _with_request_id(id: str, send: Send) -> Send:
+    """Return a `send` that puts the request's id into each answer's head, as both protocols do."""
+
+    async def send_with_id(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            named = f"req_{id}".encode()
+            headers = [*message["headers"], (b"x-request-id", named), (b"request-id", named)]
+            if message["status"] == 429:
+                headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return send_with_id
+
+
 def _read_request(dialect: Dialect, body: bytearray, headers: Mapping[str, str]) -> ClientRequest:
     return dialect.read(parse_body(bytes(body)), headers)
 
@@ -364,23 +432,3 @@ def _model_object(model: OfferedModel) -> dict[str, Any]:
         "created_at": "1970-01-01T00:00:00Z",
         "description": model.note,
     }
-
-
-def _shape_for(scope: Scope, error: ApiError) -> dict[str, Any]:
-    """Return an error in the shape of the protocol whose path was asked for."""
-    return MESSAGES.error(error) if scope["path"] == "/v1/messages" else error.openai()
-
-
-def _show_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return _json(_shape_for(request.scope, error), error.status)
-
-
-def _show_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    known = {404: "There is nothing at this address.", 405: "This address takes another method."}
-    message = known.get(error.status_code, str(error.detail))
-    shown = ApiError(error.status_code, "not_found", message)
-    answer = _json(_shape_for(request.scope, shown), error.status_code)
-    answer.headers.update(error.headers or {})
-    return answer

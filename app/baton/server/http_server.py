@@ -25,7 +25,14 @@ from baton.compose import Baton
 from baton.core.errors import ConfigError
 from baton.platform.durable_files import make_folder, open_private
 from baton.platform.lean_imports import skip_package_init
-from baton.server.access import LOOPBACK, Access, allowed_hosts
+from baton.server.access import (
+    LOOPBACK,
+    WILDCARDS,
+    Access,
+    allowed_hosts,
+    allowed_name,
+    allowed_origin,
+)
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
 from baton.server.player import AS_CONFIGURED, Player, ServedRun, ServingLimits
@@ -189,15 +196,20 @@ async def serving(
     """Serve with the parts of a Baton until this is left.
 
     Requests that run then may take `grace` seconds to end. `allowed` is what they are allowed
-    besides the settings. Raises ConfigError for a port that is taken, or an address that isn't this
-    machine's.
+    besides the settings. Raises ConfigError for a port that is taken, an address that isn't this
+    machine's, and a name or origin in the settings that is none.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
+    names = frozenset(map(allowed_name, baton.settings.serve.allow_hosts))
+    origins = frozenset(map(allowed_origin, baton.settings.serve.allow_origins))
+    is_wildcard = not set(asked).isdisjoint(WILDCARDS)
     sockets = _listen(asked, port)
     bound = sockets[0].getsockname()[1]
     player = Player(baton, allowed)
-    access = Access(allowed_hosts(bound, asked), tokens.grants())
+    access = Access(
+        allowed_hosts(bound, asked), tokens.grants(), names, origins, is_wildcard=is_wildcard
+    )
     log = _RefusalLog(baton.paths.logs / "serve.log")
     endpoint = Endpoint(player, access, log.write)
     server = _Server(_config(endpoint, grace))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from baton.core.messages import Card
 from baton.core.model_roles import OWN_MODELS_PREFIX
@@ -17,6 +18,12 @@ MANNERS = {
     "ultra": "Plans, verifies and repairs: slow and thorough.",
 }
 """The modes that are offered as models, `baton/auto` first, and what each does."""
+
+
+NO_ALIASES: Mapping[str, str] = {}
+
+MAX_NAME_CHARS = 200
+"""Of a longer name no likeness is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +47,21 @@ def offered_models(roster: Sequence[Card]) -> list[OfferedModel]:
     ]
 
 
-def find_model(named: str, roster: Sequence[Card]) -> OfferedModel:
-    """Return the model that a request names. Raises ApiError (404) for an unknown one."""
+def find_model(
+    named: str, roster: Sequence[Card], aliases: Mapping[str, str] = NO_ALIASES
+) -> OfferedModel:
+    """Return the model that a request names, itself or by one of the user's aliases.
+
+    Raises ApiError (404) for an unknown one.
+    """
     offered = {model.id: model for model in reversed(offered_models(roster))}  # own ones win
-    if (model := offered.get(named)) is not None:
+    short = named[:MAX_NAME_CHARS]
+    fitting = (target for alias, target in aliases.items() if fnmatchcase(short, alias))
+    meant = named if named in offered else next(fitting, named)
+    if (model := offered.get(meant)) is not None:
         return model
-    near = difflib.get_close_matches(named, offered, n=1)
-    example = f"There is {OWN_MODELS_PREFIX}auto, for example."
-    hint = f"Did you mean {near[0]!r}?" if near else example
-    said = f"There is no model {named[:80]!r}."
-    raise ApiError(404, "model_not_found", said, hint, "model")
+    near = difflib.get_close_matches(short, offered, n=1)
+    guess = f"Did you mean {near[0]!r}?" if near else f"There is {OWN_MODELS_PREFIX}auto, for example."
+    hint = f"{guess} The setting `serve.aliases` allows other names."
+    leads = f", to which the alias of {short[:80]!r} leads" if meant != named else ""
+    raise ApiError(404, "model_not_found", f"There is no model {meant[:80]!r}{leads}.", hint, "model")

@@ -66,7 +66,8 @@ AS_CONFIGURED = ServingLimits()
 class ServedRun:
     """A request that was taken: for the list of served requests, and for its answer.
 
-    `label` is how far it may travel, `began` in seconds since the epoch. `error` is what the client
+    `run` is the id that its run will have ("": any), `label` how far it may travel, `began` in
+    seconds since the epoch. `error` is what the client
     is shown where there is no answer. `recorded` is set once it has an id; `is_over` says that
     nothing of it goes on.
     """
@@ -74,6 +75,7 @@ class ServedRun:
     asked: ClientRequest
     client: Client
     offered: OfferedModel
+    run: str = ""
     label: Label = Label.CLOUD
     began: float = field(default_factory=time.time)
     _view: RunView = field(default_factory=RunView)
@@ -146,9 +148,12 @@ class Player:
         """The history that requests are kept in."""
         return self._baton.store
 
-    def begin(self, asked: ClientRequest, client: Client) -> ServedRun:
-        """Take a request. Raises ApiError where it may not be played."""
-        served = ServedRun(asked, client, find_model(asked.model, self.orchestra.roster))
+    def begin(self, asked: ClientRequest, client: Client, run: str = "") -> ServedRun:
+        """Take a request, whose run gets the id `run` ("": any).
+
+        Raises ApiError where it may not be played.
+        """
+        served = ServedRun(asked, client, self.find_model(asked.model), run)
         self._check_grant(served)
         self._check_size(served)
         small = [one for one in self.served if not one.is_over or one.asked.size < MAX_SHOWN_CHARS]
@@ -220,6 +225,10 @@ class Player:
                 elif len(self._unkept) > MAX_SERVED:
                     await store.purge(self._unkept.popleft())
 
+    def find_model(self, named: str) -> OfferedModel:
+        """Return the model that a request names. Raises ApiError."""
+        return find_model(named, self.orchestra.roster, self._baton.settings.serve.aliases)
+
     def _check_grant(self, served: ServedRun) -> None:
         """Refuse a worker that costs money, or is in the cloud, to a token that may not spend."""
         if served.client.grant is Grant.SPEND or not served.offered.worker:
@@ -273,7 +282,7 @@ class Player:
             limits = replace(limits, strategy="single")
         return self._orchestra_for(asked)[0].play(
             Prompt(asked.prompt, system=asked.instructions),
-            position,
+            replace(position, run=served.run),
             limits,
             worker=worker,
             terms=terms,
