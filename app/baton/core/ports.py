@@ -25,7 +25,7 @@ from baton.core.messages import (
 from baton.core.money import BilledTokens
 from baton.core.plan.plan import Material, Need, Outcome, Plan
 from baton.core.redaction_types import RedactedTexts
-from baton.core.routing_types import Draft, Estimate, Judgement
+from baton.core.routing_types import Draft, Estimate, Judgement, TextVector
 from baton.core.run.policy import ANYTHING, PromptLimits
 
 
@@ -76,6 +76,15 @@ class ForesightedWorker(Protocol):
 
     def read_ahead(self, request: Request) -> None:
         """Begin to read what is likely to be asked next, and return at once. Never raises."""
+        ...
+
+
+@runtime_checkable
+class CountingWorker(Protocol):
+    """A worker that counts a request's tokens without answering it."""
+
+    async def count(self, request: Request) -> int | None:
+        """Return how many tokens its prompt has; None where that isn't known now."""
         ...
 
 
@@ -287,6 +296,18 @@ class Router(Protocol):
 
     async def aclose(self) -> None:
         """Let go of processes and memory. The router may be used again."""
+        ...
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """A router whose encoder can be used by itself. `trouble` is why it can't be now, or ""."""
+
+    @property
+    def trouble(self) -> str: ...
+
+    async def embed(self, text: str) -> TextVector:
+        """Return the vector of a whole text. Raises WorkerUnavailable."""
         ...
 
 

@@ -28,6 +28,21 @@ class Candidate:
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
+VECTOR_WIDTH = 384
+"""How many numbers the encoder's vectors have."""
+
+
+@frozen_dataclass
+class TextVector:
+    """A text's meaning: VECTOR_WIDTH numbers as 32-bit floats, little-endian, of length 1.
+
+    `tokens` is how many tokens were read for it.
+    """
+
+    values: bytes
+    tokens: int
+
+
 @frozen_dataclass
 class Estimate:
     """Stage A: what is expected of each candidate before anything is written.

@@ -5,6 +5,8 @@ A child is as trustworthy as the files it reads, so an invalid answer counts as 
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +14,15 @@ from baton.core.messages import Card
 from baton.core.plan.plan import KINDS
 from baton.core.plan.skill_estimates import parameter_billions
 from baton.core.plan.turn_roles import TurnRole
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer
+from baton.core.routing_types import (
+    VECTOR_WIDTH,
+    Candidate,
+    Draft,
+    Estimate,
+    Judgement,
+    RatedAnswer,
+    TextVector,
+)
 from baton.ipc.process import InvalidReply
 
 MAX_CANDIDATES = 64
@@ -105,6 +115,14 @@ def valid_likeness(table: Sequence[Sequence[float]], texts: int) -> list[list[fl
     if len(table) != texts:
         raise _invalid()
     return [_row(row, texts) for row in table]
+
+
+def valid_vector(vector: TextVector) -> TextVector:
+    """Return a text's vector if it is one. Raises InvalidReply."""
+    values = array("f", vector.values) if len(vector.values) == 4 * VECTOR_WIDTH else ()
+    if not values or not all(map(math.isfinite, values)) or vector.tokens < 0:
+        raise _invalid()
+    return vector
 
 
 def valid_scores(table: Sequence[Sequence[float]], workers: int) -> list[list[float]]:

@@ -27,7 +27,7 @@ CLIENT_ID_DIGITS = 16
 OPEN_PATHS = frozenset({"/", "/health"})
 """What is answered without a token: that Baton runs, and nothing else."""
 
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 (they are compared with)
+WILDCARDS = ("0.0.0.0", "::")
 """What is bound for all addresses of this machine."""
 
 
@@ -77,10 +77,11 @@ class Access:
         page of another origin.
         """
         host = headers.get("host", "").lower()
-        if host not in self.hosts and _host_name(host) not in self.names:
-            if not (self.is_wildcard and local is not None and _is_address(host, *local)):
-                hint = "`baton serve --allow-host NAME` allows a name."
-                raise ApiError(421, "host_not_allowed", "This address isn't Baton's.", hint)
+        is_named = host in self.hosts or _host_name(host) in self.names
+        is_own = self.is_wildcard and local is not None and _is_address(host, *local)
+        if not (is_named or is_own):
+            hint = "`baton serve --allow-host NAME` allows a name."
+            raise ApiError(421, "host_not_allowed", "This address isn't Baton's.", hint)
         if headers.get("origin") not in self.origins and not _is_of_origin(headers, host):
             said = "Pages of other origins may not use Baton."
             hint = "`baton serve --allow-origin ORIGIN` allows one."

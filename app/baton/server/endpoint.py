@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+)
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -20,20 +27,24 @@ from starlette.types import Message, Receive, Scope, Send
 from baton import __version__
 from baton.core.sanitiser import one_line
 from baton.history import new_id
-from baton.server.access import Access
+from baton.server.access import Access, Client
 from baton.server.addresses import canonical_path, is_anthropic, no_address_text
 from baton.server.api_errors import ApiError
 from baton.server.background_runs import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
 from baton.server.client_request import ClientRequest, parse_body
+from baton.server.completions import CompletionStream, completion_object, read_completion
+from baton.server.embeddings import Embedder, read_embeddings
 from baton.server.messages import MessageStream, message_object, read_messages
-from baton.server.offered_models import OfferedModel, find_model, offered_models
+from baton.server.offered_models import OfferedModel
 from baton.server.openapi import describe_endpoint
 from baton.server.player import Player, ServedRun
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.responses import ResponseStream, read_responses, response
 from baton.server.served_answer import Answer, answer_head, make_answer
 from baton.server.tool_calls import ToolCall, read_calls
+
+T = TypeVar("T")
 
 CLIENT = "baton.client"
 """Where a request's scope has who asks; "client" is the address there."""
@@ -95,6 +106,18 @@ MESSAGES = Dialect(
 )
 
 
+COMPLETIONS = Dialect(
+    read_completion,
+    lambda answer, asked: completion_object(answer),
+    lambda asked: CompletionStream(asked.has_usage),
+    is_named=False,
+    last=b"data: [DONE]\n\n",
+)
+
+Work = Callable[[bytearray, Mapping[str, str], Client], Awaitable[dict[str, Any]]]
+"""Computes an answer from a body, the headers and who asks. Raises ApiError."""
+
+
 class Endpoint:
     """Answers requests with a player. `access` says who may ask.
 
@@ -109,6 +132,7 @@ class Endpoint:
         self._report = report
         self._bodies = BodyReader()
         self._background = BackgroundRuns(player)
+        self._embedder = Embedder(player.orchestra.services.router)
         routes = [
             Route("/", self._health, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
@@ -116,10 +140,22 @@ class Endpoint:
             Route("/v1/models", self._models, methods=["GET"]),
             Route("/v1/models/{name:path}", self._model, methods=["GET"]),
             Route("/v1/chat/completions", _Ask(self, CHAT), methods=["POST"]),
+            Route("/v1/completions", _Ask(self, COMPLETIONS), methods=["POST"]),
+            Route("/v1/embeddings", _Ask(self, CHAT, self._embed), methods=["POST"]),
             Route("/v1/responses", _Ask(self, RESPONSES), methods=["POST"]),
+            Route(
+                "/v1/responses/input_tokens",
+                _Ask(self, RESPONSES, self._count_response),
+                methods=["POST"],
+            ),
             Route("/v1/responses/{id}", self._response, methods=["GET"]),
             Route("/v1/responses/{id}/cancel", self._cancel, methods=["POST"]),
             Route("/v1/messages", _Ask(self, MESSAGES), methods=["POST"]),
+            Route(
+                "/v1/messages/count_tokens",
+                _Ask(self, MESSAGES, self._count_messages),
+                methods=["POST"],
+            ),
         ]
         self._app = Starlette(
             routes=routes,
@@ -199,14 +235,17 @@ class Endpoint:
         return _json(describe_endpoint())
 
     async def _models(self, request: Request) -> Response:
-        models = offered_models(self._player.orchestra.roster)
+        has_encoder = (
+            self._embedder.encoder is not None and "anthropic-version" not in request.headers
+        )
+        models = self._player.listed_models(has_encoder=has_encoder)
         listed = [_model_object(model) for model in models]
         ends = {"first_id": models[0].id, "last_id": models[-1].id, "has_more": False}
         return _json({"object": "list", "data": listed, **ends})
 
     async def _model(self, request: Request) -> Response:
-        found = find_model(request.path_params["name"], self._player.orchestra.roster)
-        return _json(_model_object(found))
+        named = request.path_params["name"]
+        return _json(_model_object(replace(self._player.find_model(named), id=named)))
 
     async def _response(self, request: Request) -> Response:
         client = request.scope[CLIENT]
@@ -220,14 +259,11 @@ class Endpoint:
         """Answer a request for a run, as long as the client is there. Raises ApiError."""
         headers = _headers(request.scope)
         async with self._bodies.read(request) as body:
-            if len(body) > SMALL_BODY_BYTES:
-                asked = await asyncio.to_thread(_read_request, dialect, body, headers)
-            else:
-                asked = _read_request(dialect, body, headers)
-            body.clear()
-            served = self._player.begin(
-                asked, request.scope[CLIENT], request.scope[REQUEST_ID]
+            asked = await _in_thread_if_large(
+                body, lambda: dialect.read(parse_body(bytes(body)), headers)
             )
+            body.clear()
+            served = self._player.begin(asked, request.scope[CLIENT], request.scope[REQUEST_ID])
             if served.asked.is_background:
                 begun = await self._background.begin(served)
                 await _json(begun)(request.scope, request.receive, send)
@@ -235,6 +271,44 @@ class Endpoint:
                 return
             work = self._play(dialect, served, request.scope, request.receive, send)
             await _while_connected(request.receive, work)
+
+    async def compute(self, work: Work, request: Request, send: Send) -> None:
+        """Answer a request without a run, as long as the client is there. Raises ApiError."""
+
+        async def answer(body: bytearray) -> None:
+            result = await work(body, _headers(request.scope), request.scope[CLIENT])
+            await _json(result)(request.scope, request.receive, send)
+
+        async with self._bodies.read(request) as body:
+            await _while_connected(request.receive, answer(body))
+
+    async def _embed(
+        self, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> dict[str, Any]:
+        asked, texts = await _in_thread_if_large(
+            body, lambda: read_embeddings(parse_body(bytes(body)))
+        )
+        return await self._embedder.embed(asked, texts, self._player.find_model(asked.model))
+
+    async def _count_messages(
+        self, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> dict[str, Any]:
+        return {"input_tokens": await self._count(MESSAGES, body, headers, client)}
+
+    async def _count_response(
+        self, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> dict[str, Any]:
+        count = await self._count(RESPONSES, body, headers, client)
+        return {"object": "response.input_tokens", "input_tokens": count}
+
+    async def _count(
+        self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> int:
+        def read() -> ClientRequest:
+            usual = {"max_tokens": 1} if dialect is MESSAGES else {"model": "baton/auto"}
+            return dialect.read({**usual, **parse_body(bytes(body))}, headers)
+
+        return await self._player.count(await _in_thread_if_large(body, read), client)
 
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
@@ -351,15 +425,23 @@ class EventStream:
 
 
 class _Ask:
-    """A route that asks for a run: it may answer in any way, so it is an application itself."""
+    """A route that asks for a run, or has `work` done with its body.
 
-    def __init__(self, endpoint: Endpoint, dialect: Dialect) -> None:
+    It may answer in any way, so it is an application itself.
+    """
+
+    def __init__(self, endpoint: Endpoint, dialect: Dialect, work: Work | None = None) -> None:
         self._endpoint = endpoint
         self._dialect = dialect
+        self._work = work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._endpoint.ask(self._dialect, Request(scope, receive), send)
+            request = Request(scope, receive)
+            if self._work is not None:
+                await self._endpoint.compute(self._work, request, send)
+            else:
+                await self._endpoint.ask(self._dialect, request, send)
         except ApiError as error:
             self._endpoint.report_refusal(scope, error)
             await _json(self._dialect.error(error), error.status)(scope, receive, send)
@@ -402,8 +484,9 @@ def _with_request_id(id: str, send: Send) -> Send:
     return send_with_id
 
 
-def _read_request(dialect: Dialect, body: bytearray, headers: Mapping[str, str]) -> ClientRequest:
-    return dialect.read(parse_body(bytes(body)), headers)
+async def _in_thread_if_large(body: bytearray, read: Callable[[], T]) -> T:
+    """Return what a body says, which takes long where it is large. Raises ApiError."""
+    return await asyncio.to_thread(read) if len(body) > SMALL_BODY_BYTES else read()
 
 
 def _headers(scope: Scope) -> dict[str, str]:

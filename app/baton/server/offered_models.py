@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from baton.core.messages import Card
@@ -36,6 +37,27 @@ class OfferedModel:
     note: str = ""
 
 
+EMBEDDING = OfferedModel(
+    OWN_MODELS_PREFIX + "embedding",
+    note="Makes vectors of texts, on this machine (all-MiniLM-L6-v2). It doesn't answer.",
+)
+"""What POST /v1/embeddings asks, behind all others: the first one is what clients begin with."""
+
+
+def listed_models(
+    roster: Sequence[Card], aliases: Mapping[str, str] = NO_ALIASES, *, has_encoder: bool = False
+) -> list[OfferedModel]:
+    """Return the models that clients are shown: all, and the aliases that are names of one."""
+    models = {model.id: model for model in offered_models(roster)}
+    named = {
+        alias: replace(models[target], id=alias)
+        for alias, target in aliases.items()
+        if target in models and not re.search(r"[*?\[]", alias)
+    }
+    encoders = {EMBEDDING.id: EMBEDDING} if has_encoder else {}
+    return list({**models, **named, **encoders, **models}.values())
+
+
 def offered_models(roster: Sequence[Card]) -> list[OfferedModel]:
     """Return all models that a client can name."""
     manners = [
@@ -52,16 +74,21 @@ def find_model(
 ) -> OfferedModel:
     """Return the model that a request names, itself or by one of the user's aliases.
 
-    Raises ApiError (404) for an unknown one.
+    It may be EMBEDDING. Raises ApiError (404) for an unknown one.
     """
-    offered = {model.id: model for model in reversed(offered_models(roster))}  # own ones win
+    models = (*offered_models(roster), EMBEDDING)
+    offered = {model.id: model for model in reversed(models)}  # own ones win
     short = named[:MAX_NAME_CHARS]
     fitting = (target for alias, target in aliases.items() if fnmatchcase(short, alias))
     meant = named if named in offered else next(fitting, named)
     if (model := offered.get(meant)) is not None:
         return model
     near = difflib.get_close_matches(short, offered, n=1)
-    guess = f"Did you mean {near[0]!r}?" if near else f"There is {OWN_MODELS_PREFIX}auto, for example."
+    guess = (
+        f"Did you mean {near[0]!r}?" if near else f"There is {OWN_MODELS_PREFIX}auto, for example."
+    )
     hint = f"{guess} The setting `serve.aliases` allows other names."
     leads = f", to which the alias of {short[:80]!r} leads" if meant != named else ""
-    raise ApiError(404, "model_not_found", f"There is no model {meant[:80]!r}{leads}.", hint, "model")
+    raise ApiError(
+        404, "model_not_found", f"There is no model {meant[:80]!r}{leads}.", hint, "model"
+    )

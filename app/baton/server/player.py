@@ -17,9 +17,9 @@ from baton.core.events import Cancelled, Decision, Event, Offered, StepText
 from baton.core.history_types import OwnRun
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy, Scope
-from baton.core.messages import Message, Prompt, Role
+from baton.core.messages import Message, Prompt, Request, Role, estimated_tokens
 from baton.core.model_roles import OWN_MODELS_PREFIX, STARTER_ID
-from baton.core.ports import ConversationPosition
+from baton.core.ports import ConversationPosition, CountingWorker
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use, strength
 from baton.core.run.run import Run
@@ -28,15 +28,18 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
-from baton.server.api_errors import ApiError, api_error, error_of_name
+from baton.server.api_errors import ApiError, api_error, bad_request, error_of_name
 from baton.server.client_request import ClientRequest, run_of
-from baton.server.offered_models import OfferedModel, find_model
+from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
 
 MAX_CHARS_PER_TOKEN = 16
 """No tokenizer gets more into a token over a whole prompt: runs of spaces are the longest ones."""
+
+FRAME_TOKENS = 5
+"""About how many tokens a chat template puts around a message."""
 
 MAX_CONVERSATIONS = 1_000
 MAX_SERVED = 200
@@ -153,12 +156,37 @@ class Player:
 
         Raises ApiError where it may not be played.
         """
-        served = ServedRun(asked, client, self.find_model(asked.model), run)
+        served = ServedRun(asked, client, self._find_answering(asked.model), run)
         self._check_grant(served)
         self._check_size(served)
         small = [one for one in self.served if not one.is_over or one.asked.size < MAX_SHOWN_CHARS]
         self.served = [*small[-MAX_SERVED:], served]
         return served
+
+    async def count(self, asked: ClientRequest, client: Client) -> int:
+        """Return how many tokens a request's prompt has, for the worker that likely answers it.
+
+        Where that can't say without answering, it is an estimate. Raises ApiError.
+        """
+        served = ServedRun(asked, client, self._find_answering(asked.model))
+        self._check_grant(served)
+        name = self._named_worker(served, Label.CLOUD, self._terms(served))
+        worker = self.orchestra.worker(name)
+        system, earlier = asked.instructions, asked.earlier
+        if asked.continues:
+            record = (await self._earlier_run(asked.continues, client)).record
+            thread = await self.store.thread(record.conversation, record.answer)
+            earlier = (*(Message(turn.role, turn.text) for turn in thread), *earlier)
+            kept = await self.store.conversation(record.conversation)
+            system = kept.system if system is None else system
+        system = worker.card.system if system is None else system
+        first = (Message(Role.SYSTEM, system),) if system else ()
+        messages = (*first, *earlier, Message(Role.USER, asked.prompt))
+        counted = None
+        if isinstance(worker, CountingWorker):
+            counted = await worker.count(Request(messages))
+        texts = sum(estimated_tokens(message.text) for message in messages)
+        return texts + FRAME_TOKENS * (len(messages) + 1) if counted is None else counted
 
     async def play(self, served: ServedRun) -> AsyncGenerator[str]:
         """Yield a request's answer in pieces; leaving it stops the run.
@@ -225,9 +253,20 @@ class Player:
                 elif len(self._unkept) > MAX_SERVED:
                     await store.purge(self._unkept.popleft())
 
+    def listed_models(self, *, has_encoder: bool) -> list[OfferedModel]:
+        """Return the models that clients are shown."""
+        aliases = self._baton.settings.serve.aliases
+        return listed_models(self.orchestra.roster, aliases, has_encoder=has_encoder)
+
     def find_model(self, named: str) -> OfferedModel:
         """Return the model that a request names. Raises ApiError."""
         return find_model(named, self.orchestra.roster, self._baton.settings.serve.aliases)
+
+    def _find_answering(self, named: str) -> OfferedModel:
+        if (found := self.find_model(named)) is EMBEDDING:
+            said = f"{named[:80]!r} makes vectors and answers nothing."
+            raise bad_request(said, "model", "POST /v1/embeddings asks it.")
+        return found
 
     def _check_grant(self, served: ServedRun) -> None:
         """Refuse a worker that costs money, or is in the cloud, to a token that may not spend."""
@@ -274,11 +313,10 @@ class Player:
         position, kept_label = await self._position(served)
         served.label = strictest([kept_label, await self._label(served)])
         limits, terms = _limits(served), self._terms(served)
-        worker: str | None = model.worker or None
-        if worker is not None:
+        worker = self._named_worker(served, limits.label, terms)
+        if model.worker:
             limits = replace(limits, alone=True)
-        elif asked.tools is not None and model.manner != "ultra":
-            worker = self._strongest_here(limits.label, terms)  # a plan can't call them
+        elif _must_call(served):
             limits = replace(limits, strategy="single")
         return self._orchestra_for(asked)[0].play(
             Prompt(asked.prompt, system=asked.instructions),
@@ -287,6 +325,12 @@ class Player:
             worker=worker,
             terms=terms,
         )
+
+    def _named_worker(self, served: ServedRun, label: Label, terms: RunTerms) -> str | None:
+        """Return the worker that has to answer a request; None: the default one, or others."""
+        if _must_call(served):
+            return self._strongest_here(label, terms)
+        return served.offered.worker or None
 
     def _strongest_here(self, label: Label, terms: RunTerms) -> str | None:
         """Return the worker on this machine that calls tools best; None: the default one."""
@@ -387,6 +431,12 @@ class Player:
     async def aclose(self) -> None:
         """Forget what was kept in memory only."""
         await self._closing.aclose()
+
+
+def _must_call(served: ServedRun) -> bool:
+    """Whether one worker answers because tools may be called, which a plan can't."""
+    model = served.offered
+    return served.asked.tools is not None and not model.worker and model.manner != "ultra"
 
 
 def _limits(served: ServedRun) -> PromptLimits:
