@@ -57,7 +57,7 @@ _JUDGING_SLACK = 5.0
 
 
 _EMBEDDING_SLACK = 80.0
-"""The same for a long text, of which all is read: 32,000 characters take up to some seconds."""
+"""The same for a long text, of which all is read: 8,192 tokens take a second."""
 
 
 class LearnedRouter:

@@ -15,6 +15,7 @@ from baton.core.plan.plan import KINDS
 from baton.core.plan.skill_estimates import parameter_billions
 from baton.core.plan.turn_roles import TurnRole
 from baton.core.routing_types import (
+    MAX_VECTOR_TOKENS,
     VECTOR_WIDTH,
     Candidate,
     Draft,
@@ -119,8 +120,10 @@ def valid_likeness(table: Sequence[Sequence[float]], texts: int) -> list[list[fl
 
 def valid_vector(vector: TextVector) -> TextVector:
     """Return a text's vector if it is one. Raises InvalidReply."""
-    values = array("f", vector.values) if len(vector.values) == 4 * VECTOR_WIDTH else ()
-    if not values or not all(map(math.isfinite, values)) or vector.tokens < 0:
+    is_too_long = vector.tokens > MAX_VECTOR_TOKENS
+    if vector.tokens < 0 or len(vector.values) != 4 * VECTOR_WIDTH * (not is_too_long):
+        raise _invalid()
+    if not all(map(math.isfinite, array("f", vector.values))):
         raise _invalid()
     return vector
 

@@ -13,13 +13,13 @@ import msgspec
 
 from baton.core.errors import WorkerUnavailable
 from baton.core.ports import Router, TextEncoder
-from baton.core.routing_types import VECTOR_WIDTH
+from baton.core.routing_types import MAX_VECTOR_TOKENS, VECTOR_WIDTH
 from baton.server.api_errors import ApiError, api_error, bad_request
 from baton.server.client_request import read_fields, refuse_unknown
 from baton.server.offered_models import EMBEDDING, OfferedModel
 
 MAX_INPUTS = 2_048
-MAX_INPUT_CHARS = 32_768
+MAX_INPUT_CHARS = 65_536
 """How many texts one request may have, as OpenAI's, and how long each may be."""
 
 
@@ -85,6 +85,15 @@ class Embedder:
                     vector = await encoder.embed(text)
                 except WorkerUnavailable as error:
                     raise api_error(error) from error
+            if vector.tokens > MAX_VECTOR_TOKENS:
+                raise ApiError(
+                    400,
+                    "context_length_exceeded",
+                    f"The maximum context length of {asked.model[:80]} is {MAX_VECTOR_TOKENS:,}"
+                    f" tokens, and a text has {vector.tokens:,}.",
+                    "Send it in parts.",
+                    "input",
+                )
             tokens += vector.tokens
             shown = _shown(array("f", vector.values), asked)
             data.append({"object": "embedding", "index": index, "embedding": shown})

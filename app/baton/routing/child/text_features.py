@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.core.routing_types import VECTOR_WIDTH, TextVector
+from baton.core.routing_types import MAX_VECTOR_TOKENS, VECTOR_WIDTH, TextVector
 from baton.routing.child import RouterFileError
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Encoder:
     def embed(self, text: str) -> TextVector:
         """Return the vector of a whole text: of a long one the mean of its parts', by length."""
         ids = self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")).ids
+        if len(ids) > MAX_VECTOR_TOKENS:
+            return TextVector(b"", len(ids))
         first, *inner, last = ids
         size = HEAD_TOKENS + TAIL_TOKENS - 2
         parts = [inner[at : at + size] for at in range(0, max(1, len(inner)), size)]
