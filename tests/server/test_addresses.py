@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from baton.cli.root import baton as command
 from baton.core.errors import ConfigError
 from baton.core.messages import Card
 from baton.core.money import Price, Rates
-from baton.platform.settings import ServeSettings, Settings
+from baton.platform.settings import ServeSettings, Settings, find_paths
 from baton.server import player
 from baton.server.access import Access, allowed_hosts, allowed_name, allowed_origin
 from baton.server.addresses import canonical_path
 from baton.server.api_errors import ApiError
+from baton.server.tokens import read_tokens
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import SMALL, Served, served_baton
 
@@ -445,6 +447,42 @@ def test_what_is_no_host_name_is_refused(text: str) -> None:
 def test_what_is_no_origin_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is no origin"):
         allowed_origin(text)
+
+
+def test_the_command_takes_names_and_origins_besides_those_of_the_settings(home: Path) -> None:
+    paths = find_paths()
+    paths.config.mkdir(parents=True)
+    paths.config_file.write_text(
+        '[serve]\nallow_hosts = ["lab.lan"]\n[serve.aliases]\n"claude-*" = "baton/mini"\n'
+    )
+    shown = CliRunner().invoke(command, ["config", "show"]).output
+    assert '"claude-*" = "baton/mini"' in shown
+    words = ["--port", "0", "--allow-host", "baton.lan", "--allow-host", "[fd00::9]"]
+    arguments = [sys.executable, "-P", "-m", "baton", "serve", *words, "--allow-origin", "null"]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        url = next(found[0] for line in process.stderr if (found := re.search(r"http\S+/v1", line)))
+        token = read_tokens(paths.server_tokens).free
+        headers = {"authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=url, headers=headers) as client:
+            for host in "lab.lan", "baton.lan:1", "[fd00::9]:80":
+                assert client.get("/models", headers={"host": host}).status_code == 200
+            assert client.get("/models", headers={"host": "other.lan"}).status_code == 421
+            assert client.get("/models", headers={"origin": "null"}).status_code == 200
+            assert client.get("/models/claude-x").json()["id"] == "claude-x"
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+
+
+def test_the_command_refuses_what_is_no_name(home: Path) -> None:
+    for words, said in (["--allow-host", "*"], "no host name"), (["--allow-origin", "*"], "origin"):
+        arguments = [sys.executable, "-P", "-m", "baton", "serve", "--port", "0", *words]
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 2
+        assert f"'*' is no {said.removeprefix('no ')}" in ended.stderr
 
 
 async def test_a_wrong_name_in_the_settings_is_said_before_anything_listens(tmp_path: Path) -> None:
