@@ -165,7 +165,7 @@ class Endpoint:
         self._cors = CORSMiddleware(
             self._authorise,
             allow_origins=access.origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["*"],
             allow_headers=["*"],
             allow_private_network=True,
             expose_headers=["request-id", "retry-after", "x-request-id"],
@@ -279,7 +279,8 @@ class Endpoint:
             result = await work(body, _headers(request.scope), request.scope[CLIENT])
             await _json(result)(request.scope, request.receive, send)
 
-        async with self._bodies.read(request) as body:
+        place = self._player.place(request.scope[CLIENT])
+        async with place, self._bodies.read(request) as body:
             await _while_connected(request.receive, answer(body))
 
     async def _embed(

@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from baton.compose import Baton
@@ -70,9 +70,8 @@ class ServedRun:
     """A request that was taken: for the list of served requests, and for its answer.
 
     `run` is the id that its run will have ("": any), `label` how far it may travel, `began` in
-    seconds since the epoch. `error` is what the client
-    is shown where there is no answer. `recorded` is set once it has an id; `is_over` says that
-    nothing of it goes on.
+    seconds since the epoch. `error` is what the client is shown where there is no answer.
+    `recorded` is set once it has an id; `is_over` says that nothing of it goes on.
     """
 
     asked: ClientRequest
@@ -185,21 +184,29 @@ class Player:
         counted = None
         if isinstance(worker, CountingWorker):
             counted = await worker.count(Request(messages))
-        texts = sum(estimated_tokens(message.text) for message in messages)
-        return texts + FRAME_TOKENS * (len(messages) + 1) if counted is None else counted
+        if counted is None:
+            counted = await asyncio.to_thread(_estimated_prompt, messages)
+        return counted
+
+    @asynccontextmanager
+    async def place(self, client: Client) -> AsyncIterator[None]:
+        """Take one of the places that a client's requests have. Raises ApiError (429)."""
+        self._running[client.id] += 1
+        try:
+            if self._running[client.id] > MAX_RUNS:
+                message = "Too many requests are being answered."
+                raise ApiError(429, "too_many_requests", message)
+            yield
+        finally:
+            self._running[client.id] -= 1
 
     async def play(self, served: ServedRun) -> AsyncGenerator[str]:
         """Yield a request's answer in pieces; leaving it stops the run.
 
         However it ends, `served` then has the whole run. Raises ApiError.
         """
-        client = served.client.id
-        self._running[client] += 1
         try:
-            if self._running[client] > MAX_RUNS:
-                message = "Too many requests are being answered."
-                raise ApiError(429, "too_many_requests", message)
-            async with await self._run(served) as run:
+            async with self.place(served.client), await self._run(served) as run:
                 text = AnswerText()
                 async for event in run:
                     served.apply(event)
@@ -213,7 +220,6 @@ class Player:
             served.error = error if isinstance(error, ApiError) else api_error(error)
             raise served.error from error
         finally:
-            self._running[client] -= 1
             served.is_over = True
             if served.view.status == "running":
                 served.apply(Cancelled(at=served.view.seconds))
@@ -431,6 +437,12 @@ class Player:
     async def aclose(self) -> None:
         """Forget what was kept in memory only."""
         await self._closing.aclose()
+
+
+def _estimated_prompt(messages: Sequence[Message]) -> int:
+    """Return about how many tokens a prompt of these messages has."""
+    texts = sum(estimated_tokens(message.text) for message in messages)
+    return texts + FRAME_TOKENS * (len(messages) + 1)
 
 
 def _must_call(served: ServedRun) -> bool:
