@@ -183,8 +183,7 @@ class Endpoint:
         except ApiError as error:
             await self._refuse(scope, error, receive, send)
             return
-        is_allowed_page = headers.get("origin") in self._access.origins
-        await (self._cors if is_allowed_page else self._authorise)(scope, receive, send)
+        await self._cors(scope, receive, send)
 
     async def _authorise(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
