@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -16,7 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from baton.core.messages import Text
+from baton.core.labels import Label
+from baton.core.messages import Prompt, Text
+from baton.core.ports import ConversationPosition
+from baton.history import Store
 from baton.platform.settings import find_paths
 from support.command_line import Call, Process
 from support.scripted_baton import Scripted, scripted
@@ -191,6 +195,22 @@ def test_c_takes_no_value_and_continue_names_a_conversation(scripted: Scripted, 
     for args in (["--continue=nope"], ["--continue=12"], ["--continue="], ["-c", "--continue=1"]):
         assert call("ask", *args, "x").code == 2
     assert len(json.loads(call("history", "ls", "--json").out)["conversations"]) == 2
+
+
+def test_c_never_continues_the_conversation_of_a_program(scripted: Scripted, call: Call) -> None:
+    async def begin() -> None:
+        store = Store.open(find_paths().database)
+        place = ConversationPosition(program="Claude Code")
+        await store.begin(Prompt("Fix it"), place, Label.CLOUD, "token")
+        await store.aclose()
+
+    scripted(small=None)
+    asyncio.run(begin())
+    assert call("ask", "-c", "x").err.startswith("baton: There is no conversation to go on with.")
+    assert call("ask", "Mine").code == 0
+    asyncio.run(begin())
+    assert call("ask", "-c", "more").code == 0
+    assert [turn["text"] for turn in latest(call)][::2] == ["Mine", "more"]
 
 
 def test_at_its_deadline_an_answer_is_what_there_is(scripted: Scripted, call: Call) -> None:

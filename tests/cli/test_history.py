@@ -49,6 +49,38 @@ def hold_conversation(*prompts: str, label: Label = Label.CLOUD) -> str:
     return asyncio.run(talk())
 
 
+def hold_program_conversation(program: str, text: str) -> str:
+    """Begin a conversation of a program; return its id."""
+
+    async def talk() -> str:
+        store = Store.open(find_paths().database)
+        place = ConversationPosition(program=program)
+        begun = await store.begin(Prompt(text), place, Label.CLOUD, "token")
+        await store.aclose()
+        return begun.conversation
+
+    return asyncio.run(talk())
+
+
+def test_conversations_of_programs_are_listed_apart(call: Call) -> None:
+    own = hold_conversation("heron of mine")
+    theirs = hold_program_conversation("Claude Code", "<system-reminder>x</system-reminder>heron")
+    listed = call("history", "ls")
+    assert listed.out.startswith(f"{own}  1  ")
+    assert theirs not in listed.out
+    assert listed.err == "Other programs have 1 conversation: --programs.\n"
+    apart = call("history", "ls", "--programs")
+    assert apart.out.startswith(f"{theirs}  Claude Code  ")
+    assert apart.out.endswith("heron\n")
+    assert (own in apart.out, apart.err) == (False, "")
+    (found,) = json.loads(call("history", "ls", "--programs", "--json").out)["conversations"]
+    assert (found["id"], found["program"]) == (theirs, "Claude Code")
+    assert "heron  (Claude Code)" in call("history", "search", "heron").out
+    assert "Claude Code" in call("history", "show", theirs).out
+    assert call("history", "show", "1").out.splitlines()[1].startswith(own)
+    assert call("history", "show", "2").code == 2
+
+
 def test_an_empty_history_says_so(call: Call) -> None:
     assert call("history", "ls").err == "There are no conversations yet.\n"
     assert json.loads(call("history", "ls", "--json").out)["conversations"] == []

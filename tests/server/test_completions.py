@@ -87,7 +87,6 @@ async def test_wishes_reach_the_worker_and_sixteen_tokens_are_usual(tmp_path: Pa
         ({"prompt": [1, 2]}, "one text"),
         ({"prompt": [[1, 2]]}, "one text"),
         ({"prompt": []}, "one text"),
-        ({"prompt": ""}, "empty"),
         ({"logprobs": 1}, "'logprobs'"),
         ({"echo": True}, "'echo'"),
         ({"suffix": "end"}, "'suffix'"),

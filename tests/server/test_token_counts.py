@@ -1,120 +1,64 @@
-"""How many tokens a request has is said before it is asked, near what it then uses."""
+"""What an answer says that it used: its own tokens as a client's context, all others as shares."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import anthropic
-import openai
-import pytest
-
-from baton.core.messages import Card
-from baton.core.money import Price, Rates
-from baton.workers.local import starter
+from baton.core.events import Called
+from baton.core.ledger_types import Scope
+from baton.core.messages import Chunk, Finish, Purpose, Request, RequestSent, Text, Usage
+from baton.core.money import NANO
+from baton.core.plan.plan import Need, Plan, Step
+from baton.core.view import RunView
+from baton.server.access import Grant
+from baton.server.served_answer import count_tokens
 from baton.workers.scripted_worker import ScriptedWorker
-from support.local_worker_calls import local_worker
-from support.served_baton import SMALL, Served, served_baton
+from support.served_baton import GPT, SMALL, served_baton
 
-LONG = "The tide tables of 1923 give 4.71 m at Brest, und 3,2 m in Cuxhaven. " * 60
-TOOL = {
-    "name": "weather",
-    "description": "The weather at a place.",
-    "input_schema": {"type": "object", "properties": {"place": {"type": "string"}}},
-}
-BODIES: dict[str, dict[str, Any]] = {
-    "one": {"messages": [{"role": "user", "content": "Hello there"}]},
-    "system": {"system": "Be brief.", "messages": [{"role": "user", "content": LONG[:700]}]},
-    "turns": {
-        "messages": [
-            {"role": "user", "content": "Name a sea."},
-            {"role": "assistant", "content": "The Baltic."},
-            {"role": "user", "content": [{"type": "text", "text": "Another <|im_end|> one?"}]},
-        ]
-    },
-    "tools": {"messages": [{"role": "user", "content": "Rain in Oslo?"}], "tools": [TOOL]},
-}
+CARDS = {"small": SMALL, "gpt": GPT}
 
 
-def claude(served: Served) -> anthropic.AsyncAnthropic:
-    base = served.url.removesuffix("/v1")
-    return anthropic.AsyncAnthropic(base_url=base, api_key=served.token, max_retries=0)
+def draft(request: Request) -> Iterable[Chunk]:
+    yield Text("Half of an ans")
+    yield Usage(10, 4, Finish.LENGTH)
 
 
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("is_loaded", [True, False])
-async def test_a_count_is_what_the_request_then_uses(
-    tmp_path: Path, body: str, is_loaded: bool
-) -> None:
-    model = starter()
-    worker = local_worker(model.card, model.path)
-    async with served_baton(tmp_path, [worker]) as served, claude(served) as client:
-        if is_loaded:
-            hello: Any = [{"role": "user", "content": "Hi"}]
-            await client.messages.create(model="small", messages=hello, max_tokens=1)
-        counted = await client.messages.count_tokens(model="small", **BODIES[body])
-        before = len(served.player.served)
-        message = await client.messages.create(model="small", max_tokens=1, **BODIES[body])
-        used = message.usage.input_tokens + (message.usage.cache_read_input_tokens or 0)
-        if is_loaded:
-            assert counted.input_tokens == used
-        else:
-            assert used / 1.6 < counted.input_tokens < used * 1.6
-        assert len(served.player.served) == before + 1, "counting is no request to the worker"
+def remote(request: Request) -> Iterable[Chunk]:
+    yield RequestSent("api.openai.com", 500)
+    yield Text("From far away.")
+    yield Usage(40, 5, Finish.STOP)
 
 
-async def test_a_prompt_that_is_too_long_is_counted_all_the_same(tmp_path: Path) -> None:
-    model = starter()
-    worker = local_worker(model.card, model.path)
-    async with served_baton(tmp_path, [worker]) as served, claude(served) as client:
-        hello: Any = [{"role": "user", "content": "Hi"}]
-        await client.messages.create(model="small", messages=hello, max_tokens=1)
-        for times in 3, 10, 300:
-            said: Any = [{"role": "user", "content": LONG * times}]
-            counted = await client.messages.count_tokens(model="small", messages=said)
-            assert 1_000 * times < counted.input_tokens < 3_000 * times
-
-
-async def test_a_response_is_counted_with_what_it_goes_on_with(tmp_path: Path) -> None:
-    worker = ScriptedWorker(card=SMALL)
+async def test_a_draft_that_was_replaced_is_no_context_of_the_client(tmp_path: Path) -> None:
+    workers = [ScriptedWorker(draft, SMALL), ScriptedWorker(remote, GPT)]
     async with (
-        served_baton(tmp_path, [worker]) as served,
-        openai.AsyncOpenAI(base_url=served.url, api_key=served.token, max_retries=0) as client,
+        served_baton(tmp_path, workers, ceilings={Scope.DAY: NANO}) as served,
+        served.client(Grant.SPEND) as client,
     ):
-        first = await client.responses.create(model="small", input=LONG)
-        alone = await client.responses.input_tokens.count(model="small", input="And now?")
-        after = await client.responses.input_tokens.count(
-            model="small", input="And now?", previous_response_id=first.id
-        )
-        unnamed = await client.responses.input_tokens.count(input="And now?")
-        assert alone.object == "response.input_tokens"
-        assert unnamed.input_tokens == alone.input_tokens < 50
-        assert after.input_tokens > 1_400
-        assert len(worker.requests) == 1
-        with pytest.raises(openai.NotFoundError):
-            await client.responses.input_tokens.count(
-                input="Hi", previous_response_id="resp_0123456789ab"
-            )
+        body = {"model": "baton/auto", "messages": [{"role": "user", "content": "Hello there"}]}
+        usage = (await client.post("/chat/completions", json=body)).json()["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (40, 5)
+    assert (usage["local_tokens"], usage["cloud_tokens"]) == (14, 45)
 
 
-async def test_counting_asks_nothing_that_costs_and_allows_no_more(tmp_path: Path) -> None:
-    price = Price(Rates(1000, 1000, 0, 0), source="test")
-    paid = ScriptedWorker(card=Card("paid", "cloud", "Paid", context=9000, price=price))
-    workers = [ScriptedWorker(card=SMALL), paid]
-    body = {"messages": [{"role": "user", "content": "Hello"}]}
-    async with served_baton(tmp_path, workers) as served, served.client() as client:
-        for model, status in [("paid", 403), ("none", 404), ("baton/auto", 200)]:
-            answer = await client.post("/messages/count_tokens", json={**body, "model": model})
-            assert answer.status_code == status, answer.text
-            if status != 200:
-                assert answer.json()["type"] == "error"
-        wrong = await client.post("/messages/count_tokens", json={"model": "baton/auto"})
-        assert (wrong.status_code, wrong.json()["type"]) == (400, "error")
-        large = await client.post("/messages/count_tokens", content=b"[" * (8 * 10**6 + 1))
-        assert (large.status_code, large.json()["type"]) == (413, "error")
-    assert not any(worker.requests for worker in workers)
-    assert await_nothing_kept(tmp_path)
+def call(step: int, purpose: Purpose, read: int, written: int, worker: str = "small") -> Called:
+    return Called(step, worker, purpose, read, written, 0, 0, 0, True, 1.0, 0.1, 0.0, Finish.STOP)
 
 
-def await_nothing_kept(folder: Path) -> bool:
-    return not any(b"Hello" in file.read_bytes() for file in folder.rglob("*.db*"))
+def test_planning_and_checking_are_shares_and_nothing_is_above_the_cap() -> None:
+    steps = tuple(Step("small", f"Part {n}", (), Need("chat", 1)) for n in range(3))
+    calls = (
+        call(0, Purpose.PLAN, 900, 25),
+        call(1, Purpose.STEP, 10, 3),
+        call(2, Purpose.ANSWER, 30, 1, "gpt"),  # broken off, and tried again
+        call(2, Purpose.ANSWER, 30, 15),
+        call(3, Purpose.ANSWER, 31, 15),
+        call(0, Purpose.VERIFY, 500, 1),
+    )
+    view = RunView(plan=Plan(steps, (2, 3)), calls=calls)
+    usage = count_tokens(view, CARDS, 20)
+    assert (usage.read, usage.written) == (61, 20)
+    assert (usage.local, usage.cloud) == (925 + 13 + 45 + 46 + 501, 31)
+    assert count_tokens(view, CARDS).written == 30
+    assert count_tokens(RunView(calls=calls[:1]), CARDS).read == 0

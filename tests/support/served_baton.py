@@ -26,6 +26,7 @@ from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths
+from baton.presentation.served_requests import ServedRequest, request_line
 from baton.server import LOOPBACK, Player, ServingLimits, serving
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
@@ -50,13 +51,14 @@ DEFAULT_SETTINGS = Settings()
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The endpoint: its address, its tokens, and what is behind it."""
+    """The endpoint: its address, its tokens, what is behind it, and the lines of requests."""
 
     url: str
     port: int
     tokens: Mapping[Grant, str]
     baton: Baton
     player: Player
+    lines: list[str]
 
     @property
     def token(self) -> str:
@@ -94,9 +96,14 @@ async def served_baton(
     away = RemoteWorkers(settings, paths, ledger)
     baton = Baton(orchestra, store, ledger, settings, paths, stock, local, away)
     try:
-        async with serving(baton, 0, hosts, allowed=allowed) as endpoint:
+        lines: list[str] = []
+
+        def report(request: ServedRequest) -> None:
+            lines.append(request_line(request))
+
+        async with serving(baton, 0, hosts, allowed=allowed, report=report) as endpoint:
             tokens = {grant: getattr(endpoint.tokens, grant) for grant in Grant}
-            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player)
+            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player, lines)
     finally:
         await baton.aclose()
 

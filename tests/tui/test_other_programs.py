@@ -114,9 +114,11 @@ def seen(number: int, **fields: Any) -> SimpleNamespace:
     """Return a request as the screen gets it."""
     view = RunView(status="finished", seconds=1.3 * number)
     made = {"model": "baton/auto", "prompt": PROMPTS[number], "began": NOW - 60 * number}
+    made |= {"program": PROGRAMS[number], "address": "", "status": 200}
     return SimpleNamespace(**{**made, "view": view, "failure": "", "is_over": True, **fields})
 
 
+PROGRAMS = ("Claude Code", "opencode", "OpenAI SDK for Python", "curl")
 PROMPTS = (
     "Complete the function `days` so that its tests pass.",
     "Rename the variable in these three files.",
@@ -144,7 +146,7 @@ async def pictured(port: int | None) -> AsyncIterator[Any]:
     )
     running = RunView(status="running")
     requests = [
-        seen(3, failure="The model is gone. Fetch it."),
+        seen(3, status=503, failure="The model is gone. Fetch it."),
         seen(2, view=RunView(status="cancelled", seconds=2.0)),
         seen(1, model="baton/ultra", view=RunView("finished", calls=(called,), seconds=4.2)),
         seen(0, view=running, is_over=False),

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from baton.core.history_types import SearchHit
-from baton.core.messages import Chunk, Request, Role, Text
+from baton.core.labels import Label
+from baton.core.messages import Chunk, Prompt, Request, Role, Text
+from baton.core.ports import ConversationPosition
 from baton.tui.screens.conversations_screen import MAX_PREVIEW_BEFORE, surroundings
 from support.app_session import AppSession, open_app
 
@@ -69,6 +71,25 @@ async def test_below_that_and_without_words_there_is_no_preview(tmp_path: Path) 
         await session.press("ctrl+s")
         await session.wait_until(lambda: "1 conversation" in session.screen_text())
         assert not session.app.screen.query_one("#preview").display
+
+
+async def test_conversations_of_programs_stand_below_the_own_ones(tmp_path: Path) -> None:
+    async with open_app(tmp_path, long, size=(100, 24)) as session:
+        await session.ask("heron")
+        place = ConversationPosition(program="Claude Code")
+        store = session.app.chat.context.services.store
+        await store.begin(Prompt("Fix it"), place, Label.CLOUD, "token")
+        await session.press("ctrl+s")
+        await session.wait_for_text("Of other programs")
+        shown = [line.strip() for line in session.screen_text().splitlines()]
+        at = {
+            word: next(n for n, line in enumerate(shown) if word in line)
+            for word in ("2 messages", "Of other programs", "Claude Code")
+        }
+        assert sorted(at, key=lambda word: at[word]) == list(at)
+        await session.press("enter")
+        await session.wait_until(lambda: session.app.screen is session.chat)
+        await session.wait_for_text("Then the heron flies.")
 
 
 def test_a_preview_begins_a_little_before_the_match_and_marks_every_one() -> None:

@@ -47,6 +47,9 @@ from baton.presentation.words import count_text
 
 _ROWS_AT_ONCE = 1000
 
+MAX_PROGRAM_CHARS = 25
+"""How wide the column with the names of programs is."""
+
 MAX_EXPORT_BYTES = 10**9
 """How large an export to import may be."""
 
@@ -61,20 +64,31 @@ def history() -> None:
 
 @history.command("ls")
 @limit_option(20)
+@click.option("--programs", is_flag=True, help="List those of other programs, not your own.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_(limit: int, as_json: bool) -> None:
-    """List the conversations, newest first."""
-    found, total = with_store(lambda store: _newest_conversations(store, limit))
+def list_(limit: int, programs: bool, as_json: bool) -> None:
+    """List your conversations, newest first.
+
+    Those that other programs have with `baton serve` are listed with --programs. One in which you
+    write is yours.
+    """
+    found, total, others = with_store(lambda store: _newest_conversations(store, limit, programs))
     if as_json:
         rows = [_conversation_object(conversation) for conversation in found]
         return emit_document(conversations=rows, total=total)
-    if not found:
-        return notify("There are no conversations yet.")
-    width = len(str(len(found)))
-    numbered = enumerate(found, start=1)
-    emit("\n".join(_conversation_row(one, f"{number:{width}}  ") for number, one in numbered))
+    if found:
+        width = len(str(len(found)))
+        marks = [
+            f"{one_line(one.program):{MAX_PROGRAM_CHARS}}  " if programs else f"{number:{width}}  "
+            for number, one in enumerate(found, start=1)
+        ]
+        emit("\n".join(map(_conversation_row, found, marks)))
+    else:
+        notify("There are no conversations yet.")
     if total > len(found):
         notify(f"{len(found)} of {total:,} conversations; `-n {total}` lists all.")
+    if others:
+        notify(f"Other programs have {count_text(others, 'conversation')}: --programs.")
 
 
 @history.command()
@@ -200,10 +214,13 @@ def import_(file: str) -> None:
     notify(f"Imported {done.conversations} conversations with {done.turns} turns.{known}")
 
 
-async def _newest_conversations(store: Store, limit: int) -> tuple[list[Conversation], int]:
-    """Return the newest conversations, and how many there are."""
+async def _newest_conversations(
+    store: Store, limit: int, programs: bool
+) -> tuple[list[Conversation], int, int]:
+    """Return the newest conversations, how many there are, and how many of others aren't listed."""
     every = await store.conversations(limit=10**9)
-    return every[:limit], len(every)
+    listed = [one for one in every if bool(one.program) is programs]
+    return listed[:limit], len(listed), 0 if programs else len(every) - len(listed)
 
 
 def _conversation_row(conversation: Conversation, number: str = "") -> str:
@@ -218,7 +235,8 @@ def _conversation_row(conversation: Conversation, number: str = "") -> str:
 def _hit_row(hit: SearchHit) -> str:
     who = "you" if hit.role is Role.USER else hit.worker or "answer"
     who += f", {show_usd(hit.cost)}" if hit.cost else ""
-    head = f"{hit.conversation}  {_format_time(hit.created)}  {one_line(hit.title, 60)}"
+    program = f"  ({one_line(hit.program)})" if hit.program else ""
+    head = f"{hit.conversation}  {_format_time(hit.created)}  {one_line(hit.title, 60)}{program}"
     return f"{head}\n    {one_line(who, 60)}: {one_line(hit.snippet)}"
 
 
@@ -237,9 +255,10 @@ async def _read_transcript(store: Store, name: str) -> tuple[str, dict[str, Any]
     turns = await store.thread(conversation.id)
     branches = {turn.id: await store.siblings(turn.id) for turn in turns}
     private = " · stays on this machine" if conversation.label is Label.LOCAL else ""
+    program = f" · {one_line(conversation.program)}" if conversation.program else ""
     head = (
         f"{one_line(conversation.title)}\n"
-        f"{conversation.id} · {_format_time(conversation.created)}"
+        f"{conversation.id} · {_format_time(conversation.created)}{program}"
         f" · {count_text(len(turns), 'message')}{private}"
     )
     done = await store.feedback.signals([turn.id for turn in turns])

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +30,10 @@ from baton.server import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from baton.compose import Baton
+    from baton.presentation.served_requests import ServedRequest
     from baton.server import OpenEndpoint, ServingLimits
+
+MAX_WAITING_LINES = 1_000
 
 SERVED_SLOTS = 16
 """How many requests of other programs a model here answers at once: they share its context."""
@@ -96,6 +103,9 @@ def serve(
     one that may spend does so within the ceilings of `baton budget` and --budget; what comes with
     the private one never leaves this machine.
 
+    On stderr there is a line for each request: when, the program, the model, where it was answered,
+    tokens read and written, seconds and cost, or why it was refused; -q leaves them out.
+
     \b
       baton serve
       baton serve --show-token
@@ -160,6 +170,29 @@ def _load_settings(file: Path, offline: bool) -> Settings:
     return load_settings(file, flags=flags)
 
 
+class _LineWriter:
+    """Writes a line for each request on stderr, in a thread: a terminal may hold up that alone.
+
+    Requests that find too many lines before theirs have none.
+    """
+
+    def __init__(self) -> None:
+        self._requests: SimpleQueue[ServedRequest] = SimpleQueue()
+        threading.Thread(target=self._write, daemon=True).start()
+
+    def put(self, request: ServedRequest) -> None:
+        """Have the line of a request written that is over."""
+        if self._requests.qsize() < MAX_WAITING_LINES:
+            self._requests.put(request)
+
+    def _write(self) -> None:
+        from baton.presentation.served_requests import request_line
+
+        while request := self._requests.get():
+            cells = get_terminal_size().columns if sys.stderr.isatty() else 0
+            notify(request_line(request, cells))
+
+
 def _ready_text(endpoint: OpenEndpoint, allowed: ServingLimits) -> str:
     private = " Nothing that programs send leaves this machine." if allowed.is_private else ""
     return (
@@ -191,7 +224,8 @@ async def _serve(
     from baton.server import LOOPBACK, serving
 
     hosts = LOOPBACK if host is None else (host,)
-    open_endpoint = serving(baton, port, hosts, allowed=allowed)
+    lines = None if quiet else _LineWriter().put
+    open_endpoint = serving(baton, port, hosts, allowed=allowed, report=lines)
     async with _stopped_by_signal() as stopped, open_endpoint as endpoint:
         if not quiet:
             notify(_ready_text(endpoint, allowed))

@@ -77,9 +77,9 @@ def _refusal(request: str) -> str:
     for name in ("serve.log", "serve.log.1"):
         with suppress(OSError):
             for line in (find_paths().logs / name).read_text("utf-8", "replace").splitlines():
-                if f" request=req_{request} " in line:
-                    when, _, _, method, path, why = one_line(line, 400).split(" ", 5)
-                    return f"{method} {path} was refused at {when} ({why})"
+                if f"(req_{request})" in line:
+                    said = " ".join(one_line(line, 400).split()).rpartition(" (req_")[0]
+                    return f"it was refused. The log says: {said.rstrip('.')}"
     return "it was refused, or isn't kept"
 
 

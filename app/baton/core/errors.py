@@ -87,7 +87,8 @@ class WorkerUnavailable(WorkerError):
 class ContextTooLong(WorkerError):
     """The prompt and the room for the answer don't fit the worker's context.
 
-    Sizes are in tokens: `needed` for prompt and answer together, `limit` is the context.
+    Sizes are in tokens: `needed` for the prompt, with the least room for an answer where it would
+    fit without; `limit` is the context.
     """
 
     def __init__(self, needed: int, limit: int) -> None:

@@ -238,12 +238,16 @@ class Called:
 
 @frozen_dataclass
 class StepFinished:
-    """A step has its text, which is kept here unless it alone is the answer."""
+    """A step has its text, which is kept here unless it alone is the answer.
+
+    `stop` is the stop text before which it ended, if one of those came.
+    """
 
     at: float = field(default=0.0, kw_only=True)
     step: int
     finish: Finish
     text: str = ""
+    stop: str = ""
 
 
 @frozen_dataclass
@@ -317,12 +321,17 @@ class Finished:
 
 @frozen_dataclass
 class Failed:
-    """The run ended with an error: its class name, what happened and what to do."""
+    """The run ended with an error: its class name, what happened and what to do.
+
+    `needed` and `limit` are ContextTooLong's, in tokens.
+    """
 
     at: float = field(default=0.0, kw_only=True)
     error: str
     message: str
     hint: str
+    needed: int = 0
+    limit: int = 0
 
 
 @frozen_dataclass

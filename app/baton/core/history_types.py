@@ -17,7 +17,8 @@ class Conversation:
     """A conversation without its turns. Times in seconds since the epoch, UTC.
 
     `head` is the newest turn of the branch that was last looked at; turns before `sent_from` (None:
-    none) are not sent any more. `policy` None is when to spend as the settings say.
+    none) are not sent any more. `policy` None is when to spend as the settings say. `program` is
+    the name of the program whose conversation it is ("": the person's own).
     """
 
     id: str
@@ -30,6 +31,7 @@ class Conversation:
     sent_from: str | None
     system: str | None
     policy: Policy | None = None
+    program: str = ""
 
 
 @frozen_dataclass
@@ -37,7 +39,7 @@ class SearchHit:
     """One turn that matches a search; `snippet` is its matching line, `spans` the matches in it.
 
     Of an answer, `worker` wrote it, and `cost` is what its run was charged, in billionths of a
-    dollar; of what a person said, they are "" and 0.
+    dollar; of what a person said, they are "" and 0. `program` is whose conversation it is.
     """
 
     conversation: str
@@ -49,6 +51,7 @@ class SearchHit:
     created: float
     worker: str = ""
     cost: int = 0
+    program: str = ""
 
 
 @frozen_dataclass
@@ -70,6 +73,14 @@ class OwnRun:
 
     record: RunRecord
     is_sole: bool
+
+
+@frozen_dataclass
+class OwnAnswer:
+    """An answer that an access token had, with its run."""
+
+    run: str
+    text: str
 
 
 @frozen_dataclass

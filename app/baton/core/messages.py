@@ -66,7 +66,8 @@ class Request:
     what the text must look like; it ends before the first of `stop` that it would hold.
     `expected_tokens` is the 99th percentile of its length, None where nothing is known of it.
     `client` is the id of the access token that it came with ("": the person's own): what a worker
-    read for one client is never reused for another.
+    read for one client is never reused for another. `sampling` has more of how words are chosen,
+    by names of `Sampling`: only a local worker can keep to it.
     """
 
     messages: tuple[Message, ...]
@@ -81,6 +82,7 @@ class Request:
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     client: str = ""
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 # What a worker yields, in order: any Loading, Reading and RequestSent, then any Thinking, then Text
@@ -187,8 +189,9 @@ class Usage:
     worker's context. `reported` is a cost in nano-dollars that the provider itself named.
     `confidence` is the mean log-probability of the tokens that were written, where that is known,
     `least` and `first` are those of the unlikeliest and the first, and `lines`, of a plan, the mean
-    of each line's. Without `is_confirmed` the worker gave no plausible
-    count, and these are the most it can be.
+    of each line's. Without `is_confirmed` the worker gave no plausible count, and these are the
+    most it can be. `stop` is that of the request's stop texts before which it ended ("": another
+    end, or it isn't known).
     """
 
     tokens_in: int
@@ -203,6 +206,7 @@ class Usage:
     first: float | None = None
     is_confirmed: bool = True
     lines: tuple[float, ...] = ()
+    stop: str = ""
 
 
 Chunk = (

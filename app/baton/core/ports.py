@@ -111,7 +111,8 @@ class ConversationPosition:
 
     `conversation` None is a new one. `after` None is the conversation's newest turn, "" its very
     beginning. With `again`, the id of a prompt, that prompt is answered once more. `earlier` is
-    what was said before it where another program keeps the conversation: by turns of the two. `run`
+    what was said before it where another program keeps the conversation: by turns of the two.
+    `program` is that program's name, `said` stands for all that it sent, the prompt included. `run`
     is the id of the run, "" for any.
     """
 
@@ -119,6 +120,8 @@ class ConversationPosition:
     after: str | None = None
     again: str | None = None
     earlier: tuple[Message, ...] = ()
+    program: str = ""
+    said: str = ""
     run: str = ""
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 class Sampling(NamedTuple):
     """How the next token is chosen; temperature 0 takes the likeliest. `seed` None is random.
 
-    With `top_k` 0 all tokens count; `top_p` 1, `min_p` 0 and `repeat_penalty` 1 do nothing.
+    With `top_k` 0 all tokens count; `top_p` 1, `min_p` 0, `repeat_penalty` 1 and the other
+    penalties at 0 do nothing.
     """
 
     temperature: float = 0.7
@@ -19,6 +20,8 @@ class Sampling(NamedTuple):
     min_p: float = 0.05
     repeat_penalty: float = 1.0
     seed: int | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
 
 
 TINY_MODEL_PARAMETERS = 1_000_000_000
@@ -85,4 +88,6 @@ def resolve_sampling(
         numbers["min_p"],
         numbers["repeat_penalty"] or 1.0,
         asked.get("seed"),
+        asked.get("frequency_penalty") or 0.0,
+        asked.get("presence_penalty") or 0.0,
     )

@@ -11,6 +11,17 @@ MAX_DEPTH = 100
 _COUNTS = ("Length", "Items", "Properties", "Contains")
 _COUNTED = frozenset(f"{end}{what}" for end in ("min", "max") for what in _COUNTS)
 _DATA = frozenset({"const", "default", "enum", "examples"})
+_UNKEPT = frozenset(
+    {
+        *("contains", "dependentRequired", "dependentSchemas", "else", "if", "maxProperties"),
+        *("minProperties", "multipleOf", "not", "patternProperties", "propertyNames", "then"),
+        *("unevaluatedItems", "unevaluatedProperties", "uniqueItems"),
+    }
+)
+"""What the grammar that is made of a schema leaves out."""
+
+_INTEGER_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+_NAMED_SCHEMAS = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 _PATTERN_COUNTS = re.compile(r"\{([0-9,\s]{1,40})\}")
 
 
@@ -35,6 +46,30 @@ def schema_problem(schema: object) -> str:
         if seen + len(waiting) > MAX_VALUES:
             return f"The schema has more than {MAX_VALUES:,} parts."
     return ""
+
+
+def unkept_keywords(schema: object) -> list[str]:
+    """Return the keywords of a JSON Schema that a grammar can't hold a text to, in their order.
+
+    The schema must be within bounds (`schema_problem`).
+    """
+    found: set[str] = set()
+    waiting: list[tuple[object, bool]] = [(schema, False)]
+    while waiting:
+        value, is_named = waiting.pop()
+        if isinstance(value, list):
+            waiting += [(one, False) for one in value]
+        if not isinstance(value, dict):
+            continue
+        if not is_named:
+            bounds = _INTEGER_BOUNDS if value.get("type") != "integer" else frozenset()
+            found |= value.keys() & (_UNKEPT | bounds)
+        waiting += [
+            (one, name in _NAMED_SCHEMAS and not is_named)
+            for name, one in value.items()
+            if is_named or name not in _DATA
+        ]
+    return sorted(found)
 
 
 def _problem_of_counts(fields: dict[str, object]) -> str:

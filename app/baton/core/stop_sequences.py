@@ -6,25 +6,30 @@ from collections.abc import Iterable, Sequence
 
 
 class StopFilter:
-    """Lets a text through until one of `stops` comes; `is_over` says that one did.
+    """Lets a text through until one of `stops` comes, which is `found` then ("": none yet).
 
     What may be the beginning of one is kept back until it is known.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self.is_over = False
+        self.found = ""
         self._stops = stops
         self._pending = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether one of them came."""
+        return bool(self.found)
 
     def feed(self, text: str) -> str:
         """Return what may be shown now that more of the text is there."""
         if not self._stops or self.is_over:
             return "" if self.is_over else text
         self._pending += text
-        places = [at for stop in self._stops if (at := self._pending.find(stop)) >= 0]
+        places = [(at, stop) for stop in self._stops if (at := self._pending.find(stop)) >= 0]
         if places:
-            self.is_over = True
-            return self._pending[: min(places)]
+            end, self.found = min(places)
+            return self._pending[:end]
         end = len(self._pending) - held_back(self._pending, self._stops)
         shown, self._pending = self._pending[:end], self._pending[end:]
         return shown

@@ -63,6 +63,7 @@ class StepView:
     fraction: float | None = None
     tokens_per_second: float | None = None
     finish: Finish = Finish.STOP
+    stop: str = ""
     why: str = ""
     most: int = 0
     began: float | None = None
@@ -294,10 +295,10 @@ class RunView:
                 said = f"{event.reason} {worker} {does} instead."
                 return replace(view, notice=said, substitutions=(*self.substitutions, said))
             case StepFinished():
-                text, finish = event.text or old.text, event.finish
-                return self._with_step(
-                    replace(old, status="done", finish=finish, text=text, ended=event.at)
+                new = replace(
+                    old, finish=event.finish, stop=event.stop, text=event.text or old.text
                 )
+                return self._with_step(replace(new, status="done", ended=event.at))
             case StepSkipped():
                 new = replace(old, status="skipped", why=event.why, most=event.most)
                 return self._with_step(replace(new, ended=event.at))

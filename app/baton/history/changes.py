@@ -15,6 +15,7 @@ from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy
 from baton.core.messages import Message, Prompt, Role, Turn, TurnStatus, conversation_title
 from baton.core.ports import ConversationPosition, RecordedRun
+from baton.core.prompt_wrapping import spoken_words
 from baton.core.text_match import fingerprint, opening
 from baton.history import rows
 from baton.history.queries import turn_position
@@ -76,10 +77,13 @@ def begin_run(
         "VALUES (?, ?, ?, ?, 'running', ?, ?, ?)",
         [run, conversation.id, asked, answer.id, now, owner.pid, owner.started],
     )
-    # A prompt in a deleted conversation brings it back.
+    if place.said:
+        connection.execute("UPDATE turns SET said = ? WHERE id = ?", [place.said, asked])
+    # The person's prompt brings a deleted conversation back, and makes a program's their own.
     connection.execute(
-        "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL WHERE id = ?",
-        [answer.id, now, conversation.id],
+        "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL,"
+        " program = iif(?, program, '') WHERE id = ?",
+        [answer.id, now, client != "", conversation.id],
     )
     return RecordedRun(
         run,
@@ -120,9 +124,9 @@ def _get_or_create_conversation(
     if name is None:
         name = new_id()
         connection.execute(
-            "INSERT INTO conversations (id, title, label, system, created, updated) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            [name, conversation_title(prompt.text), label, prompt.system, now, now],
+            "INSERT INTO conversations (id, title, label, system, created, updated, program) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [name, _title(prompt, place), label, prompt.system, now, now, place.program],
         )
     elif prompt.system is not None:
         connection.execute(
@@ -131,6 +135,15 @@ def _get_or_create_conversation(
     for conversation in rows.conversations(connection, "WHERE c.id = ?", name):
         return conversation
     raise ConfigError(f"There is no conversation {name!r}.")
+
+
+def _title(prompt: Prompt, place: ConversationPosition) -> str:
+    """Name a conversation; one that a program begins, by the first words of the person in it."""
+    if not place.program:
+        return conversation_title(prompt.text)
+    asked = [message.text for message in place.earlier if message.role is Role.USER]
+    words = filter(None, map(spoken_words, (*asked, prompt.text)))
+    return conversation_title(clean_text(next(words, "")))
 
 
 def _add_prompt(
@@ -187,7 +200,7 @@ def add_turn(
     gap = 2 if turn.role is Role.ASSISTANT else 1
     is_known = turn.status is not TurnStatus.STREAMING
     connection.execute(
-        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
         [
             _free_key(connection, turn.conversation, turn.created, gap) if key is None else key,
             turn.id,

@@ -93,6 +93,7 @@ class ConversationDocument(msgspec.Struct, forbid_unknown_fields=True):
     label_changes: list[LabelChange]
     turns: list[TurnDocument]
     runs: list[RunDocument]
+    program: str = ""  # none in the exports of older Batons
 
 
 class Document(msgspec.Struct, forbid_unknown_fields=True):
@@ -152,6 +153,7 @@ def _conversation_document(
             [LabelChange(row["at"], Label(row["old"]), Label(row["label"])) for row in changes],
             [_turn_document(turn, done.get(turn.id, {})) for turn in turns],
             _run_documents(connection, id),
+            conversation.program,
         )
 
 
@@ -297,8 +299,8 @@ def _with_new_ids(old: ConversationDocument) -> ConversationDocument:
 
 def _insert(connection: Connection, new: ConversationDocument) -> None:
     connection.execute(
-        "INSERT INTO conversations (id, title, label, system, created, updated, head, sent_from) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO conversations (id, title, label, system, created, updated, head, sent_from,"
+        " program) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             new.id,
             clean_text(new.title),
@@ -308,6 +310,7 @@ def _insert(connection: Connection, new: ConversationDocument) -> None:
             new.updated,
             new.head,
             new.sent_from,
+            clean_text(new.program),
         ],
     )
     connection.executemany(

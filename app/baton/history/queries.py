@@ -16,6 +16,7 @@ from typing import Any
 from baton.core.errors import ConfigError
 from baton.core.history_types import (
     Conversation,
+    OwnAnswer,
     OwnRun,
     PastRun,
     RecentConversation,
@@ -44,10 +45,16 @@ from baton.platform.sqlite import (
 _VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
 
 
-def conversations(connection: Connection, limit: int) -> list[Conversation]:
-    """Return the conversations that aren't deleted, the latest first."""
-    rest = "WHERE c.hidden_at IS NULL ORDER BY c.updated DESC, c.key DESC LIMIT ?"
+def conversations(
+    connection: Connection, limit: int, of_programs: bool | None = None
+) -> list[Conversation]:
+    """Return the conversations that aren't deleted, the latest first; see `Store`."""
+    chosen = {None: "", True: "AND c.program <> ''", False: _OWN}[of_programs]
+    rest = f"WHERE c.hidden_at IS NULL {chosen} ORDER BY c.updated DESC, c.key DESC LIMIT ?"
     return rows.conversations(connection, rest, limit)
+
+
+_OWN = "AND c.program = ''"
 
 
 def conversation(connection: Connection, typed: str) -> Conversation:
@@ -57,15 +64,16 @@ def conversation(connection: Connection, typed: str) -> Conversation:
 
 
 def find_conversation(connection: Connection, named: str) -> Conversation:
-    """Return the conversation of a number in `conversations` (from 1), a title, an id, or a part.
+    """Return the conversation of a number among the person's own (from 1), a title, an id, a part.
 
     In this order; parts are an id's beginning and words of a title. Raises ConfigError where none
     or several are meant.
     """
     typed = " ".join(named.split()).casefold()
     known = conversations(connection, _ALL)
-    if typed.isdecimal() and len(typed) <= _MAX_NUMBER_DIGITS and 0 < int(typed) <= len(known):
-        return known[int(typed) - 1]
+    own = [one for one in known if not one.program]
+    if typed.isdecimal() and len(typed) <= _MAX_NUMBER_DIGITS and 0 < int(typed) <= len(own):
+        return own[int(typed) - 1]
     titles = {one.id: " ".join(one.title.split()).casefold() for one in known}
     found = [one for one in known if typed and typed in (titles[one.id], one.id)][:1]
     found = found or [one for one in known if typed and one.id.startswith(typed)]
@@ -144,6 +152,21 @@ def own_run(connection: Connection, id: str, client: str) -> OwnRun | None:
     return OwnRun(record, others is None)
 
 
+_MAX_ANSWERS = 50
+
+
+def own_answers(connection: Connection, said: str, client: str) -> list[OwnAnswer]:
+    """Return the newest answers of an access token to what `said` stands for, the latest first."""
+    found = connection.execute(
+        """SELECT runs.id, turns.text FROM turns AS asked
+        JOIN runs ON runs.conversation = asked.conversation AND runs.prompt = asked.id
+        JOIN turns ON turns.id = runs.answer
+        WHERE asked.said = ? AND asked.client = ? ORDER BY runs.key DESC LIMIT ?""",
+        [said, client, _MAX_ANSWERS],
+    )
+    return [OwnAnswer(*row) for row in found]
+
+
 def private_openings(connection: Connection) -> list[str]:
     """Return how the texts begin that are private and long enough to be recognised alone."""
     found = connection.execute(
@@ -206,14 +229,14 @@ def runs(connection: Connection, limit: int) -> list[RunRecord]:
 
 
 def recent_conversations(connection: Connection, limit: int) -> list[RecentConversation]:
-    """Return the conversations that were used last, the latest first, with how each ended."""
+    """Return the person's conversations that were used last, the latest first, with their ends."""
     found = connection.execute(
-        """SELECT c.id, c.title, c.updated, turns.id AS turn, turns.status, turns.run, (
+        f"""SELECT c.id, c.title, c.updated, turns.id AS turn, turns.status, turns.run, (
             SELECT coalesce(sum(cost), 0) FROM runs JOIN calls ON calls.run = runs.id
             WHERE runs.conversation = c.id
         ) AS cost
         FROM conversations AS c JOIN turns ON turns.id = c.head
-        WHERE c.hidden_at IS NULL ORDER BY c.updated DESC, c.key DESC LIMIT ?""",
+        WHERE c.hidden_at IS NULL {_OWN} ORDER BY c.updated DESC, c.key DESC LIMIT ?""",
         [limit],
     ).fetchall()
     with rows.reject_bad_values():
@@ -351,13 +374,13 @@ def hidden_runs(connection: Connection, older_than_seconds: float) -> list[str]:
 
 
 def recent_prompts(connection: Connection, limit: int) -> list[str]:
-    """Return what was asked last, each text once, the newest last."""
+    """Return what the person asked last, each text once, the newest last."""
     found: dict[str, None] = {}
     newest = connection.execute(
         """SELECT text FROM (
             SELECT turns.text, turns.created FROM turns
             JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
-            WHERE role = 'user' ORDER BY turns.key DESC LIMIT ?
+            WHERE role = 'user' AND client = '' ORDER BY turns.key DESC LIMIT ?
         ) ORDER BY created DESC""",  # keys of one millisecond are in any order
         [limit * 10],
     )
@@ -411,7 +434,7 @@ _MAX_WORDS = 32
 
 # FTS5 walks the matches from the newest rowid down and stops at the limit: no sorting of them all.
 _TURNS_QUERY = """
-    SELECT c.id AS conversation, c.title, turns.id AS turn, turns.role, turns.created,
+    SELECT c.id AS conversation, c.title, c.program, turns.id AS turn, turns.role, turns.created,
         turns.worker, (SELECT sum(cost) FROM calls
             WHERE calls.run = turns.run AND turns.role = 'assistant') AS cost,
         highlight(turns_search, 0, ?, ?) AS marked
@@ -421,7 +444,7 @@ _TURNS_QUERY = """
     WHERE turns_search MATCH ? ORDER BY turns_search.rowid DESC LIMIT ?
 """
 _TITLES_QUERY = """
-    SELECT c.id AS conversation, c.title, coalesce(c.head, '') AS turn, 'user' AS role,
+    SELECT c.id AS conversation, c.title, c.program, coalesce(c.head, '') AS turn, 'user' AS role,
         c.updated AS created, '' AS worker, 0 AS cost,
         highlight(titles_search, 0, ?, ?) AS marked
     FROM titles_search
@@ -474,6 +497,7 @@ def _hit(row: Row, opening: str, closing: str) -> SearchHit:
         row["created"],
         row["worker"],
         row["cost"] or 0,
+        row["program"],
     )
 
 

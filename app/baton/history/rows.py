@@ -94,6 +94,7 @@ def conversations(connection: Connection, rest: str, *values: object) -> list[Co
                 row["sent_from"],
                 row["system"],
                 Policy(row["policy"]) if row["policy"] else None,
+                row["program"],
             )
             for row in connection.execute(_CONVERSATION + rest, values)
         ]

@@ -209,6 +209,20 @@ _CLIENTS = Migration(
     ),
 )
 
+_PROGRAMS = Migration(
+    "0008_programs",
+    (
+        # Whose conversation it is: the name of a program, '' the person's own.
+        "ALTER TABLE conversations ADD COLUMN program TEXT NOT NULL DEFAULT ''",
+        """UPDATE conversations SET program = 'another program' WHERE id IN (
+            SELECT conversation FROM turns GROUP BY conversation HAVING min(client) <> ''
+        )""",
+        # Of a prompt, what stands for all that its program sent with it: NULL for the person's.
+        "ALTER TABLE turns ADD COLUMN said TEXT",
+        "CREATE INDEX turns_by_said ON turns (said) WHERE said IS NOT NULL",
+    ),
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     _FIRST,
     _POLICY,
@@ -217,4 +231,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     _OWNER,
     _WARNINGS,
     _CLIENTS,
+    _PROGRAMS,
 )

@@ -21,6 +21,7 @@ from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answ
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.history_types import (
     Conversation,
+    OwnAnswer,
     OwnRun,
     PastRun,
     RecentConversation,
@@ -124,9 +125,14 @@ class Store:
 
     # What front ends show
 
-    async def conversations(self, limit: int = 200) -> list[Conversation]:
-        """Return the conversations that aren't deleted, the latest first."""
-        return await self._read(queries.conversations, limit)
+    async def conversations(
+        self, limit: int = 200, *, of_programs: bool | None = None
+    ) -> list[Conversation]:
+        """Return the conversations that aren't deleted, the latest first.
+
+        All of them, or with `of_programs` only those of other programs (True) or of the person.
+        """
+        return await self._read(queries.conversations, limit, of_programs)
 
     async def search(self, query: str, limit: int = 50) -> list[SearchHit]:
         """Return the newest turns with all these words, the last of which may be unfinished."""
@@ -137,15 +143,17 @@ class Store:
         return await self._read(queries.conversation, id_or_prefix)
 
     async def find(self, named: str) -> Conversation:
-        """Return a conversation by its number in `conversations`, title, or id. Raises ConfigError.
+        """Return a conversation by its number, its title, or its id. Raises ConfigError.
+
+        Numbers count the person's own, the latest first, from 1.
 
         Of a title or an id, a part is enough that only one has.
         """
         return await self._read(queries.find_conversation, named)
 
     async def latest(self) -> str | None:
-        """Return the id of the conversation that was used last."""
-        found = await self.conversations(1)
+        """Return the id of the person's own conversation that was used last."""
+        found = await self.conversations(1, of_programs=False)
         return found[0].id if found else None
 
     async def thread(self, conversation: str, leaf: str | None = None) -> tuple[Turn, ...]:
@@ -218,11 +226,11 @@ class RunHistory:
         return await self._database.read(queries.runs, limit)
 
     async def recent_conversations(self, limit: int) -> list[RecentConversation]:
-        """Return the conversations that were used last, the latest first, with how each ended."""
+        """Return the person's conversations used last, the latest first, with how each ended."""
         return await self._database.read(queries.recent_conversations, limit)
 
     async def recent_prompts(self, limit: int = 200) -> list[str]:
-        """Return what was asked last, each text once, the newest last."""
+        """Return what the person asked last, each text once, the newest last."""
         return await self._database.read(queries.recent_prompts, limit)
 
     async def finished(self, since: float, limit: int = 2_000) -> list[PastRun]:
@@ -258,6 +266,13 @@ class ClientHistory:
     async def run(self, id: str, client: str) -> OwnRun | None:
         """Return the run of an access token with exactly that id, None for any other."""
         return await self._database.read(queries.own_run, id, client)
+
+    async def answers(self, said: str, client: str) -> list[OwnAnswer]:
+        """Return what an access token was answered to the same messages, the latest first.
+
+        `said` stands for them, as in `ConversationPosition`.
+        """
+        return await self._database.read(queries.own_answers, said, client)
 
     async def sayings(self, said: SaidTexts) -> list[Saying]:
         """Return who said before, and how privately, what a request brings back."""

@@ -11,13 +11,14 @@ import hashlib
 import hmac
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.server.api_errors import ApiError
+from baton.server.program_names import OTHER_PROGRAM, program_name
 
 DEFAULT_PORT = 8765
 LOOPBACK = ("127.0.0.1", "::1")
@@ -47,11 +48,13 @@ class Grant(StrEnum):
 class Client:
     """A program that shows a token, as far as Baton can tell programs apart.
 
-    `id` stands for the token in history and ledger, which never hold the token itself.
+    `id` stands for the token in history and ledger, which never hold the token itself. `program` is
+    the name by which it calls itself.
     """
 
     id: str
     grant: Grant
+    program: str = field(default=OTHER_PROGRAM, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Access:
 
         Raises ApiError with status 401 without a known token.
         """
-        client = self._client(_tokens(headers))
+        client = self._client(_tokens(headers), program_name(headers))
         if client is None and path not in OPEN_PATHS:
             raise ApiError(
                 401,
@@ -102,14 +105,14 @@ class Access:
             )
         return client
 
-    def _client(self, tokens: Iterable[str]) -> Client | None:
+    def _client(self, tokens: Iterable[str], program: str) -> Client | None:
         """Return whose tokens these are, the strictest one of several; None if none is known.
 
         Each known one is compared, in constant time.
         """
         shown = {hash_token(token) for token in tokens}
         granted = [
-            Client(known.hex()[:CLIENT_ID_DIGITS], grant)
+            Client(known.hex()[:CLIENT_ID_DIGITS], grant, program)
             for known, grant in self.tokens.items()
             if sum(hmac.compare_digest(known, one) for one in shown)
         ]

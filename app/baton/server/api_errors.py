@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from baton.core.errors import (
@@ -17,6 +18,7 @@ from baton.core.errors import (
     WorkerError,
     WorkerUnavailable,
 )
+from baton.core.events import Failed
 
 _KINDS: dict[type[BatonError], tuple[int, str]] = {
     AdapterError: (503, "model_unavailable"),
@@ -52,16 +54,30 @@ _ANTHROPIC_TYPES = {
 
 
 class ApiError(Exception):
-    """An error that a client is shown, with an HTTP status; `param` names the field at fault."""
+    """An error that a client is shown, with an HTTP status; `param` names the field at fault.
+
+    `details` are for programs, in Anthropic's shape. `tokens` are the prompt's and the most that
+    there may be: of a prompt that is too long.
+    """
 
     def __init__(
-        self, status: int, code: str, message: str, hint: str = "", param: str | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        hint: str = "",
+        param: str | None = None,
+        *,
+        details: Mapping[str, Any] | None = None,
+        tokens: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = f"{message} {hint}".strip()
         self.param = param
+        self.details = details
+        self.tokens = tokens
 
     def openai(self) -> dict[str, Any]:
         """Return it as OpenAI's clients read it."""
@@ -71,8 +87,16 @@ class ApiError(Exception):
 
     def anthropic(self) -> dict[str, Any]:
         """Return it as Anthropic's clients read it."""
-        kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
-        return {"type": "error", "error": {"type": kind, "message": self.message}}
+        error: dict[str, Any] = {
+            "type": _ANTHROPIC_TYPES.get(self.status, "api_error"),
+            "message": self.message,
+        }
+        if self.tokens is not None:  # by these words its clients know that they have to shorten it
+            said = f"prompt is too long: {self.tokens[0]} tokens > {self.tokens[1]} maximum"
+            error["message"] = f"{said}. {self.message}"
+        if self.details is not None:
+            error["details"] = dict(self.details)
+        return {"type": "error", "error": error}
 
 
 def api_error(error: BatonError) -> ApiError:
@@ -82,11 +106,27 @@ def api_error(error: BatonError) -> ApiError:
     return ApiError(status, code, error.message, error.hint)
 
 
-def error_of_name(name: str, message: str, hint: str) -> ApiError:
+def failure_error(failure: Failed) -> ApiError:
     """Return what a client is shown of an error that a run recorded by its class's name."""
-    kind = ERROR_CLASSES.get(name, BatonError)
+    kind = ERROR_CLASSES.get(failure.error, BatonError)
     fitting = next((_KINDS[cls] for cls in kind.__mro__ if cls in _KINDS), (502, "failed"))
-    return ApiError(*fitting, message, hint)
+    if kind is ContextTooLong and failure.limit:
+        return too_long(failure.needed, failure.limit)
+    return ApiError(*fitting, failure.message, failure.hint)
+
+
+def too_long(needed: int, limit: int, largest: str = "") -> ApiError:
+    """Return the error of a prompt of too many tokens; `largest` says which part makes it so.
+
+    Clients that shorten conversations themselves look for OpenAI's and Anthropic's very words.
+    """
+    said = (
+        f"This model's maximum context length is {limit} tokens."
+        f" However, your messages resulted in {needed} tokens."
+    )
+    hint = f"{largest} Leave the oldest messages out, or send less.".strip()
+    sizes = (needed, limit)
+    return ApiError(400, "context_length_exceeded", said, hint, "messages", tokens=sizes)
 
 
 def bad_request(message: str, param: str | None = None, hint: str = "") -> ApiError:

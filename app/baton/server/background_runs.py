@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from baton.core.view import fold_events
 from baton.server.access import Client
-from baton.server.api_errors import ApiError
+from baton.server.api_errors import ApiError, failure_error
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel
 from baton.server.player import MAX_SHOWN_CHARS, Player, ServedRun
-from baton.server.responses import response
+from baton.server.responses import failed_response, response, response_id
 from baton.server.served_answer import answer_head, make_answer
-from baton.server.tool_calls import ToolCall, read_calls
+from baton.server.tool_calls import FoundCalls, ToolCall, past_calls, read_calls
 
 MAX_REMEMBERED = 200
 """How many responses that are over are remembered as they were asked for."""
+
+MAX_REFERRED = 200
+"""How many items at the end of an input are looked up, where they refer to an earlier one."""
+
+_ITEM_ID = re.compile(r"(?:msg|fc|ctc)_([0-9a-f]{12})")
 
 _STATUSES = {
     "running": "in_progress",
@@ -32,23 +39,31 @@ _STATUSES = {
 
 @dataclass(slots=True)
 class _Written:
-    """What a run has written so far."""
+    """What a run has written so far, in pieces; `changed` is set with each of them."""
 
-    text: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    pieces: list[tuple[str, list[ToolCall]]] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A response that is played, or was, and the task that does so."""
+    """A response that is played, or was, and the task that does so (None: another one did)."""
 
     served: ServedRun
     written: _Written
-    task: asyncio.Task[None]
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it goes on."""
+        return self.task is None or self.task.done()
 
 
 class BackgroundRuns:
-    """The responses that are played in the background; others are found in the history."""
+    """The responses that are played in the background, and what others said.
+
+    Those of long ago are found in the history.
+    """
 
     def __init__(self, player: Player) -> None:
         self._player = player
@@ -58,22 +73,46 @@ class BackgroundRuns:
         """Begin a response; return it as it stands, once it is recorded. Raises ApiError."""
         written = _Written()
         task = asyncio.create_task(self._play(served, written))
-        kept = _Kept(served, written, task)
         recorded = asyncio.create_task(served.recorded.wait())
-        await asyncio.wait({kept.task, recorded}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, recorded}, return_when=asyncio.FIRST_COMPLETED)
         recorded.cancel()
         if not served.id:
-            await asyncio.wait({kept.task})  # it says why
+            await asyncio.wait({task})  # it says why
             raise served.error or ApiError(503, "stopped", "Baton stopped before it began.")
-        self._kept[served.id] = kept
-        over = [id for id, one in self._kept.items() if one.task.done()]
+        return self._describe(self._keep(_Kept(served, written, task)))
+
+    def remember(self, served: ServedRun, text: str, calls: list[ToolCall]) -> None:
+        """Remember what a response said, so that it is the same when it is asked for."""
+        if served.asked.size + len(text) < MAX_SHOWN_CHARS and not served.asked.is_background:
+            self._keep(_Kept(served, _Written([(text, calls)])))
+
+    def _keep(self, kept: _Kept) -> _Kept:
+        self._kept[kept.served.id] = kept
+        over = [id for id, one in self._kept.items() if one.is_over]
         for id in over[: max(0, len(self._kept) - MAX_REMEMBERED)]:
             del self._kept[id]
-        return self._describe(kept)
+        return kept
+
+    async def follow(self, served: ServedRun) -> FoundCalls:
+        """Yield what a response says while it is played. Raises ApiError where it fails."""
+        kept, at = self._kept[served.id], 0
+        assert kept.task is not None
+        while at < len(kept.written.pieces) or not kept.task.done():
+            if at < len(kept.written.pieces):
+                yield kept.written.pieces[at]
+                at += 1
+                continue
+            kept.written.changed.clear()
+            changed = asyncio.create_task(kept.written.changed.wait())
+            await asyncio.wait({kept.task, changed}, return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+        if served.error is not None:
+            raise served.error
 
     async def wait_for(self, served: ServedRun) -> None:
         """Wait until a response is over; a large one is left to the history then."""
-        await asyncio.wait({self._kept[served.id].task})
+        if (kept := self._kept.get(served.id)) is not None and kept.task is not None:
+            await asyncio.wait({kept.task})
         if served.asked.size >= MAX_SHOWN_CHARS and served.error is None:
             self._kept.pop(served.id, None)
 
@@ -87,12 +126,26 @@ class BackgroundRuns:
             raise ApiError(404, "response_not_found", "There is no response of yours with this id.")
         return await self._past(own.record.id, client)
 
+    async def resolve(self, body: Mapping[str, Any], client: Client) -> Mapping[str, Any]:
+        """Return a request's body with the items of the client's that it refers to by their ids."""
+        items = body.get("input")
+        if not isinstance(items, list) or not any(map(_reference, items)):
+            return body
+        known: dict[str, Mapping[str, Any]] = {}
+        for run in dict.fromkeys(_reference(item) for item in items[-MAX_REFERRED:]):
+            if run:
+                with suppress(ApiError):
+                    output = (await self.describe(response_id(run), client))["output"]
+                    known |= {item["id"]: item for item in output}
+        placed = [known.get(item["id"], item) if _reference(item) else item for item in items]
+        return {**body, "input": placed}
+
     async def cancel(self, id: str, client: Client) -> dict[str, Any]:
         """Stop a response of a client's that is played in the background; return it.
 
         Raises ApiError (404).
         """
-        if (kept := self._find(id, client)) is None:
+        if (kept := self._find(id, client)) is None or kept.task is None:
             message = "There is no response of yours in the background with this id."
             raise ApiError(404, "response_not_found", message)
         await _stop(kept.task)
@@ -105,23 +158,29 @@ class BackgroundRuns:
     async def aclose(self) -> None:
         """Stop them all."""
         for kept in list(self._kept.values()):
-            await _stop(kept.task)
+            if kept.task is not None:
+                await _stop(kept.task)
 
     async def _play(self, served: ServedRun, written: _Written) -> None:
         with suppress(ApiError):  # it stays in `served`
             async with aclosing(self._player.play(served)) as pieces:
-                async for text, calls in read_calls(served.asked.tools, pieces):
-                    written.text += text
-                    written.calls += tuple(calls)
+                calls = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
+                async for found in calls:
+                    written.pieces.append(found)
+                    written.changed.set()
 
     def _describe(self, kept: _Kept) -> dict[str, Any]:
         served = kept.served
-        if not kept.task.done():
+        if not kept.is_over:
             return response(answer_head(served), served.asked, "in_progress")
         if served.error is not None and served.view.status != "cancelled":
-            return _failed(response(answer_head(served), served.asked, "failed"), served.error)
-        roster = self._player.orchestra.roster
-        answer = make_answer(served, roster, kept.written.text, kept.written.calls)
+            return failed_response(answer_head(served), served.asked, served.error)
+        roster, pieces = self._player.orchestra.roster, kept.written.pieces
+        text, calls = (
+            "".join(text for text, _ in pieces),
+            [call for _, two in pieces for call in two],
+        )
+        answer = make_answer(served, roster, text, calls)
         return response(answer, served.asked, _STATUSES[served.view.status])
 
     async def _past(self, run: str, client: Client) -> dict[str, Any]:
@@ -132,16 +191,19 @@ class BackgroundRuns:
         served = ServedRun(asked, client, model, began=record.created, _view=view)
         thread = await self._player.store.thread(record.conversation, record.answer)
         text = next((turn.text for turn in thread if turn.id == record.answer), "")
-        answer = make_answer(served, self._player.orchestra.roster, text, ())
-        status = _STATUSES.get(record.status, "failed")
+        text, calls = past_calls(text, record.id)
+        answer = make_answer(served, self._player.orchestra.roster, text, calls)
         if (failure := served.view.failure) is None:
-            return response(answer, asked, status)
-        shown = ApiError(502, failure.error, failure.message, failure.hint)
-        return _failed(response(answer, asked, "failed"), shown)
+            return response(answer, asked, _STATUSES.get(record.status, "failed"))
+        return failed_response(answer, asked, failure_error(failure))
 
 
-def _failed(described: dict[str, Any], error: ApiError) -> dict[str, Any]:
-    return {**described, "error": {"code": "server_error", "message": error.message}}
+def _reference(item: object) -> str:
+    """Return the run that an item of the input refers to, "" where it is something else."""
+    if not isinstance(item, Mapping) or item.get("type") != "item_reference":
+        return ""
+    found = _ITEM_ID.match(str(item.get("id")))
+    return found[1] if found else ""
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

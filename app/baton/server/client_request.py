@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+import math
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -11,17 +12,21 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.messages import AnswerFormat, Message, Role
+from baton.core.model_roles import OWN_MODELS_PREFIX
 from baton.core.money import parse_usd
 from baton.core.schema_bounds import schema_problem
 from baton.server.api_errors import ApiError, bad_request
-from baton.server.tool_calls import MAX_DEPTH, ToolOffer, is_too_deep, with_instructions
+from baton.server.request_messages import note_unknown
+from baton.server.tool_calls import MAX_DEPTH, is_too_deep
+from baton.server.tool_offer import ToolOffer, unkept_warnings, with_instructions
+
+DEFAULT_MODEL = f"{OWN_MODELS_PREFIX}auto"
 
 MAX_BODY_BYTES = 8 * 10**6
 MAX_BRACKETS, MAX_COMMAS = 200_000, 1_000_000
 """How many objects and lists a body may hold, counted in its texts too: reading a million takes
 0.3 s, in which nothing else is answered. A megabyte of code or prose has some ten thousand."""
 
-MAX_MESSAGES = 4_096
 MAX_SCHEMA_BYTES = 32 * 1024
 MAX_STOPS = 8
 
@@ -49,7 +54,10 @@ class ClientRequest:
     """One request: what was said before, what is asked now, and how the answer must be.
 
     `said` are all its messages as they came, of which `prompt`, `earlier` and `system` were made.
-    `continues` is the response whose conversation it goes on with, where Baton keeps it.
+    `continues` is the response whose conversation it goes on with, where Baton keeps it. `sampling`
+    is as in core.messages.Request. `echoed` is what an answer repeats of the request, `warnings`
+    say in sentences what of it isn't kept to. With `has_functions` tools are called as OpenAI's
+    clients did at first.
     """
 
     model: str
@@ -68,12 +76,28 @@ class ClientRequest:
     has_usage: bool = True
     is_background: bool = False
     continues: str = ""
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    echoed: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    has_functions: bool = False
     conditions: Conditions = field(default_factory=Conditions)
 
     @property
     def instructions(self) -> str | None:
         """The system text, which describes the tools as well."""
         return with_instructions(self.system, self.tools)
+
+    @property
+    def largest_part(self) -> str:
+        """Say which part of it has the most characters, and how much of all."""
+        parts = {
+            "the description of the tools": len(self.tools.instructions()) if self.tools else 0,
+            "the system text": len(self.system or ""),
+            "the last message": len(self.prompt),
+            "the earlier messages": sum(len(message.text) for message in self.earlier),
+        }
+        name, most = max(parts.items(), key=lambda part: part[1])
+        return f"The largest part is {name}: {most * 100 // max(1, sum(parts.values()))} % of it."
 
     @property
     def size(self) -> int:
@@ -118,8 +142,12 @@ def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
     """Return a body's fields, those that Baton knows. Raises ApiError for one of another type."""
+    whole = {  # some programs write 100.0 for 100
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in body.items()
+    }
     try:
-        return msgspec.convert(body, kind)
+        return msgspec.convert(whole, kind)
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
@@ -127,98 +155,72 @@ def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
         raise bad_request(f"The request is not as it should be: {said}{where}.", param) from error
 
 
-def refuse_unknown(
+def check_fields(
     body: Mapping[str, Any],
     kind: type[msgspec.Struct],
     harmless: Set[str],
     neutral: Mapping[str, Sequence[object]],
-) -> None:
-    """Refuse what Baton can't keep to, by name: to ignore it would change what is meant.
+    warnings: list[str],
+) -> dict[str, float]:
+    """Say what is ignored of a body, and return what it wishes of sampling. Raises ApiError.
 
-    `harmless` fields may be anything: they don't change the answer. `neutral` ones may only be what
-    they are without being said. None counts as not said.
+    `harmless` fields may be anything: they don't change the answer. `neutral` ones would change
+    what is meant: they may only be what they are without being said. None counts as not said.
     """
     known = kind.__struct_encode_fields__  # `msgspec.structs.fields` takes a millisecond each time
+    sampling, ignored = dict[str, float](), []
     for name, value in body.items():
         if value is None or name in known or name in harmless:
             continue
-        if name in neutral and any(value == allowed for allowed in neutral[name]):
-            continue
-        allowed = f" but {json.dumps(neutral[name][0])}" if name in neutral else ""
-        said = f"Baton doesn't support {name[:60]!r}{allowed}."
-        raise ApiError(400, "unsupported_parameter", said, param=name[:60])
+        if name in neutral:
+            if any(value == allowed for allowed in neutral[name]):
+                continue
+            said = f"Baton doesn't support {name!r}"
+            other = f" other than {json.dumps(neutral[name][0])}" if neutral[name] else ""
+            raise ApiError(400, "unsupported_parameter", f"{said}{other}.", param=name)
+        if name in _SAMPLING:
+            own, least, most = _SAMPLING[name]
+            sampling[own] = _read_number(value, least, most, name)
+        elif value not in ({}, [], ""):
+            ignored.append(name)
+    note_unknown(ignored, warnings)
+    return sampling
 
 
-def read_text(content: object, kinds: Set[str], param: str) -> str:
-    """Return the text of a message's content: a string, or parts of these kinds."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise bad_request("A message's content is text, or a list of parts.", param)
-    texts = []
-    for part in content:
-        kind = str(part.get("type")) if isinstance(part, dict) else None
-        text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
-        if kind not in kinds:
-            raise ApiError(
-                400,
-                "unsupported_content",
-                f"Baton's workers read text, and a message holds {str(kind)[:40]!r}.",
-                param=param,
-            )
-        if not isinstance(text, str):
-            raise bad_request("A part of a message has no text.", param)
-        texts.append(text)
-    return "".join(texts)
+_SAMPLING = {
+    "top_k": ("top_k", -1, 10**6),
+    "min_p": ("min_p", 0, 1),
+    "repeat_penalty": ("repeat_penalty", 0, 10),
+    "repetition_penalty": ("repeat_penalty", 0, 10),
+    "frequency_penalty": ("frequency_penalty", -2, 2),
+    "presence_penalty": ("presence_penalty", -2, 2),
+}
+"""What any protocol's clients may send of sampling besides the usual: our name, least and most."""
 
 
-def split_conversation(
-    messages: Iterable[Message], param: str
-) -> tuple[str, tuple[Message, ...], str | None, tuple[Message, ...]]:
-    """Return the prompt, the turns before it, the system text, and all messages as they came.
-
-    Turns alternate: what one side says twice is put together. Raises ApiError where the last word
-    isn't the person's.
-    """
-    messages = tuple(messages)
-    if len(messages) > MAX_MESSAGES:
-        said = f"There are {len(messages):,} messages, and {MAX_MESSAGES:,} are the most."
-        raise ApiError(400, "too_many_messages", said, "Leave the oldest ones out.", param)
-    system: list[str] = []
-    sides: list[tuple[Role, list[str]]] = []
-    for message in messages:
-        if message.role is Role.SYSTEM:
-            system.append(message.text)
-        elif sides and sides[-1][0] is message.role:
-            sides[-1][1].append(message.text)
-        else:
-            sides.append((message.role, [message.text]))
-    turns = [Message(role, "\n\n".join(texts)) for role, texts in sides]
-    if not turns or turns[-1].role is not Role.USER:
-        raise bad_request("The last message must be the user's.", param)
-    if not turns[-1].text.strip():
-        raise bad_request("The last message is empty.", param)
-    if turns[0].role is Role.ASSISTANT:
-        turns.insert(0, Message(Role.USER, "…"))  # chat templates want the person to begin
-    whole = "\n\n".join(system) if system else None
-    return turns[-1].text, tuple(turns[:-1]), whole, messages
+def _read_number(value: object, least: float, most: float, param: str) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    number: float = value if is_number else math.nan  # type: ignore[assignment]
+    if not least <= number <= most:
+        raise bad_request(f"{param} is a number from {least:g} to {most:g}.", param)
+    return max(0, number) if param == "top_k" else number
 
 
 def read_stop(stop: str | list[str] | None, param: str) -> tuple[str, ...]:
     """Return the texts before which an answer ends."""
-    stops = [stop] if isinstance(stop, str) else stop or []
-    if len(stops) > MAX_STOPS or not all(stops):
-        raise bad_request(f"There may be {MAX_STOPS} stop texts, none of them empty.", param)
+    stops = [text for text in ([stop] if isinstance(stop, str) else stop or []) if text]
+    if len(stops) > MAX_STOPS:
+        raise bad_request(f"There may be {MAX_STOPS} stop texts.", param)
     return tuple(stops)
 
 
 def check_count(value: int | None, param: str) -> int | None:
-    """Return a number of tokens. Raises ApiError for none or fewer."""
-    if value is not None and not 0 < value < 2**31:
+    """Return a number of tokens, None for as many as there can be. Raises ApiError for none."""
+    if value is None or value == -1:
+        return None
+    if value <= 0:
         raise bad_request("The most tokens of an answer are a number above 0.", param)
-    return value
+    return min(value, 2**31 - 1)
 
 
 def check_range(value: float | None, most: float, param: str) -> float | None:
@@ -228,7 +230,7 @@ def check_range(value: float | None, most: float, param: str) -> float | None:
     return value
 
 
-def json_shape(schema: object, param: str) -> AnswerFormat:
+def json_shape(schema: object, param: str, warnings: list[str]) -> AnswerFormat:
     """Return the form of an answer that keeps to a JSON Schema."""
     if not isinstance(schema, dict):
         raise bad_request("The schema of the answer is not an object.", param)
@@ -237,6 +239,7 @@ def json_shape(schema: object, param: str) -> AnswerFormat:
     text = json.dumps(schema, ensure_ascii=False)
     if len(text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
         raise bad_request(f"The schema is larger than {MAX_SCHEMA_BYTES:,} bytes.", param)
+    warnings += unkept_warnings(schema, "the answer")
     return AnswerFormat("", text)
 
 

@@ -15,7 +15,7 @@ from baton.core.errors import WorkerUnavailable
 from baton.core.ports import Router, TextEncoder
 from baton.core.routing_types import MAX_VECTOR_TOKENS, VECTOR_WIDTH
 from baton.server.api_errors import ApiError, api_error, bad_request
-from baton.server.client_request import read_fields, refuse_unknown
+from baton.server.client_request import check_fields, read_fields
 from baton.server.offered_models import EMBEDDING, OfferedModel
 
 MAX_INPUTS = 2_048
@@ -34,7 +34,7 @@ class EmbeddingsRequest(msgspec.Struct, frozen=True):
 
 def read_embeddings(body: Mapping[str, Any]) -> tuple[EmbeddingsRequest, list[str]]:
     """Return what a request asks for, and its texts. Raises ApiError."""
-    refuse_unknown(body, EmbeddingsRequest, frozenset({"user"}), {})
+    check_fields(body, EmbeddingsRequest, frozenset({"user"}), {}, [])
     asked = read_fields(body, EmbeddingsRequest)
     texts = [asked.input] if isinstance(asked.input, str) else asked.input
     if not all(isinstance(text, str) for text in texts):

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
@@ -27,7 +20,8 @@ from starlette.types import Message, Receive, Scope, Send
 from baton import __version__
 from baton.core.sanitiser import one_line
 from baton.history import new_id
-from baton.server.access import Access, Client
+from baton.presentation.served_requests import ServedRequest
+from baton.server.access import OPEN_PATHS, Access, Client
 from baton.server.addresses import canonical_path, is_anthropic, no_address_text
 from baton.server.api_errors import ApiError
 from baton.server.background_runs import BackgroundRuns
@@ -39,15 +33,17 @@ from baton.server.messages import MessageStream, message_object, read_messages
 from baton.server.offered_models import OfferedModel
 from baton.server.openapi import describe_endpoint
 from baton.server.player import Player, ServedRun
+from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
+from baton.server.request_log import PlainRequest
 from baton.server.responses import ResponseStream, read_responses, response
 from baton.server.served_answer import Answer, answer_head, make_answer
-from baton.server.tool_calls import ToolCall, read_calls
+from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
 
 T = TypeVar("T")
 
-CLIENT = "baton.client"
-"""Where a request's scope has who asks; "client" is the address there."""
+CLIENT, MODEL, SERVED, ERROR = "baton.client", "baton.model", "baton.served", "baton.error"
+"""Where a request's scope has who asks for which model, and what came of it: a run, an error."""
 
 REQUEST_ID = "baton.request_id"
 """Where a request's scope has its id, which is that of its run, if it gets one."""
@@ -55,8 +51,9 @@ REQUEST_ID = "baton.request_id"
 RETRY_SECONDS = 2
 """After how long a client asks again that was one too many."""
 
-KEEPALIVE_SECONDS = 15.0
-"""After so many seconds without a piece a stream says that it is still alive."""
+HEAD_SECONDS, KEEPALIVE_SECONDS = 2.0, 10.0
+"""After so many seconds a stream begins, though there is no piece yet: until then an error has a
+status. After so many more without one it says that it is still alive."""
 
 
 class StreamWriter(Protocol):
@@ -70,12 +67,15 @@ class StreamWriter(Protocol):
 
     def end(self, answer: Answer) -> list[dict[str, Any]]: ...
 
+    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """A protocol: how requests are read and answers written.
 
-    `is_named` is whether each event of a stream has its type beside it, `last` what ends one.
+    `is_named` is whether each event of a stream has its type beside it, `last` what ends one, and
+    `ping` what keeps one alive.
     """
 
     read: Callable[[Mapping[str, Any], Mapping[str, str]], ClientRequest]
@@ -83,6 +83,7 @@ class Dialect:
     stream: Callable[[ClientRequest], StreamWriter]
     is_named: bool = True
     last: bytes = b""
+    ping: bytes = b": still here\n\n"
     is_anthropic: bool = False
 
     def error(self, error: ApiError) -> dict[str, Any]:
@@ -92,8 +93,8 @@ class Dialect:
 
 CHAT = Dialect(
     read_chat,
-    lambda answer, asked: completion(answer),
-    lambda asked: ChatStream(asked.has_usage),
+    completion,
+    ChatStream,
     is_named=False,
     last=b"data: [DONE]\n\n",
 )
@@ -102,14 +103,15 @@ MESSAGES = Dialect(
     read_messages,
     lambda answer, asked: message_object(answer),
     lambda asked: MessageStream(),
+    ping=b'event: ping\ndata: {"type": "ping"}\n\n',
     is_anthropic=True,
 )
 
 
 COMPLETIONS = Dialect(
     read_completion,
-    lambda answer, asked: completion_object(answer),
-    lambda asked: CompletionStream(asked.has_usage),
+    completion_object,
+    CompletionStream,
     is_named=False,
     last=b"data: [DONE]\n\n",
 )
@@ -121,11 +123,14 @@ Work = Callable[[bytearray, Mapping[str, str], Client], Awaitable[dict[str, Any]
 class Endpoint:
     """Answers requests with a player. `access` says who may ask.
 
-    `report` takes a line for each request that was refused, without what it says.
+    `report` takes each request that is over, but for those whether Baton runs.
     """
 
     def __init__(
-        self, player: Player, access: Access, report: Callable[[str], object] = lambda line: None
+        self,
+        player: Player,
+        access: Access,
+        report: Callable[[ServedRequest], object] = lambda request: None,
     ) -> None:
         self._player = player
         self._access = access
@@ -159,7 +164,7 @@ class Endpoint:
         ]
         self._app = Starlette(
             routes=routes,
-            exception_handlers={ApiError: self._show_error, HTTPException: self._show_http_error},
+            exception_handlers={ApiError: _show_error, HTTPException: _show_http_error},
         )
         self._app.router.redirect_slashes = False
         self._cors = CORSMiddleware(
@@ -180,48 +185,35 @@ class Endpoint:
         send = _with_request_id(scope[REQUEST_ID], send)
         try:
             self._access.check_source(headers, scope.get("server"))
+            await self._cors(scope, receive, send)
         except ApiError as error:
-            await self._refuse(scope, error, receive, send)
-            return
-        await self._cors(scope, receive, send)
+            await _show_error(Request(scope), error)(scope, receive, send)
+        except Exception:
+            scope[ERROR] = ApiError(500, "failed", "Baton failed.")
+            raise
+        finally:
+            self._report_end(scope, program_name(headers))
 
     async def _authorise(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             scope[CLIENT] = self._access.check_token(_headers(scope), scope["path"])
         except ApiError as error:
-            await self._refuse(scope, error, receive, send)
+            await _show_error(Request(scope), error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    async def _refuse(self, scope: Scope, error: ApiError, receive: Receive, send: Send) -> None:
-        await self._show_error(Request(scope), error)(scope, receive, send)
-
-    def report_refusal(self, scope: Scope, error: ApiError) -> None:
-        """Report that a request was refused: by whom, where and why, never what it says."""
-        client = scope.get(CLIENT)
-        who = client.grant.value if client is not None else "none"
-        path = one_line(scope["path"], 80)
-        self._report(
-            f"request=req_{scope[REQUEST_ID]} token={who} {scope['method']} {path} {error.status}"
-            f" {error.code}"
-        )
-
-    def _show_error(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, ApiError)
-        self.report_refusal(request.scope, error)
-        shown = MESSAGES if is_anthropic(request.scope["path"], request.headers) else CHAT
-        return _json(shown.error(error), error.status)
-
-    def _show_http_error(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        headers, code, message = error.headers or {}, "not_found", str(error.detail)
-        if error.status_code == 404:
-            message = no_address_text(request.scope["path"], request.headers)
-        elif error.status_code == 405:
-            code, message = "method_not_allowed", f"This address takes {headers['Allow']}."
-        answer = self._show_error(request, ApiError(error.status_code, code, message))
-        answer.headers.update(headers)
-        return answer
+    def _report_end(self, scope: Scope, program: str) -> None:
+        """Report a request that is over: by whom, where and how it went, never what it says."""
+        served: ServedRun | None = scope.get(SERVED)
+        error: ApiError | None = scope.get(ERROR)
+        if served is not None:
+            served.error = served.error or error
+            self._report(served)
+        elif error is not None or scope["path"] not in OPEN_PATHS:
+            address = one_line(f"{scope['method']} {scope['path']}", 80)
+            status, reason = (200, "") if error is None else (error.status, error.message)
+            model, id = scope.get(MODEL, ""), scope[REQUEST_ID]
+            self._report(PlainRequest(program, address, model, status, reason, run=id))
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""
@@ -258,18 +250,27 @@ class Endpoint:
         """Answer a request for a run, as long as the client is there. Raises ApiError."""
         headers = _headers(request.scope)
         async with self._bodies.read(request) as body:
-            asked = await _in_thread_if_large(
-                body, lambda: dialect.read(parse_body(bytes(body)), headers)
-            )
+            is_large = len(body) > SMALL_BODY_BYTES
+            fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
             body.clear()
-            served = self._player.begin(asked, request.scope[CLIENT], request.scope[REQUEST_ID])
+            if dialect is RESPONSES:
+                fields = await self._background.resolve(fields, request.scope[CLIENT])
+            asked = await _worked_on(is_large, dialect.read, fields, headers)
+            request.scope[MODEL] = asked.model
+            client, id = request.scope[CLIENT], request.scope[REQUEST_ID]
+            served = request.scope[SERVED] = self._player.begin(asked, client, id)
             if served.asked.is_background:
                 begun = await self._background.begin(served)
-                await _json(begun)(request.scope, request.receive, send)
+                if asked.is_streamed:
+                    found = self._background.follow(served)
+                    stream = self._stream(dialect, served, found, send)
+                    await _while_connected(request.receive, stream)
+                else:
+                    await _json(begun)(request.scope, request.receive, send)
                 await self._background.wait_for(served)  # its text takes room until then
                 return
-            work = self._play(dialect, served, request.scope, request.receive, send)
-            await _while_connected(request.receive, work)
+            play = self._play(dialect, served, request.scope, request.receive, send)
+            await _while_connected(request.receive, play)
 
     async def compute(self, work: Work, request: Request, send: Send) -> None:
         """Answer a request without a run, as long as the client is there. Raises ApiError."""
@@ -285,9 +286,9 @@ class Endpoint:
     async def _embed(
         self, body: bytearray, headers: Mapping[str, str], client: Client
     ) -> dict[str, Any]:
-        asked, texts = await _in_thread_if_large(
-            body, lambda: read_embeddings(parse_body(bytes(body)))
-        )
+        is_large = len(body) > SMALL_BODY_BYTES
+        fields = await _worked_on(is_large, parse_body, bytes(body))
+        asked, texts = read_embeddings(fields)
         return await self._embedder.embed(asked, texts, self._player.find_model(asked.model))
 
     async def _count_messages(
@@ -304,58 +305,58 @@ class Endpoint:
     async def _count(
         self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
     ) -> int:
-        def read() -> ClientRequest:
-            usual = {"max_tokens": 1} if dialect is MESSAGES else {"model": "baton/auto"}
-            return dialect.read({**usual, **parse_body(bytes(body))}, headers)
-
-        return await self._player.count(await _in_thread_if_large(body, read), client)
+        is_large = len(body) > SMALL_BODY_BYTES
+        fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
+        if dialect is RESPONSES:
+            fields = await self._background.resolve(fields, client)
+        asked = await _worked_on(is_large, dialect.read, fields, headers)
+        return await self._player.count(asked, client)
 
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
         async with aclosing(self._player.play(served)) as pieces:
+            found = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
             if served.asked.is_streamed:
-                await self._stream(dialect, served, pieces, send)
+                await self._stream(dialect, served, found, send)
                 return
             text, calls = "", list[ToolCall]()
-            async for shown, found in read_calls(served.asked.tools, pieces):
+            async for shown, called in found:
                 text += shown
-                calls += found
-        text = text.rstrip() if calls else text
+                calls += called
+        self._background.remember(served, text, calls)
         whole = dialect.whole(self._answer(served, text, calls), served.asked)
         await _json(whole)(scope, receive, send)
 
     async def _stream(
-        self, dialect: Dialect, served: ServedRun, pieces: AsyncGenerator[str], send: Send
+        self, dialect: Dialect, served: ServedRun, found: FoundCalls, send: Send
     ) -> None:
         """Send an answer as server-sent events.
 
-        An error before the first of them has a status of its own; one after that is an event.
+        An error before the first of them has a status of its own; one after that ends the stream.
         """
         writer = dialect.stream(served.asked)
-        stream = EventStream(send, dialect)
-        calls: list[ToolCall] = []
-        head = answer_head(served)
+        stream = EventStream(send, dialect, lambda: writer.begin(answer_head(served)))
+        text, calls = "", list[ToolCall]()
         try:
-            async with stream.kept_alive():
-                async for text, found in read_calls(served.asked.tools, pieces):
-                    if not stream.has_begun:
-                        head = answer_head(served)  # it has an id now
-                        await stream.begin(writer.begin(head))
-                    if text:
-                        await stream.send(writer.text(head, text))
-                    for call in found:
+            async with stream.kept_alive(served.recorded):
+                async for shown, called in found:
+                    await stream.begin()
+                    head = answer_head(served)
+                    if shown:
+                        await stream.send(writer.text(head, shown))
+                    for call in called:
                         await stream.send(writer.call(head, call))
-                    calls += found
+                    text += shown
+                    calls += called
         except ApiError as error:
             if not stream.has_begun:
                 raise
-            await stream.fail(error)
-            return
-        answer = self._answer(served, "", calls)
-        if not stream.has_begun:
-            await stream.begin(writer.begin(answer))
-        await stream.send(writer.end(answer))
+            await stream.send(writer.fail(answer_head(served), error))
+        else:
+            await stream.begin()
+            self._background.remember(served, text, calls)
+            await stream.send(writer.end(self._answer(served, "", calls)))
         await stream.finish()
 
     def _answer(self, served: ServedRun, text: str, calls: list[ToolCall]) -> Answer:
@@ -363,61 +364,69 @@ class Endpoint:
 
 
 class EventStream:
-    """Server-sent events, in a dialect's form."""
+    """Server-sent events, in a dialect's form; `first` returns those that begin it."""
 
-    def __init__(self, send: Send, dialect: Dialect) -> None:
+    def __init__(
+        self, send: Send, dialect: Dialect, first: Callable[[], list[dict[str, Any]]]
+    ) -> None:
         self.has_begun = False
         self._send = send
         self._dialect = dialect
+        self._first = first
         self._is_idle = True
         self._sending = asyncio.Lock()
 
-    async def begin(self, events: list[dict[str, Any]]) -> None:
-        """Send the head and the first events."""
-        self.has_begun = True
-        headers = [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
-        ]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self.send(events)
+    async def begin(self) -> None:
+        """Send the head and the first events, unless they were."""
+        async with self._sending:
+            if self.has_begun:
+                return
+            self.has_begun = True
+            headers = [
+                (b"content-type", b"text/event-stream; charset=utf-8"),
+                (b"cache-control", b"no-store"),
+                (b"x-content-type-options", b"nosniff"),
+            ]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._send_body(b"".join(map(self._frame, self._first())))
 
     async def send(self, events: list[dict[str, Any]]) -> None:
         """Send events."""
         await self._write(b"".join(map(self._frame, events)))
-
-    async def fail(self, error: ApiError) -> None:
-        """End a stream that had begun with an error."""
-        await self.send([{"type": "error", **self._dialect.error(error)}])
-        await self.finish()
 
     async def finish(self) -> None:
         """End the stream."""
         await self._write(self._dialect.last, more=False)
 
     @asynccontextmanager
-    async def kept_alive(self) -> AsyncIterator[None]:
-        """Say now and then that the stream goes on, where nothing else does."""
-        beating = asyncio.create_task(self._keep_alive())
+    async def kept_alive(self, recorded: asyncio.Event) -> AsyncIterator[None]:
+        """Begin soon once a run is `recorded`, and say now and then that the stream goes on."""
+        beating = asyncio.create_task(self._keep_alive(recorded))
         try:
             yield
         finally:
-            beating.cancel()
+            async with self._sending:  # not in the middle of what it sends
+                beating.cancel()
             with suppress(asyncio.CancelledError):
                 await beating
 
-    async def _keep_alive(self) -> None:
+    async def _keep_alive(self, recorded: asyncio.Event) -> None:
+        await recorded.wait()
+        await asyncio.sleep(HEAD_SECONDS)
+        await self.begin()
         while True:
             self._is_idle = True
             await asyncio.sleep(KEEPALIVE_SECONDS)
-            if self._is_idle and self.has_begun:
-                await self._write(b": still here\n\n")
+            if self._is_idle:
+                await self._write(self._dialect.ping)
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
         self._is_idle = False
         async with self._sending:
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            await self._send_body(data, more=more)
+
+    async def _send_body(self, data: bytes, *, more: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _frame(self, event: dict[str, Any]) -> bytes:
         data = b"data: " + msgspec.json.encode(event) + b"\n\n"
@@ -443,7 +452,7 @@ class _Ask:
             else:
                 await self._endpoint.ask(self._dialect, request, send)
         except ApiError as error:
-            self._endpoint.report_refusal(scope, error)
+            scope[ERROR] = error
             await _json(self._dialect.error(error), error.status)(scope, receive, send)
         except ClientDisconnect:
             pass
@@ -484,9 +493,9 @@ def _with_request_id(id: str, send: Send) -> Send:
     return send_with_id
 
 
-async def _in_thread_if_large(body: bytearray, read: Callable[[], T]) -> T:
-    """Return what a body says, which takes long where it is large. Raises ApiError."""
-    return await asyncio.to_thread(read) if len(body) > SMALL_BODY_BYTES else read()
+async def _worked_on(is_large: bool, work: Callable[..., T], *given: object) -> T:
+    """Return what a function does, in a thread where it has much to do."""
+    return await asyncio.to_thread(work, *given) if is_large else work(*given)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -515,3 +524,22 @@ def _model_object(model: OfferedModel) -> dict[str, Any]:
         "created_at": "1970-01-01T00:00:00Z",
         "description": model.note,
     }
+
+
+def _show_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    request.scope[ERROR] = error
+    shown = MESSAGES if is_anthropic(request.scope["path"], request.headers) else CHAT
+    return _json(shown.error(error), error.status)
+
+
+def _show_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers, code, message = error.headers or {}, "not_found", str(error.detail)
+    if error.status_code == 404:
+        message = no_address_text(request.scope["path"], request.headers)
+    elif error.status_code == 405:
+        code, message = "method_not_allowed", f"This address takes {headers['Allow']}."
+    answer = _show_error(request, ApiError(error.status_code, code, message))
+    answer.headers.update(headers)
+    return answer

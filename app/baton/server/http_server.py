@@ -5,26 +5,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import logging
-import os
 import socket
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from baton.compose import Baton
 from baton.core.errors import ConfigError
-from baton.platform.durable_files import make_folder, open_private
 from baton.platform.lean_imports import skip_package_init
+from baton.presentation.served_requests import ServedRequest
 from baton.server.access import (
     LOOPBACK,
     WILDCARDS,
@@ -35,7 +29,8 @@ from baton.server.access import (
 )
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
-from baton.server.player import AS_CONFIGURED, Player, ServedRun, ServingLimits
+from baton.server.player import AS_CONFIGURED, Player, ServingLimits
+from baton.server.request_log import RequestLog
 from baton.server.tokens import ServerTokens, read_tokens
 
 skip_package_init("uvicorn")  # it imports what starts processes, which the packaged binary lacks
@@ -65,8 +60,6 @@ STALL_SECONDS = 60.0
 
 GRACE_SECONDS = 10
 """How long requests may take to end when the server is stopped."""
-
-MAX_LOG_BYTES = 256 * 1024
 
 _PORTS_TO_TRY = 50
 
@@ -167,6 +160,7 @@ class OpenEndpoint:
     port: int
     tokens: ServerTokens
     player: Player
+    log: RequestLog
 
     @property
     def token(self) -> str:
@@ -174,9 +168,9 @@ class OpenEndpoint:
         return self.tokens.free
 
     @property
-    def requests(self) -> Sequence[ServedRun]:
-        """The requests that were taken, the newest last."""
-        return self.player.served
+    def requests(self) -> Sequence[ServedRequest]:
+        """The requests, the newest last."""
+        return sorted((*self.player.served, *self.log.plain), key=lambda one: one.began)
 
     @property
     def url(self) -> str:
@@ -192,12 +186,14 @@ async def serving(
     hosts: Iterable[str] = LOOPBACK,
     grace: int = GRACE_SECONDS,
     allowed: ServingLimits = AS_CONFIGURED,
+    report: Callable[[ServedRequest], object] | None = None,
 ) -> AsyncIterator[OpenEndpoint]:
     """Serve with the parts of a Baton until this is left.
 
     Requests that run then may take `grace` seconds to end. `allowed` is what they are allowed
-    besides the settings. Raises ConfigError for a port that is taken, an address that isn't this
-    machine's, and a name or origin in the settings that is none.
+    besides the settings. `report` takes each request that is over, and must not wait. Raises
+    ConfigError for a port that is taken, an address that isn't this machine's, and a name or origin
+    in the settings that is none.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
@@ -210,12 +206,12 @@ async def serving(
     access = Access(
         allowed_hosts(bound, asked), tokens.grants(), names, origins, is_wildcard=is_wildcard
     )
-    log = _RefusalLog(baton.paths.logs / "serve.log")
-    endpoint = Endpoint(player, access, log.write)
+    log = RequestLog(baton.paths.logs / "serve.log", report)
+    endpoint = Endpoint(player, access, log.add)
     server = _Server(_config(endpoint, grace))
     running = asyncio.create_task(server.serve(sockets))
     try:
-        yield OpenEndpoint(asked, bound, tokens, player)
+        yield OpenEndpoint(asked, bound, tokens, player, log)
     finally:
         server.should_exit = True
         await endpoint.aclose()
@@ -241,26 +237,6 @@ def _config(app: Any, grace: int) -> Config:
         timeout_graceful_shutdown=grace,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-
-
-class _RefusalLog(RotatingFileHandler):
-    """A file with a line for each request that was refused, and one for those before it."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(file, maxBytes=MAX_LOG_BYTES, backupCount=1, delay=True)
-
-    def write(self, line: str) -> None:
-        """Add a line with the time. A disk that won't have it is no reason to refuse anything."""
-        text = f"{datetime.now().astimezone().isoformat(timespec='seconds')} {line}"
-        self.emit(logging.LogRecord("baton", logging.INFO, "", 0, text, None, None))
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Leave a line out that can't be written."""
-
-    def _open(self) -> TextIOWrapper:
-        make_folder(Path(self.baseFilename).parent)
-        number = open_private(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        return TextIOWrapper(os.fdopen(number, "ab"), "utf-8")
 
 
 def is_loopback(host: str) -> bool:

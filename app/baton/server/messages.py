@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from baton.core.messages import Message, Role
+from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
+    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
+    check_fields,
     check_range,
+    json_shape,
     read_conditions,
     read_fields,
     read_stop,
-    read_text,
-    refuse_unknown,
-    split_conversation,
 )
+from baton.server.request_messages import Spoken, read_content, read_role, split_conversation
 from baton.server.served_answer import Answer
-from baton.server.tool_calls import Tool, ToolCall, ToolOffer, call_text, read_tools, result_text
+from baton.server.tool_calls import ToolCall, call_text, called_name, result_text
+from baton.server.tool_offer import Tool, offer_tools, read_choice, read_tools
 
 HARMLESS = frozenset(
     {
@@ -32,10 +34,8 @@ HARMLESS = frozenset(
         "context_management",
         "inference_geo",
         "metadata",
-        "output_config",
         "service_tier",
         "thinking",
-        "top_k",
     }
 )
 """Fields that tune how a provider makes or bills an answer, not what is asked for."""
@@ -48,106 +48,125 @@ _STOP_REASONS = {
 }
 
 
-class ToolFields(msgspec.Struct, frozen=True):
-    """A tool that the client offers; those of Anthropic's own can't be."""
-
-    name: str
-    type: str | None = None
-    description: str | None = None
-    input_schema: dict[str, Any] | None = None
-
-
 class MessageFields(msgspec.Struct, frozen=True):
     """A message of the conversation."""
 
     role: str
-    content: str | list[Any]
+    content: str | list[Any] | dict[str, Any] | None = None
+
+
+class FormatFields(msgspec.Struct, frozen=True):
+    """The form that the answer must have."""
+
+    type: str | None = None
+    schema: dict[str, Any] | None = None
+
+
+class OutputFields(msgspec.Struct, frozen=True):
+    """How the answer must be."""
+
+    format: FormatFields | None = None
 
 
 class MessagesRequest(msgspec.Struct, frozen=True):
     """A request's fields, as far as Baton keeps to them."""
 
-    model: str
-    messages: list[MessageFields]
-    max_tokens: int
-    system: str | list[Any] | None = None
+    model: str | None = None
+    messages: list[MessageFields] = []
+    max_tokens: int | None = None
+    system: str | list[Any] | dict[str, Any] | None = None
     temperature: float | None = None
     top_p: float | None = None
     stop_sequences: list[str] | None = None
-    tools: list[ToolFields] | None = None
+    tools: list[dict[str, Any]] | None = None
     tool_choice: dict[str, Any] | None = None
+    output_config: OutputFields | None = None
+    output_format: FormatFields | None = None
     stream: bool | None = None
     baton: ConditionFields | None = None
 
 
 def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
     """Return what a request asks for. Raises ApiError."""
-    refuse_unknown(body, MessagesRequest, HARMLESS, {})
+    if body.get("thread") is not None:  # by these details Anthropic's clients do without it
+        said = "Baton keeps no threads: send the whole conversation along."
+        details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+        raise ApiError(400, "unsupported_parameter", said, param="thread", details=details)
+    warnings: list[str] = []
+    sampling = check_fields(body, MessagesRequest, HARMLESS, {}, warnings)
     asked = read_fields(body, MessagesRequest)
-    system = read_text(asked.system, frozenset({"text"}), "system")
-    said = [Message(Role.SYSTEM, system)] if system else []
+    system, _ = read_content(asked.system, "system", warnings, "\n")
+    tools = [*read_tools(asked.tools or (), warnings)]
+    spoken = [Spoken(Role.SYSTEM, system)] if system else []
     names: dict[str, str] = {}
     for place, message in enumerate(asked.messages):
-        said += _messages(message, names, f"messages[{place}]")
+        spoken.append(_spoken(message, names, tools, f"messages[{place}]", warnings))
+    if not asked.messages:
+        raise bad_request("There are no messages.", "messages")
+    wanted = asked.tool_choice or {}
+    is_single = wanted.get("disable_parallel_tool_use") is True
+    choice = read_choice(wanted or None, is_single=is_single, warnings=warnings)
     return ClientRequest(
-        asked.model,
-        *split_conversation(said, "messages"),
+        asked.model or DEFAULT_MODEL,
+        *split_conversation(spoken, "messages"),
         max_tokens=check_count(asked.max_tokens, "max_tokens"),
         temperature=check_range(asked.temperature, 1.0, "temperature"),
         top_p=check_range(asked.top_p, 1.0, "top_p"),
         stop=read_stop(asked.stop_sequences, "stop_sequences"),
-        tools=_tools(asked),
+        shape=_shape(asked, warnings),
+        tools=offer_tools(tools, choice, warnings),
         is_streamed=bool(asked.stream),
+        sampling=sampling,
         conditions=read_conditions(headers, asked.baton),
+        warnings=tuple(warnings),
     )
 
 
-def _messages(message: MessageFields, names: dict[str, str], param: str) -> list[Message]:
+def _spoken(
+    message: MessageFields,
+    names: dict[str, str],
+    tools: Sequence[Tool],
+    param: str,
+    warnings: list[str],
+) -> Spoken:
     """Return a message as workers read it; thoughts of an earlier turn are left out."""
-    if message.role not in ("user", "assistant"):
-        raise bad_request(f"There is no role {message.role[:40]!r}.", f"{param}.role")
-    role = Role(message.role)
-    if isinstance(message.content, str):
-        return [Message(role, message.content)]
-    texts = []
-    for part in message.content:
-        kind = part.get("type") if isinstance(part, dict) else None
-        match kind:
+    role = read_role(message.role, warnings, param)
+    content = [message.content] if isinstance(message.content, dict) else message.content
+    if not isinstance(content, list):
+        return Spoken(role, content or "")
+    texts, media = [], ""
+    for part in content:
+        match part.get("type") if isinstance(part, Mapping) else None:
             case "tool_use":
                 names[str(part.get("id"))] = name = str(part.get("name"))
-                texts.append(call_text(name, json.dumps(part.get("input") or {})))
+                texts.append(call_text(name, part.get("input") or {}))
             case "tool_result":
-                name = names.get(str(part.get("tool_use_id")), "tool")
-                text = read_text(part.get("content"), frozenset({"text"}), param)
+                name = called_name(str(part.get("tool_use_id")), names, tools)
+                text, _ = read_content(part.get("content"), param, warnings)
                 texts.append(result_text(name, text))
-            case "thinking" | "redacted_thinking":
-                pass
             case _:
-                texts.append(read_text([part], frozenset({"text"}), param))
-    return [Message(role, "\n".join(texts))]
+                text, kind = read_content([part], param, warnings)
+                texts += [text] if text else []
+                media = kind or media
+    return Spoken(role, "\n".join(texts), media if role is Role.USER else "")
 
 
-def _tools(asked: MessagesRequest) -> ToolOffer | None:
-    wanted = asked.tool_choice or {}
-    choices = {"auto": "auto", "any": "required", "none": "none", "tool": wanted.get("name")}
-    kind = wanted.get("type", "auto")
-    if not isinstance(kind, str) or kind not in choices:
-        raise bad_request(f"There is no choice of tools {str(kind)[:40]!r}.", "tool_choice")
-    return read_tools([_tool(tool) for tool in asked.tools or ()], choices[kind])
-
-
-def _tool(tool: ToolFields) -> Tool:
-    if tool.type not in (None, "custom"):
-        message = f"Only the client's own tools can be offered, not {tool.type[:40]!r}."
-        raise ApiError(400, "unsupported_parameter", message, param="tools")
-    return Tool(tool.name, tool.description or "", tool.input_schema or {})
+def _shape(asked: MessagesRequest, warnings: list[str]) -> AnswerFormat | None:
+    form = asked.output_config.format if asked.output_config is not None else None
+    form = form or asked.output_format
+    if form is None or form.type in (None, "text"):
+        return None
+    if form.type != "json_schema":
+        message = f"There is no output format {str(form.type)[:40]!r}."
+        raise bad_request(message, "output_config.format.type")
+    return json_shape(form.schema, "output_config.format.schema", warnings)
 
 
 def message_object(answer: Answer) -> dict[str, Any]:
     """Return a whole answer as one object."""
     content = [_text_block(answer.text)] if answer.text or not answer.calls else []
     content += [_call_block(call, json.loads(call.arguments)) for call in answer.calls]
-    return {**_head(answer), "content": content, "stop_reason": _STOP_REASONS[answer.finish]}
+    return {**_head(answer), "content": content, **_ending(answer)}
 
 
 class MessageStream:
@@ -179,18 +198,21 @@ class MessageStream:
     def end(self, answer: Answer) -> list[dict[str, Any]]:
         """Return what comes after the last piece."""
         events = [] if self._index >= 0 else self.text(answer, "")
-        delta = {"stop_reason": _STOP_REASONS[answer.finish], "stop_sequence": None}
         return [
             *events,
             *self._close(),
             {
                 "type": "message_delta",
-                "delta": delta,
+                "delta": _ending(answer),
                 "usage": _usage(answer),
                 "baton": answer.report,
             },
             {"type": "message_stop"},
         ]
+
+    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]:
+        """Return what ends a stream that can't be gone on with."""
+        return [error.anthropic()]
 
     def _open(self, block: Mapping[str, Any]) -> list[dict[str, Any]]:
         self._index += 1
@@ -219,6 +241,12 @@ def _head(answer: Answer) -> dict[str, Any]:
     }
 
 
+def _ending(answer: Answer) -> dict[str, Any]:
+    if answer.finish == "stop" and answer.stop:
+        return {"stop_reason": "stop_sequence", "stop_sequence": answer.stop}
+    return {"stop_reason": _STOP_REASONS[answer.finish], "stop_sequence": None}
+
+
 def _usage(answer: Answer) -> dict[str, Any]:
     used = answer.usage
     return {
@@ -231,7 +259,7 @@ def _usage(answer: Answer) -> dict[str, Any]:
 
 
 def _text_block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text, "citations": None}
+    return {"type": "text", "text": text}
 
 
 def _call_block(call: ToolCall, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import re
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from baton.compose import Baton
 from baton.core.aio import uninterrupted
@@ -28,22 +31,23 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
-from baton.server.api_errors import ApiError, api_error, bad_request, error_of_name
+from baton.server.api_errors import ApiError, api_error, bad_request, failure_error, too_long
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
+from baton.server.tool_calls import ToolCallReader, call_text
+from baton.server.tool_offer import CLOSE, OPEN, ToolChoice
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
 
-MAX_CHARS_PER_TOKEN = 16
+CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 4, 16
 """No tokenizer gets more into a token over a whole prompt: runs of spaces are the longest ones."""
 
 FRAME_TOKENS = 5
 """About how many tokens a chat template puts around a message."""
 
-MAX_CONVERSATIONS = 1_000
 MAX_SERVED = 200
-"""How many conversations, and how many requests that are over, are remembered."""
+"""How many requests that are over are remembered."""
 
 MAX_SHOWN_CHARS = 50_000
 """A request that is over and larger is not remembered for the list of requests."""
@@ -71,7 +75,8 @@ class ServedRun:
 
     `run` is the id that its run will have ("": any), `label` how far it may travel, `began` in
     seconds since the epoch. `error` is what the client is shown where there is no answer.
-    `recorded` is set once it has an id; `is_over` says that nothing of it goes on.
+    `warnings` are sentences about what isn't as it was asked for. `recorded` is set once it has an
+    id; `is_over` says that nothing of it goes on.
     """
 
     asked: ClientRequest
@@ -84,7 +89,22 @@ class ServedRun:
     error: ApiError | None = None
     is_over: bool = False
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
+    warnings: list[str] = field(init=False)
     _texts: list[StepText] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.warnings = [*self.asked.warnings]
+
+    def lose_call(self, text: str) -> bool:
+        """Say why a text that began like a call of a tool is none; return whether it is no text."""
+        if self.view.is_cut:
+            said = "A call of a tool was cut at the most tokens, and left out: allow more of them."
+        elif self.asked.tools is not None and self.asked.tools.must_call:
+            said = "A tool had to be called, and the worker wrote something else."
+        else:
+            return False
+        self.warnings.append(said)
+        return self.view.is_cut
 
     @property
     def view(self) -> RunView:
@@ -113,6 +133,21 @@ class ServedRun:
         return self.asked.prompt
 
     @property
+    def program(self) -> str:
+        """The name of the program that asks."""
+        return self.client.program
+
+    @property
+    def address(self) -> str:
+        """Nothing: the model says what was asked for."""
+        return ""
+
+    @property
+    def status(self) -> int:
+        """HTTP's status; 0 as long as it isn't known."""
+        return self.error.status if self.error is not None else 200 if self.is_over else 0
+
+    @property
     def failure(self) -> str:
         """Why there is no answer, in a sentence, or ""."""
         return self.error.message if self.error is not None else ""
@@ -137,7 +172,6 @@ class Player:
         self._running = Counter[str]()
         self._forgetful: tuple[Orchestra, Store] | None = None
         self._unkept = deque[str]()
-        self._known: OrderedDict[bytes, str] = OrderedDict()
         self._closing = AsyncExitStack()
 
     @property
@@ -225,20 +259,19 @@ class Player:
                 served.apply(Cancelled(at=served.view.seconds))
             await uninterrupted(self._end(served))
 
-    def _conclude(self, served: ServedRun) -> None:
-        """Remember the conversation. Raises ApiError where the run has no answer."""
-        view, asked = served.view, served.asked
+    @staticmethod
+    def _conclude(served: ServedRun) -> None:
+        """Raise ApiError where the run has no answer."""
+        view = served.view
         if view.failure is not None:
-            failure = view.failure
-            raise error_of_name(failure.error, failure.message, failure.hint)
+            error = failure_error(view.failure)
+            raise (
+                error
+                if error.tokens is None
+                else too_long(*error.tokens, served.asked.largest_part)
+            )
         if view.status != "finished":
             raise ApiError(503, "stopped", "Baton stopped before the answer was there.")
-        if asked.conditions.is_kept:
-            said = (*asked.earlier, Message(Role.USER, asked.prompt))
-            key = _key(served.client, (*said, Message(Role.ASSISTANT, view.answer)))
-            self._known[key] = served.id
-            while len(self._known) > MAX_CONVERSATIONS:
-                self._known.popitem(last=False)
 
     async def _end(self, served: ServedRun) -> None:
         """Keep nothing of a request that was refused, and marks only of a private one."""
@@ -296,13 +329,7 @@ class Player:
         contexts = [card.context for card in cards if may_use(card, Label.CLOUD, terms)]
         most, size = max(contexts, default=0), served.asked.size
         if contexts and all(contexts) and size > MAX_CHARS_PER_TOKEN * most:
-            raise ApiError(
-                400,
-                "context_length_exceeded",
-                f"The maximum context length of {served.model} is {most:,} tokens, and the request"
-                f" has {size:,} characters.",
-                "Leave the oldest messages out, or send less.",
-            )
+            raise too_long(size // CHARS_PER_TOKEN, most, served.asked.largest_part)
 
     @staticmethod
     def _check_ceiling(served: ServedRun) -> None:
@@ -316,8 +343,9 @@ class Player:
     async def _run(self, served: ServedRun) -> Run:
         """Return the run of a request, not begun. Raises BatonError."""
         asked, model = served.asked, served.offered
-        position, kept_label = await self._position(served)
-        served.label = strictest([kept_label, await self._label(served)])
+        label = await self._label(served)
+        position, kept_label = await self._position(served, label)
+        served.label = strictest([kept_label, label])
         limits, terms = _limits(served), self._terms(served)
         worker = self._named_worker(served, limits.label, terms)
         if model.worker:
@@ -325,7 +353,7 @@ class Player:
         elif _must_call(served):
             limits = replace(limits, strategy="single")
         return self._orchestra_for(asked)[0].play(
-            Prompt(asked.prompt, system=asked.instructions),
+            Prompt(asked.prompt, system=await self._system(asked, position)),
             replace(position, run=served.run),
             limits,
             worker=worker,
@@ -337,6 +365,13 @@ class Player:
         if _must_call(served):
             return self._strongest_here(label, terms)
         return served.offered.worker or None
+
+    async def _system(self, asked: ClientRequest, position: ConversationPosition) -> str | None:
+        """Return the system text of a request; that of an earlier response isn't carried over."""
+        if asked.instructions is not None or not asked.continues or position.conversation is None:
+            return asked.instructions
+        known_as = await self.store.conversation(position.conversation)
+        return None if known_as.system is None else ""
 
     def _strongest_here(self, label: Label, terms: RunTerms) -> str | None:
         """Return the worker on this machine that calls tools best; None: the default one."""
@@ -371,19 +406,47 @@ class Player:
             )
         return label
 
-    async def _position(self, served: ServedRun) -> tuple[ConversationPosition, Label]:
+    async def _position(
+        self, served: ServedRun, label: Label
+    ) -> tuple[ConversationPosition, Label]:
         """Return where a request goes, and how far what it goes on with may travel.
 
-        That is its token's own conversation, if Baton has it, else a new one. Raises ApiError.
+        That is its token's own conversation, if Baton has it, else a new one; where it says what
+        another request said, it has another answer to the same prompt. Raises ApiError.
         """
-        asked, own = served.asked, None
+        asked, client = served.asked, served.client
         if asked.continues:
-            own = await self._earlier_run(asked.continues, served.client)
-        elif asked.earlier and (known := self._known.get(_key(served.client, asked.earlier))):
-            own = await self.store.clients.run(known, served.client.id)
-        if own is None:
-            return ConversationPosition(earlier=asked.earlier), Label.CLOUD
-        record, new = own.record, asked.earlier if asked.continues else ()
+            named = await self._earlier_run(asked.continues, client)
+            return await self._continued(served, named, asked.earlier)
+        said = await asyncio.to_thread(_said_marks, asked)
+        place = ConversationPosition(earlier=asked.earlier, program=client.program, said=said.whole)
+        if not asked.conditions.is_kept:
+            return place, Label.CLOUD
+        for same in await self.store.clients.answers(said.whole, client.id):
+            own = await self.store.clients.run(same.run, client.id)
+            if own is not None and own.is_sole and await self._is_same(own, asked, label):
+                return replace(place, earlier=(), again=own.record.prompt), Label.CLOUD
+        if not asked.earlier:
+            return place, Label.CLOUD
+        last = await asyncio.to_thread(_without_form, asked.earlier[-1].text)
+        for known in await self.store.clients.answers(said.before, client.id):
+            if last in await asyncio.to_thread(_answers_as_sent, known.text, asked):
+                own = await self.store.clients.run(known.run, client.id)
+                if own is not None:
+                    place, kept_label = await self._continued(served, own, ())
+                    return replace(place, said=said.whole), kept_label
+        return place, Label.CLOUD
+
+    async def _is_same(self, own: OwnRun, asked: ClientRequest, label: Label) -> bool:
+        """Whether a conversation is held under the same instructions and the same label."""
+        known = await self.store.conversation(own.record.conversation)
+        return (known.system or "") == (asked.instructions or "") and known.label is label
+
+    async def _continued(
+        self, served: ServedRun, own: OwnRun, new: tuple[Message, ...]
+    ) -> tuple[ConversationPosition, Label]:
+        """Return the place after a run's answer: in its conversation, or in a copy of it."""
+        asked, record, program = served.asked, own.record, served.client.program
         known_as = await self.store.conversation(record.conversation)
         has_system = asked.continues or asked.instructions is not None or known_as.system is None
         if own.is_sole and asked.conditions.is_kept and has_system:
@@ -392,7 +455,7 @@ class Player:
         thread = await self.store.thread(record.conversation, record.answer)
         before = tuple(Message(turn.role, turn.text) for turn in thread)
         label = strictest([known_as.label, *(turn.label for turn in thread)])
-        return ConversationPosition(earlier=(*before, *new)), label
+        return ConversationPosition(earlier=(*before, *new), program=program), label
 
     async def _earlier_run(self, response: str, client: Client) -> OwnRun:
         """Return the run of an earlier response of a client. Raises ApiError."""
@@ -463,18 +526,60 @@ def _limits(served: ServedRun) -> PromptLimits:
         attended=False,
         keep=conditions.is_kept,
         deadline=conditions.deadline,
-        shape=asked.tools.shape() if asked.tools is not None else asked.shape,
+        shape=asked.tools.shape(asked.shape) if asked.tools is not None else asked.shape,
         top_p=asked.top_p,
         stop=asked.stop,
         client=served.client.id,
+        sampling=asked.sampling,
     )
 
 
-def _key(client: Client, said: tuple[Message, ...]) -> bytes:
-    """Return what a conversation of a client is known by: all that was said in it."""
-    digest = hashlib.sha256(client.id.encode())
-    for message in said:
-        text = message.text.encode("utf-8", "replace")
-        digest.update(f"\0{message.role.value}\0{len(text)}\0".encode())
-        digest.update(text)
-    return digest.digest()
+class _SaidMarks(NamedTuple):
+    """What stands for all that a request says, and for what was said before its last answer."""
+
+    whole: str
+    before: str
+
+
+def _said_marks(asked: ClientRequest) -> _SaidMarks:
+    """Return what stands for the messages of a request, however a client writes JSON and spaces."""
+    digest, before = hashlib.sha256(), ""
+    for message in (*asked.earlier, Message(Role.USER, asked.prompt)):
+        is_answer = message.role is Role.ASSISTANT
+        if is_answer:
+            before = digest.hexdigest()
+        said = _without_form(message.text) if is_answer else message.text.strip()
+        text = said.encode("utf-8", "replace")
+        digest.update(f"{message.role.value}\0{len(text)}\0".encode() + text)
+    return _SaidMarks(digest.hexdigest(), before)
+
+
+def _answers_as_sent(answer: str, asked: ClientRequest) -> set[str]:
+    """Return how a client may bring an answer back: as text, or its calls after its text.
+
+    It depends on whether it could only be a call, which another request may have asked for.
+    """
+    sent = {_without_form(answer)}
+    if asked.tools is None:
+        return sent
+    for must_call in (False, True):
+        reader = ToolCallReader(replace(asked.tools, choice=ToolChoice(must_call)))
+        (text, calls), (rest, last, lost) = reader.feed(answer), reader.finish()
+        called = "".join(call_text(call.name, call.arguments) for call in (*calls, *last))
+        sent |= {_without_form(text + rest + end + called) for end in ("", lost)}
+    return sent
+
+
+def _without_form(text: str) -> str:
+    """Return an answer without spaces, and with the JSON of its calls in one form."""
+    return "".join(_CALL.sub(_plain_call, text).split())
+
+
+def _plain_call(call: re.Match[str]) -> str:
+    try:
+        return OPEN + json.dumps(json.loads(call[1]), ensure_ascii=False, sort_keys=True) + CLOSE
+    except (ValueError, RecursionError):
+        return call[0]
+
+
+_CALL = re.compile(f"{OPEN}(.*?){CLOSE}", re.DOTALL)

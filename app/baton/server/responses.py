@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from baton.core.messages import AnswerFormat, Message, Role
+from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
     ANY_OBJECT,
+    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
+    check_fields,
     check_range,
     json_shape,
     read_conditions,
     read_fields,
-    read_text,
-    refuse_unknown,
+)
+from baton.server.request_messages import (
+    Spoken,
+    note_unknown,
+    read_content,
+    read_role,
     split_conversation,
 )
 from baton.server.served_answer import Answer
-from baton.server.tool_calls import Tool, ToolCall, ToolOffer, call_text, read_tools, result_text
+from baton.server.tool_calls import ToolCall, call_text, called_name, result_text
+from baton.server.tool_offer import Tool, offer_tools, read_choice, read_tools
 
 HARMLESS = frozenset(
     {
         "client_metadata",
         "include",
         "max_tool_calls",
-        "metadata",
-        "parallel_tool_calls",
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
@@ -46,24 +51,17 @@ HARMLESS = frozenset(
 )
 """Fields that tune how a provider makes or bills an answer, not what is asked for."""
 
-NEUTRAL: Mapping[str, tuple[object, ...]] = {"top_logprobs": (0,)}
-
-TEXT_PARTS = frozenset({"input_text", "output_text", "text", "refusal", "summary_text"})
-
-
-class ToolFields(msgspec.Struct, frozen=True):
-    """A tool that the client offers; only functions can be."""
-
-    type: str
-    name: str = ""
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
+NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "conversation": (),
+    "prompt": (),
+    "top_logprobs": (0,),
+}
 
 
 class FormatFields(msgspec.Struct, frozen=True):
     """The form that the answer must have."""
 
-    type: str = "text"
+    type: str | None = None
     schema: dict[str, Any] | None = None
 
 
@@ -77,15 +75,17 @@ class TextFields(msgspec.Struct, frozen=True):
 class ResponsesRequest(msgspec.Struct, frozen=True):
     """A request's fields, as far as Baton keeps to them."""
 
-    model: str
-    input: str | list[Any]
+    model: str | None = None
+    input: str | list[Any] | dict[str, Any] | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     text: TextFields | None = None
-    tools: list[ToolFields] | None = None
+    tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    metadata: dict[str, Any] | None = None
     previous_response_id: str | None = None
     stream: bool | None = None
     background: bool | None = None
@@ -95,24 +95,39 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
 
 def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
     """Return what a request asks for. Raises ApiError."""
-    refuse_unknown(body, ResponsesRequest, HARMLESS, NEUTRAL)
+    warnings: list[str] = []
+    sampling = check_fields(body, ResponsesRequest, HARMLESS, NEUTRAL, warnings)
     asked = read_fields(body, ResponsesRequest)
-    said = [Message(Role.SYSTEM, asked.instructions)] if asked.instructions else []
+    tools = [*read_tools(asked.tools or (), warnings)]
+    said = [Spoken(Role.SYSTEM, asked.instructions)] if asked.instructions else []
+    items = [asked.input] if isinstance(asked.input, dict) else asked.input or []
+    said += _spoken(items, tools, warnings)
     conditions = read_conditions(headers, asked.baton, asked.store)
     if asked.background and not conditions.is_kept:
         raise bad_request("A response in the background has to be stored.", "store")
+    is_single = asked.parallel_tool_calls is False
+    choice = read_choice(asked.tool_choice, is_single=is_single, warnings=warnings)
     return ClientRequest(
-        asked.model,
-        *split_conversation([*said, *_messages(asked.input)], "input"),
+        asked.model or DEFAULT_MODEL,
+        *split_conversation(said, "input", may_be_empty=True),
         max_tokens=check_count(asked.max_output_tokens, "max_output_tokens"),
         temperature=check_range(asked.temperature, 2.0, "temperature"),
         top_p=check_range(asked.top_p, 1.0, "top_p"),
-        shape=_shape(asked.text),
-        tools=_tools(asked),
+        shape=_shape(asked.text, warnings),
+        tools=offer_tools(tools, choice, warnings),
         is_streamed=bool(asked.stream),
         is_background=bool(asked.background),
         continues=asked.previous_response_id or "",
+        sampling=sampling,
         conditions=conditions,
+        echoed={
+            "instructions": asked.instructions,
+            "metadata": asked.metadata or {},
+            "parallel_tool_calls": not is_single,
+            "tool_choice": asked.tool_choice or "auto",
+            "tools": asked.tools or [],
+        },
+        warnings=tuple(warnings),
     )
 
 
@@ -121,77 +136,85 @@ def response_id(run: str) -> str:
     return f"resp_{run}"
 
 
-def _messages(said: str | list[Any]) -> list[Message]:
+def _spoken(said: str | list[Any], tools: Sequence[Tool], warnings: list[str]) -> Iterator[Spoken]:
+    """Yield items as workers read them; thoughts of an earlier turn are left out."""
     if isinstance(said, str):
-        return [Message(Role.USER, said)]
+        yield Spoken(Role.USER, said)
+        return
     names: dict[str, str] = {}
-    messages = []
+    skipped: dict[str, None] = {}
     for place, item in enumerate(said):
-        if not isinstance(item, dict):
-            raise bad_request("An item of the input is not an object.", f"input[{place}]")
-        if (message := _message(item, names, f"input[{place}]")) is not None:
-            messages.append(message)
-    return messages
+        param = f"input[{place}]"
+        if isinstance(item, str):
+            yield Spoken(Role.USER, item)
+            continue
+        kind = item.get("type") if isinstance(item, Mapping) else item
+        kind = "message" if kind is None else kind
+        if not isinstance(item, Mapping) or not isinstance(kind, str):
+            raise bad_request("An item of the input is not an object with a type.", param)
+        if kind == "message":
+            role = read_role(item.get("role"), warnings, param)
+            text, media = read_content(item.get("content"), param, warnings)
+            yield Spoken(role, text, media if role is Role.USER else "")
+        elif (spoken := _called(item, kind, names, tools, param, warnings)) is not None:
+            yield spoken
+        elif kind != "reasoning":
+            skipped[kind] = None
+    note_unknown((f"input of the type {kind}" for kind in skipped), warnings)
 
 
-def _message(item: Mapping[str, Any], names: dict[str, str], param: str) -> Message | None:
-    """Return an item as workers read it; thoughts of an earlier turn are left out."""
-    match item.get("type", "message"):
-        case "message":
-            return _spoken(item, param)
-        case "function_call":
-            names[str(item.get("call_id"))] = name = str(item.get("name"))
-            return Message(Role.ASSISTANT, call_text(name, str(item.get("arguments") or "")))
-        case "function_call_output":
-            output = item.get("output")
-            text = read_text(output, TEXT_PARTS, param)
-            return Message(
-                Role.USER, result_text(names.get(str(item.get("call_id")), "tool"), text)
-            )
-        case "reasoning":
-            return None
-        case kind:
-            message = f"Baton doesn't know input of the type {str(kind)[:40]!r}."
-            raise ApiError(400, "unsupported_content", message, param=param)
+def _called(
+    item: Mapping[str, Any],
+    kind: str,
+    names: dict[str, str],
+    tools: Sequence[Tool],
+    param: str,
+    warnings: list[str],
+) -> Spoken | None:
+    """Return a call of a tool, or what one gave, as workers read it; None for anything else."""
+    call = str(item.get("call_id"))
+    if kind in ("function_call", "custom_tool_call"):
+        names[call] = name = str(item.get("name"))
+        is_custom = kind == "custom_tool_call"
+        arguments = {"input": item.get("input")} if is_custom else item.get("arguments") or ""
+        return Spoken(Role.ASSISTANT, call_text(name, arguments))
+    if "output" not in item or "call_id" not in item:
+        return None
+    output = item["output"]
+    if isinstance(output, Mapping):
+        output = output.get("content") or output
+    text, _ = read_content(output, param, warnings)
+    return Spoken(Role.USER, result_text(called_name(call, names, tools), text))
 
 
-def _spoken(item: Mapping[str, Any], param: str) -> Message:
-    text = read_text(item.get("content"), TEXT_PARTS, param)
-    roles = {"assistant": Role.ASSISTANT, "user": Role.USER}
-    roles |= {"system": Role.SYSTEM, "developer": Role.SYSTEM}
-    role = str(item.get("role"))
-    if role not in roles:
-        raise bad_request(f"There is no role {role[:40]!r}.", f"{param}.role")
-    return Message(roles[role], text)
-
-
-def _shape(asked: TextFields | None) -> AnswerFormat | None:
+def _shape(asked: TextFields | None, warnings: list[str]) -> AnswerFormat | None:
     form = asked.format if asked is not None else None
-    match form.type if form is not None else "text":
+    match form.type or "text" if form is not None else "text":
         case "text":
             return None
         case "json_object":
-            return json_shape(ANY_OBJECT, "text.format")
+            return json_shape(ANY_OBJECT, "text.format", warnings)
         case "json_schema":
-            return json_shape(form.schema if form is not None else None, "text.format.schema")
+            schema = form.schema if form is not None else None
+            return json_shape(schema, "text.format.schema", warnings)
         case kind:
             raise bad_request(f"There is no format {kind[:40]!r}.", "text.format.type")
 
 
-def _tools(asked: ResponsesRequest) -> ToolOffer | None:
-    choice = asked.tool_choice
-    if isinstance(choice, dict):
-        choice = choice.get("name")
-        if not isinstance(choice, str):
-            raise bad_request("This choice of a tool names no function.", "tool_choice")
-    return read_tools([_tool(tool) for tool in asked.tools or ()], choice)
+_ECHOED: Mapping[str, Any] = {
+    "instructions": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+}
 
 
-def _tool(tool: ToolFields) -> Tool:
-    if tool.type != "function" or not tool.name:
-        message = f"Only functions can be offered as tools, not {tool.type[:40]!r}."
-        raise ApiError(400, "unsupported_parameter", message, param="tools")
-    return Tool(tool.name, tool.description or "", tool.parameters or {})
+def failed_response(answer: Answer, asked: ClientRequest, error: ApiError) -> dict[str, Any]:
+    """Return what is left of a response that failed."""
+    code = error.code if error.status < 500 else "server_error"
+    failure = {"code": code, "message": error.message}
+    return {**response(answer, asked, "failed"), "error": failure}
 
 
 def response(answer: Answer, asked: ClientRequest, status: str = "completed") -> dict[str, Any]:
@@ -219,21 +242,18 @@ def response(answer: Answer, asked: ClientRequest, status: str = "completed") ->
         "background": asked.is_background,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
-        "instructions": asked.system,
         "max_output_tokens": asked.max_tokens,
         "model": answer.model,
         "output": output,
-        "parallel_tool_calls": True,
         "previous_response_id": asked.continues or None,
         "store": asked.conditions.is_kept,
         "temperature": asked.temperature,
         "text": {"format": _format(asked)},
-        "tool_choice": "auto",
-        "tools": [_tool_object(tool) for tool in asked.tools.tools] if asked.tools else [],
         "top_p": asked.top_p,
         "truncation": "disabled",
         "usage": usage if status == "completed" else None,
-        "metadata": {},
+        **_ECHOED,
+        **asked.echoed,
         "baton": answer.report,
     }
 
@@ -245,14 +265,7 @@ def _format(asked: ClientRequest) -> dict[str, Any]:
     return {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
 
 
-def _tool_object(tool: Tool) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-        "strict": False,
-    }
+_ARGUMENTS = "function_call_arguments"
 
 
 class ResponseStream:
@@ -294,16 +307,14 @@ class ResponseStream:
         events = self._close_text(answer)
         index, item = len(self._items), _call_item(call)
         place = {"item_id": item["id"], "output_index": index}
-        begun = {**item, "arguments": "", "status": "in_progress"}
+        field = "input" if call.tool.is_custom else "arguments"
+        kind = f"response.{'custom_tool_call_input' if call.tool.is_custom else _ARGUMENTS}"
+        begun = {**item, field: "", "status": "in_progress"}
+        done = {field: item[field]} | ({} if call.tool.is_custom else {"name": call.name})
         events += [
             self._event("response.output_item.added", output_index=index, item=begun),
-            self._event("response.function_call_arguments.delta", **place, delta=call.arguments),
-            self._event(
-                "response.function_call_arguments.done",
-                **place,
-                name=call.name,
-                arguments=call.arguments,
-            ),
+            self._event(f"{kind}.delta", **place, delta=item[field]),
+            self._event(f"{kind}.done", **place, **done),
             self._event("response.output_item.done", output_index=index, item=item),
         ]
         self._items.append(item)
@@ -315,6 +326,12 @@ class ResponseStream:
         events += self._close_text(answer)
         whole = {**response(answer, self._asked), "output": self._items}
         return [*events, self._event(f"response.{whole['status']}", response=whole)]
+
+    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]:
+        """Return what ends a stream that can't be gone on with."""
+        events = self._close_text(answer)
+        whole = {**failed_response(answer, self._asked, error), "output": self._items}
+        return [*events, self._event("response.failed", response=whole)]
 
     def _close_text(self, answer: Answer) -> list[dict[str, Any]]:
         if not self._is_open:
@@ -361,11 +378,13 @@ def _part(text: str) -> dict[str, Any]:
 
 
 def _call_item(call: ToolCall) -> dict[str, Any]:
-    return {
-        "id": f"fc_{call.id.removeprefix('call_')}",
-        "type": "function_call",
+    is_custom = call.tool.is_custom
+    item = {
+        "id": f"{'ctc' if is_custom else 'fc'}_{call.id.removeprefix('call_')}",
+        "type": "custom_tool_call" if is_custom else "function_call",
         "call_id": call.id,
         "name": call.name,
-        "arguments": call.arguments,
         "status": "completed",
     }
+    item |= {"input": call.input} if is_custom else {"arguments": call.arguments}
+    return item | ({"namespace": call.tool.namespace} if call.tool.namespace else {})

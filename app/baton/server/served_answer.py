@@ -13,16 +13,22 @@ from baton.core.money import format_usd
 from baton.core.view import RunView
 from baton.presentation.run_objects import route_object, run_warnings
 from baton.server.player import ServedRun
+from baton.server.request_messages import note_unknown
 from baton.server.tool_calls import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """What all calls of a run used: tokens, those of them in the cloud, nano-dollars."""
+    """What an answer used: tokens, and nano-dollars.
+
+    `read`, `written` and `cached` are those of the calls that made the answer, which a client takes
+    for its context; `local`, `cloud` and `cost` those of all calls, planning and checking too.
+    """
 
     read: int = 0
     written: int = 0
     cached: int = 0
+    local: int = 0
     cloud: int = 0
     cost: int = 0
 
@@ -30,7 +36,7 @@ class TokenCount:
         """Return what the protocols have no fields for."""
         return {
             "cost_usd": format_usd(self.cost),
-            "local_tokens": self.read + self.written - self.cloud,
+            "local_tokens": self.local,
             "cloud_tokens": self.cloud,
         }
 
@@ -39,8 +45,9 @@ class TokenCount:
 class Answer:
     """An answer, or as much of it as there is.
 
-    `finish` is stop, length, content_filter or tool_calls; `report` says what happened, and which
-    warnings there are. `created` is in seconds since the epoch.
+    `finish` is stop, length, content_filter or tool_calls; `stop` is the stop text before which it
+    ended, or "". `report` says what happened, and which warnings there are. `created` is in seconds
+    since the epoch.
     """
 
     run: str
@@ -49,6 +56,7 @@ class Answer:
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     finish: str = "stop"
+    stop: str = ""
     usage: TokenCount = field(default_factory=TokenCount)
     report: Mapping[str, Any] = field(default_factory=dict)
 
@@ -63,6 +71,7 @@ def make_answer(
 ) -> Answer:
     """Return a request's answer as it stands."""
     called = tuple(calls)
+    cards = {card.id: card for card in roster}
     return Answer(
         served.id,
         served.asked.model,
@@ -70,14 +79,22 @@ def make_answer(
         text,
         called,
         "tool_calls" if called else _finish(served.view),
-        _count(served.view, {card.id: card for card in roster}),
-        run_report(served.view),
+        _stop(served.view),
+        count_tokens(served.view, cards, served.asked.max_tokens),
+        _report(served, cards),
     )
 
 
-def run_report(view: RunView) -> dict[str, Any]:
+def _report(served: ServedRun, cards: Mapping[str, Card]) -> dict[str, Any]:
     """Return what happened in a run: who answered, why, and what a person should know of it."""
+    view = served.view
     workers = dict.fromkeys(call.worker for call in view.calls)
+    remote = [name for name in workers if name in cards and not cards[name].is_local]
+    sampled: list[str] = []
+    if remote and served.asked.sampling:
+        note_unknown([*served.asked.sampling], sampled)
+    said = [*served.warnings, *sampled]
+    ignored = [{"kind": "ignored", "message": message, "hint": ""} for message in said]
     refused = [offer for offer in view.offers if offer.decision is Decision.CEILING]
     return {
         "run_id": view.started.run if view.started else None,
@@ -86,8 +103,13 @@ def run_report(view: RunView) -> dict[str, Any]:
         "workers": list(workers),
         "budget_reached": bool(refused),
         "budget_message": refused[-1].message if refused else "",
-        "warnings": run_warnings(view),
+        "warnings": [*run_warnings(view), *ignored],
     }
+
+
+def _stop(view: RunView) -> str:
+    answer = view.plan.answer if view.plan is not None else ()
+    return view.steps[answer[-1] - 1].stop if answer else ""
 
 
 def _finish(view: RunView) -> str:
@@ -98,16 +120,20 @@ def _finish(view: RunView) -> str:
     return "content_filter" if is_filtered else "stop"
 
 
-def _count(view: RunView, cards: Mapping[str, Card]) -> TokenCount:
-    cloud = 0
+def count_tokens(view: RunView, cards: Mapping[str, Card], cap: int | None = None) -> TokenCount:
+    """Return what a run used; an answer in several steps has no more tokens than its `cap`."""
+    steps = view.plan.answer if view.plan is not None else ()
+    made = {call.step: call for call in view.calls if call.step in steps}.values()  # the last tries
+    written = sum(call.tokens_out for call in made)
+    shares = dict.fromkeys(Label, 0)
     for call in view.calls:
         card = cards.get(call.worker)
-        if card is not None and card.place is Label.CLOUD:
-            cloud += call.tokens_in + call.tokens_out
+        shares[card.place if card is not None else Label.LOCAL] += call.tokens_in + call.tokens_out
     return TokenCount(
-        sum(call.tokens_in for call in view.calls),
-        sum(call.tokens_out for call in view.calls),
-        sum(call.cached for call in view.calls),
-        cloud,
+        sum(call.tokens_in for call in made),
+        written if cap is None else min(written, cap),
+        sum(call.cached for call in made),
+        sum(shares.values()) - shares[Label.CLOUD],
+        shares[Label.CLOUD],
         view.cost,
     )

@@ -1,78 +1,42 @@
-"""Tools of the client's, offered to any worker in the form that open models were trained on.
+"""Calls of the client's tools: read from what a worker writes, and written for it to read.
 
-The tools stand in the system text, a call is a JSON object between `<tool_call>` tags, and what a
-tool gave comes back between `<tool_response>` tags: the form of Hermes 2 Pro (Nous Research, 2024),
-which the chat templates of Qwen, SmolLM2 and others have as well. It needs nothing of a worker but
-text, so that every worker can be asked, and a provider is sent nothing that it charges extra for.
+Models write a call in many forms: as they were asked to (see `tool_offer`), as Llama, Mistral and
+Qwen-Coder were trained to, or as a mere JSON object, fenced or not. All of them are read.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from baton.core.messages import AnswerFormat
-from baton.core.schema_bounds import schema_problem
 from baton.core.stop_sequences import held_back
-from baton.server.api_errors import bad_request
+from baton.server.tool_offer import CLOSE, OPEN, Tool, ToolOffer, as_json
 
-MAX_TOOLS = 128
 MAX_DEPTH = 100
 """How many levels of JSON are read: what is deeper can't be written again from any place."""
 
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
+MAX_CALL_ID_CHARS = 64
 
+_CLOSERS = {OPEN: CLOSE, "<function=": "</function>", "[TOOL_CALLS]": "", "```": "```"}
+"""What a call begins with, and what it ends with ("": the answer's end)."""
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A function of the client's; `parameters` is the JSON Schema of its arguments."""
+_BARE = "{"
+"""What stands for a JSON object or a list without anything around it, as the whole answer."""
 
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
+_FIRST_KEYS = ('"name"', '"tool', '"function"', '"type"', '"id"', '"arguments"', '"parameters"')
+_LANGUAGES = ("json", "tool_call", "tool_code")
+_FENCE = re.compile(rf"```(?:{'|'.join(_LANGUAGES)})?[ \t]*\n?")
+_XML_CALL = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
+_XML_ARGUMENT = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
+_CALL_ID = re.compile(r"call_[0-9a-f]{14}_(.+)")
+_NAMES, _ARGUMENTS = ("name", "tool_name", "tool"), ("arguments", "parameters", "args", "input")
 
-
-@dataclass(frozen=True, slots=True)
-class ToolOffer:
-    """The tools of a request; with `must_call` one of them has to be called."""
-
-    tools: tuple[Tool, ...]
-    must_call: bool = False
-
-    def instructions(self) -> str:
-        """Return what a worker reads of them."""
-        described = "\n".join(_as_json(_described(tool)) for tool in self.tools)
-        return (
-            "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-            f"You are provided with function signatures within <tools></tools> tags:\n<tools>\n"
-            f"{described}\n</tools>\n\n"
-            "For each function call, return a JSON object with the function's name and arguments"
-            f' within {OPEN}{CLOSE} tags:\n{OPEN}\n{{"name": <function-name>, "arguments":'
-            f" <arguments-object>}}\n{CLOSE}"
-        )
-
-    def shape(self) -> AnswerFormat | None:
-        """Return the form of an answer that can only be a call, None where it may be text."""
-        if not self.must_call:
-            return None
-        calls = [
-            {
-                "type": "object",
-                "properties": {
-                    "name": {"const": tool.name},
-                    "arguments": tool.parameters or {"type": "object"},
-                },
-                "required": ["name", "arguments"],
-                "additionalProperties": False,
-            }
-            for tool in self.tools
-        ]
-        return AnswerFormat("", _as_json(calls[0] if len(calls) == 1 else {"anyOf": calls}))
+_decoder = json.JSONDecoder(strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,129 +44,292 @@ class ToolCall:
     """A call of a tool that a worker wrote; `arguments` is a JSON object's text."""
 
     id: str
-    name: str
+    tool: Tool
     arguments: str
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.tool.name
+
+    @property
+    def input(self) -> str:
+        """The text that a custom tool is given."""
+        return str(json.loads(self.arguments).get("input", ""))
 
 
 class ToolCallReader:
-    """Takes the calls out of an answer while it is written; the rest is its text."""
+    """Takes the calls out of an answer while it is written; the rest is its text.
 
-    def __init__(self, offer: ToolOffer) -> None:
-        self._names = {tool.name for tool in offer.tools}
-        self._is_bare = offer.must_call
+    `run` returns the id of the answer's run, from which the calls have theirs ("": by chance).
+    """
+
+    def __init__(self, offer: ToolOffer, run: Callable[[], str] = str) -> None:
+        self._offer = offer
+        self._run = run
+        self._count = 0
         self._pending = ""
-        self._is_inside = False
+        self._opener = ""
+        self._gap = ""
+        self._has_begun = False
+        self._has_called = False
 
     def feed(self, text: str) -> tuple[str, list[ToolCall]]:
         """Return the text that is no part of a call, and the calls that are whole now."""
         self._pending += text
-        if self._is_bare:
-            return "", []
-        shown = ""
-        found: list[ToolCall] = []
-        while True:
-            mark = CLOSE if self._is_inside else OPEN
-            before, seen, after = self._pending.partition(mark)
-            if not seen:
+        return ("", []) if self._offer.must_call else self._split()
+
+    def finish(self) -> tuple[str, list[ToolCall], str]:
+        """Return the same for the answer's end, where a call may lack what closes it.
+
+        The last text should have been a call and isn't one.
+        """
+        text, calls = self._split()
+        left, self._pending = self._pending, ""
+        last = self._take(left) if self._opener else None
+        if last is not None:
+            return text, [*calls, *last], ""
+        if self._offer.must_call and not calls:
+            return "", [], text + self._gap + left
+        if self._opener:
+            return text, calls, self._gap + left
+        return text + ("" if calls and left.isspace() else left), calls, ""
+
+    def _split(self) -> tuple[str, list[ToolCall]]:
+        shown, found = "", list[ToolCall]()
+        while self._pending:
+            if not self._opener:
+                at = self._find_opener()
+                before, self._pending = self._pending[:at], self._pending[at:]
+                text = before.rstrip()  # the gap before a call is no text
+                shown, self._gap = shown + text, before[len(text) :]
+                self._has_begun = self._has_begun or bool(text)
+                if not self._opener:
+                    self._pending = self._gap + self._pending
+                    break
+            if self._is_no_call():
+                size = len(self._opener)
+                shown += self._gap + self._pending[:size]
+                self._pending, self._opener, self._has_begun = self._pending[size:], "", True
+                continue
+            closer = _CLOSERS.get(self._opener, "")
+            end = self._pending.find(closer, len(self._opener)) if closer else -1
+            if end < 0:
                 break
-            if self._is_inside:
-                call = self._read(before)
-                shown += "" if call else OPEN + before + CLOSE
-                found += [call] if call else []
-            else:
-                shown += before.rstrip() if not after.strip() else before
-            self._pending, self._is_inside = after, not self._is_inside
-        if not self._is_inside:
-            kept = held_back(self._pending, [OPEN])
-            shown += self._pending[: len(self._pending) - kept]
-            self._pending = self._pending[len(self._pending) - kept :]
+            block = self._pending[: end + len(closer)]
+            self._pending, self._opener = self._pending[len(block) :], ""
+            calls = self._take(block)
+            shown += self._gap + block if calls is None else ""
+            found += calls or []
+            self._has_begun = True
         return shown, found
 
-    def finish(self) -> tuple[str, list[ToolCall]]:
-        """Return what is left at the answer's end: a call may lack its closing tag."""
-        left, self._pending = self._pending, ""
-        if not (self._is_inside or self._is_bare):
-            return left, []
-        if (call := self._read(left)) is None:
-            return (left if self._is_bare else OPEN + left), []
-        return "", [call]
+    def _find_opener(self) -> int:
+        """Look for what a call begins with; return up to where there is mere text."""
+        begun = self._pending.lstrip()
+        is_mark = "[TOOL_CALLS]".startswith(begun[:12])
+        if not self._has_begun and begun[:1] in ("{", "[") and not is_mark:
+            self._opener = _BARE
+            return len(self._pending) - len(begun)
+        places = [(at, mark) for mark in _CLOSERS if (at := self._pending.find(mark)) >= 0]
+        if places:
+            at, self._opener = min(places)
+            return at
+        return len(self._pending) - held_back(self._pending, _CLOSERS)
 
-    def _read(self, text: str) -> ToolCall | None:
-        """Return the call that a text is, None where it is no call of a tool that there is."""
+    def _is_no_call(self) -> bool:
+        """Whether what was opened can't become a call any more, so that its text is shown."""
+        if self._opener == _BARE:
+            return not _may_be_call(self._pending)
+        fence = _FENCE.match(self._pending)
+        if self._opener != "```" or fence is None:
+            return False
+        inside = self._pending[fence.end() :].partition("```")[0]
+        is_language = any(name.startswith(inside) for name in _LANGUAGES)
+        return not is_language and not _may_be_call(inside)
+
+    def _take(self, block: str) -> list[ToolCall] | None:
+        """Return the calls that a text is, None where it is something else."""
+        calls = self._read(block)
+        if calls and self._offer.choice.is_single:
+            calls = [] if self._has_called else calls[:1]
+            self._has_called = True
+        return calls
+
+    def _read(self, block: str) -> list[ToolCall] | None:
+        calls: list[ToolCall] = []
+        for name, arguments in _written_calls(block):
+            tool = self._offer.find(name)
+            if tool is None or is_too_deep(arguments):
+                return None
+            if isinstance(arguments, _XmlArguments):
+                arguments = arguments.typed(tool)
+            elif not isinstance(arguments, dict):
+                if not tool.is_custom:
+                    return None
+                arguments = {"input": str(arguments)}
+            place = f"{self._run()}{self._count + len(calls):02x}"
+            id = _call_id(place if self._run() else os.urandom(7).hex(), tool.name)
+            calls.append(ToolCall(id, tool, as_json(arguments)))
+        self._count += len(calls)
+        return calls or None
+
+
+class _XmlArguments(dict[str, str]):
+    """Arguments that were written as text between tags."""
+
+    def typed(self, tool: Tool) -> dict[str, Any]:
+        """Return them as a tool's schema has them: what isn't a string there is JSON."""
+        properties = tool.parameters.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        typed: dict[str, Any] = dict(self)
+        for name, text in self.items():
+            schema = known.get(name)
+            if isinstance(schema, dict) and schema.get("type", "string") != "string":
+                with suppress(ValueError, RecursionError):
+                    typed[name] = json.loads(text)
+        return typed
+
+
+def _may_be_call(text: str) -> bool:
+    """Whether a text may be the JSON of a call, as far as it is there."""
+    begun = text.lstrip(" \t\r\n[{")
+    return not begun or any(begun.startswith(key) or key.startswith(begun) for key in _FIRST_KEYS)
+
+
+def _written_calls(block: str) -> Iterator[tuple[str, Any]]:
+    """Yield the names and arguments of the calls in a text; one of "" is none."""
+    text = block.strip().removeprefix(OPEN).removesuffix(CLOSE).removeprefix("[TOOL_CALLS]").strip()
+    if "<function=" in text:
+        for name, inside in _XML_CALL.findall(text):
+            named = _XML_ARGUMENT.findall(inside)
+            values = list(_json_values(inside)) if inside.strip() and not named else []
+            yield name, values[0] if values else _XmlArguments(named)
+        return
+    if fence := _FENCE.match(text):
+        text = text[fence.end() :].strip().removesuffix("```")
+    try:
+        values = list(_json_values(text))
+    except ValueError:
+        yield "", None
+        return
+    for value in values:
+        yield from _named_calls(value)
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    """Yield the JSON values that a text consists of. Raises ValueError."""
+    at = 0
+    while (at := _skipped(text, at)) < len(text):
         try:
-            call = msgspec.json.decode(text.strip().encode("utf-8", "replace"), type=_WrittenCall)
-        except (msgspec.MsgspecError, RecursionError):
-            return None
-        if call.name not in self._names or is_too_deep(call.arguments):
-            return None
-        return ToolCall(f"call_{os.urandom(12).hex()}", call.name, _as_json(call.arguments))
+            value, at = _decoder.raw_decode(text, at)
+        except RecursionError as error:
+            raise ValueError from error
+        yield value
+
+
+def _skipped(text: str, at: int) -> int:
+    while at < len(text) and (text[at].isspace() or text[at] in ",;"):
+        at += 1
+    return at
+
+
+def _named_calls(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list):
+        for one in value:
+            yield from _named_calls(one)
+        return
+    fields: dict[str, Any] = value if isinstance(value, dict) else {}
+    if isinstance(called := fields.get("tool_calls"), list):
+        yield from _named_calls(called)
+        return
+    if isinstance(function := fields.get("function"), dict):
+        fields = function
+    names = (*_NAMES, "function")
+    name = next((fields[key] for key in names if isinstance(fields.get(key), str)), "")
+    arguments: Any = next((fields[key] for key in _ARGUMENTS if key in fields), {})
+    if isinstance(arguments, str):  # JSON within JSON
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(arguments or "{}")
+    yield name, {} if arguments is None else arguments
+
+
+def past_calls(text: str, run: str) -> tuple[str, list[ToolCall]]:
+    """Return the text of an earlier run's answer without its calls of tools, and those calls."""
+    blocks = re.findall(rf"{OPEN}.*?{CLOSE}|<function=.*?</function>", text, re.DOTALL)
+    names = {name for block in blocks for name, _ in _written_calls(block) if name}
+    reader = ToolCallReader(ToolOffer(tuple(Tool(name, "", {}) for name in names)), lambda: run)
+    shown, calls = reader.feed(text)
+    last, more, lost = reader.finish()
+    shown += last + lost
+    return shown, [*calls, *more]
+
+
+FoundCalls = AsyncGenerator[tuple[str, list[ToolCall]]]
+"""Pieces of an answer's text, and the calls of tools that stood between them."""
 
 
 async def read_calls(
-    offer: ToolOffer | None, pieces: AsyncGenerator[str]
-) -> AsyncGenerator[tuple[str, list[ToolCall]]]:
-    """Yield an answer's text without the calls of the client's tools, and those calls."""
+    offer: ToolOffer | None,
+    pieces: AsyncGenerator[str],
+    run: Callable[[], str],
+    on_lost: Callable[[str], bool],
+) -> FoundCalls:
+    """Yield an answer's text without the calls of the client's tools, and those calls.
+
+    `run` returns the id of its run once there are pieces.
+    `on_lost` gets what began like a call and is none, and says whether it is left out.
+    """
     if offer is None:
         async for piece in pieces:
             yield piece, []
         return
-    reader = ToolCallReader(offer)
+    reader = ToolCallReader(offer, run)
     async for piece in pieces:
         text, calls = reader.feed(piece)
         if text or calls:
             yield text, calls
-    text, calls = reader.finish()
+    text, calls, lost = reader.finish()
+    if lost and not on_lost(lost):
+        text += lost
     if text or calls:
         yield text, calls
 
 
-class _WrittenCall(msgspec.Struct, frozen=True):
-    name: str
-    arguments: dict[str, Any] = {}
+def _call_id(place: str, name: str) -> str:
+    """Return an id for a call, from which its result tells what was called."""
+    return f"call_{place}_{_plain_name(name)}"[:MAX_CALL_ID_CHARS]
 
 
-def call_text(name: str, arguments: str) -> str:
-    """Return a call of an earlier turn as a worker would have written it."""
-    try:
-        parsed = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        parsed = arguments
-    if is_too_deep(parsed):
-        parsed = arguments
-    return f"{OPEN}\n{_as_json({'name': name, 'arguments': parsed})}\n{CLOSE}"
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def called_name(call: str, known: Mapping[str, str], tools: Iterable[Tool]) -> str:
+    """Return what was called in an earlier turn; `known` has names by ids, where it came along."""
+    if call in known:
+        return known[call]
+    parsed = _CALL_ID.fullmatch(call)
+    named = parsed[1] if parsed else ""
+    full = (tool.name for tool in tools if named and _plain_name(tool.name).startswith(named))
+    return next(full, named or "tool")
+
+
+def call_text(name: str, arguments: object) -> str:
+    """Return a call of an earlier turn as a worker would have written it.
+
+    `arguments` are JSON's text or what it says: however the client wrote them, the text is one.
+    """
+    if isinstance(arguments, str):
+        with suppress(ValueError, RecursionError):
+            parsed = json.loads(arguments or "{}")
+            arguments = arguments if is_too_deep(parsed) else parsed
+    return f"{OPEN}\n{as_json({'name': name, 'arguments': arguments})}\n{CLOSE}"
 
 
 def result_text(name: str, text: str) -> str:
     """Return what a tool gave as a worker reads it."""
-    return f"<tool_response>\n{_as_json({'name': name, 'content': text})}\n</tool_response>"
-
-
-def read_tools(tools: Iterable[Tool], choice: object, param: str = "tools") -> ToolOffer | None:
-    """Return what a request offers; `choice` is "auto", "none", "required" or a tool's name.
-
-    Raises ApiError.
-    """
-    offered = tuple(tools)
-    if len(offered) > MAX_TOOLS:
-        raise bad_request(f"There may be {MAX_TOOLS} tools.", param)
-    if not offered or choice == "none":
-        return None
-    if choice in ("auto", None):
-        return ToolOffer(offered)
-    named = tuple(tool for tool in offered if choice in ("required", tool.name))
-    if not named:
-        raise bad_request("The tool that must be called is not among the tools.", "tool_choice")
-    for tool in named:
-        if problem := schema_problem(tool.parameters):
-            raise bad_request(problem, param)
-    return ToolOffer(named, must_call=True)
-
-
-def with_instructions(system: str | None, offer: ToolOffer | None) -> str | None:
-    """Return a system text that describes the tools as well."""
-    if offer is None:
-        return system
-    return f"{system}\n\n{offer.instructions()}" if system else offer.instructions()
+    return f"<tool_response>\n{as_json({'name': name, 'content': text})}\n</tool_response>"
 
 
 def is_too_deep(value: object, levels: int = MAX_DEPTH) -> bool:
@@ -211,16 +338,3 @@ def is_too_deep(value: object, levels: int = MAX_DEPTH) -> bool:
         return False
     parts = value.values() if isinstance(value, dict) else value
     return levels == 0 or any(is_too_deep(part, levels - 1) for part in parts)
-
-
-def _described(tool: Tool) -> Mapping[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters or {"type": "object", "properties": {}},
-    }
-    return {"type": "function", "function": function}
-
-
-def _as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -64,6 +64,37 @@ async def test_a_form_that_cannot_be_kept_is_reported_and_the_child_lives(
     assert psutil.Process().children() == before
 
 
+async def test_a_cap_is_lowered_to_the_room_there_is(worker: LocalWorker) -> None:
+    """F1, F17: more than there is room for is as much as there is room for."""
+    answer = await ask(worker, CAPITAL, max_tokens=32_000)
+    assert "Paris" in answer.text
+    room = worker.card.context
+    with pytest.raises(ContextTooLong) as too_long:
+        await ask(worker, "word " * (3 * room), max_tokens=32_000)
+    assert too_long.value.needed < 5 * room, "of the prompt alone"
+
+
+async def test_the_stop_text_that_came_is_named(worker: LocalWorker) -> None:
+    """F19."""
+    free = await listen(worker, request(CAPITAL, temperature=0.0))
+    stop = free.text[4:7]
+    asked = replace(request(CAPITAL, temperature=0.0), stop=("no such text", stop))
+    answer = await listen(worker, asked)
+    assert (answer.usage.stop, free.usage.stop) == (stop, "")
+    assert answer.text == free.text[: free.text.index(stop)]
+
+
+async def test_wishes_for_sampling_are_kept_to(worker: LocalWorker) -> None:
+    """F14."""
+    asked = request("Tell me a story about a dog.", max_tokens=40, temperature=2.0)
+    likeliest = await listen(worker, replace(asked, temperature=0.0))
+    narrow = await listen(worker, replace(asked, seed=7, sampling={"top_k": 1}))
+    assert narrow.text == likeliest.text
+    wished = {"frequency_penalty": 2.0, "presence_penalty": 2.0}
+    varied = await listen(worker, replace(asked, temperature=0.0, sampling=wished))
+    assert varied.text != likeliest.text
+
+
 async def test_a_form_over_the_limit_of_a_frame_is_refused(worker: LocalWorker) -> None:
     asked = replace(request(CAPITAL), shape=AnswerFormat("a" * MAX_FRAME_BYTES, "{}"))
     with pytest.raises(ContextTooLong) as too_long:

@@ -454,7 +454,7 @@ def _request_text(material: Material, canvas: PlanSchema, room: int) -> str:
     ]
     earlier = material.turns[:-1][-_MAX_TURNS:]
     turns = [f"{turn.role}: {shortened(turn.text, _MAX_TURN_CHARS)}" for turn in earlier]
-    return _framed_request(shortened(material.prompt, room), files, turns)
+    return _framed_request(shortened(material.question, room), files, turns)
 
 
 def _framed_request(prompt: str, files: Sequence[str], turns: Sequence[str]) -> str:

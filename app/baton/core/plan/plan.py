@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from baton.core.errors import PlanError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Message, Role, Turn, Usage, conversation_messages, fenced
+from baton.core.prompt_wrapping import bare_question
 from baton.core.sanitiser import one_line
 
 Kind = Literal[
@@ -91,6 +92,11 @@ class Material:
     def prompt(self) -> str:
         """The text of the newest prompt."""
         return self.turns[-1].text
+
+    @property
+    def question(self) -> str:
+        """The person's words in it: without what a program put around them."""
+        return bare_question(self.prompt)
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ async def split_request(
     """
     tools = frozenset(card.id for card in routing.roster if card.is_tool)
     reader = RequestReader(conductor.tools, tools, write, routing.limits.label)
-    parts = await reader.parts(routing.material.prompt)
+    parts = await reader.parts(routing.material.question)
     return plan_from_parts(parts, routing.material) if parts else None
 
 

@@ -86,7 +86,7 @@ def step_tokens_p99(step: Step, material: Material, route: Route, answers: bool)
         estimated_tokens(turn.text) for turn in material.turns if turn.role is Role.ASSISTANT
     ]
     earlier = max(written, default=0) if HISTORY in step.access else 0
-    asked = requested_tokens(head_and_tail(material.prompt if answers else step.subtask))
+    asked = requested_tokens(head_and_tail(material.question if answers else step.subtask))
     return max(usual, expected, asked, _MAX_GROWTH * earlier)
 
 

@@ -103,7 +103,7 @@ async def _review_step(
     part = None if step.is_direct else _part_material(step.subtask)
     asked = part or routing.material
     checks: tuple[Checked, ...] = ()
-    if is_checkable(outcome.text(number), asked.prompt):
+    if is_checkable(outcome.text(number), asked.question):
         checks = await context.check(outcome, number, decided_only=True)
     wrong = [
         Warned(FAILED_CHECK, _check_message(found), step=number)
@@ -113,7 +113,7 @@ async def _review_step(
     if (lack := missing_knowledge(asked)) is not None:
         texts = LACK_TEXTS[lack]
         return [Warned(lack.value, texts.message, texts.hint, step=number), *wrong]
-    if step.check or _is_proven(checks) or is_greeting(asked.prompt):
+    if step.check or _is_proven(checks) or is_greeting(asked.question):
         return wrong
     chance = await context.chance(outcome, number, part)
     if chance >= MIN_CHANCE:
@@ -155,7 +155,7 @@ async def _remedy(
 ) -> str:
     """Return the one thing that would help most with an answer that is likely wrong."""
     routing = context.routing
-    if is_computable(asked.prompt) and not any(c.is_tool for c in routing.roster):
+    if is_computable(asked.question) and not any(c.is_tool for c in routing.roster):
         return "`tools = true` in config.toml has this computed exactly."
     better = [
         other

@@ -44,8 +44,9 @@ class PromptLimits:
     `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
     `preview` the person sees the plan before anything of it is called. After `deadline` seconds the
     run ends with the text that there is. `shape` is the form that the answer must have, and before
-    the first of `stop` it ends: other programs ask for both. `client` is the id of the access token
-    that such a program has ("": the person asks): its budget allows nothing, it only narrows.
+    the first of `stop` it ends: other programs ask for both, and for `sampling` (see Request).
+    `client` is the id of the access token that such a program has ("": the person asks): its budget
+    allows nothing, it only narrows.
     """
 
     label: Label = Label.CLOUD
@@ -63,6 +64,7 @@ class PromptLimits:
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     client: str = ""
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_budget_typed(self) -> bool:

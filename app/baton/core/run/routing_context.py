@@ -77,7 +77,7 @@ async def build_routing_context(
     cards = [worker.card for name, worker in services.workers.items() if name != first.id]
     if request.limits.shape is not None:  # no tool writes in a form that is asked for
         cards = [card for card in cards if not card.is_tool]
-    if not can_compute(ABOUT_BATON, material.prompt):  # no plan may have use for it
+    if not can_compute(ABOUT_BATON, material.question):  # no plan may have use for it
         cards = [card for card in cards if card.id != ABOUT_BATON]
     usable = (first, *(card for card in cards if may_use(card, label, terms)))
     roster = await services.skills.cards_with_skills(usable)
@@ -123,7 +123,7 @@ def read_ahead(request: RunRequest, services: Services, recorded: RecordedRun) -
 
     What a tool computes is no prompt for it, and neither is what is likely to be split.
     """
-    worker, text = services.workers[request.worker], recorded.turns[-1].text
+    worker, text = services.workers[request.worker], Material(recorded.turns).question
     if not isinstance(worker, ForesightedWorker) or is_computable(text) or may_have_parts(text):
         return
     card = worker.card

@@ -146,8 +146,8 @@ def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
     """Return the route to the tool in the roster that answers this prompt alone, or None."""
     if material.turns[-1].files:
         return None
-    there = [card.id for card in roster if card.is_tool]
-    tool = next((tool for tool in there if can_compute(tool, material.prompt)), "")
+    there, question = [card.id for card in roster if card.is_tool], material.question
+    tool = next((tool for tool in there if can_compute(tool, question)), "")
     if not tool:
         return None
     if tool == ABOUT_BATON:
@@ -180,7 +180,8 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     Where a prompt is like nothing that the estimate knows, only its task kind is taken from that;
     of a greeting not even that, which needs no help, however workers were measured.
     """
-    text = head_and_tail(material.prompt)
+    question = material.question
+    text = head_and_tail(question)
     known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
     if known is None and is_greeting(text):
         estimate = None
@@ -188,7 +189,7 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     kind = _kind(text, bool(material.files))
     if estimate is not None:
         kind = _likeliest(estimate, kind)
-    difficulty = _difficulty(text, len(material.prompt), kind, parts)
+    difficulty = _difficulty(text, len(question), kind, parts)
     if known is not None:
         difficulty = _as_expected(known, roster, kind, difficulty)
     need = Need(kind, difficulty)

@@ -11,7 +11,7 @@ from typing import Self
 
 from baton.core import events as ev
 from baton.core.aio import uninterrupted
-from baton.core.errors import BatonError, StoreError, stored_name
+from baton.core.errors import BatonError, ContextTooLong, StoreError, stored_name
 from baton.core.messages import TurnStatus
 from baton.core.ports import Ask, Question, RecordedRun
 from baton.core.run.approval import Approval, PromptWithdrawn
@@ -97,7 +97,8 @@ class Run:
             if self._is_late:
                 status, event = await uninterrupted(self._end_late())
         except BatonError as error:
-            event = ev.Failed(stored_name(error), error.message, error.hint)
+            sizes = (error.needed, error.limit) if isinstance(error, ContextTooLong) else ()
+            event = ev.Failed(stored_name(error), error.message, error.hint, *sizes)
         else:
             status = TurnStatus.CUT if executor.is_cut else TurnStatus.DONE
             event = ev.Finished()

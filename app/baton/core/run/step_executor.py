@@ -154,7 +154,8 @@ class StepExecution:
             is_whole_answer = self._is_alone and self._is_final  # which is kept as such
             is_kept_there = is_whole_answer and self.ending is not Finish.REPETITION
             text = "" if is_kept_there else self.text
-            await emit(ev.StepFinished(self.number, self.finish, text))
+            stop = self.usage.stop if self.usage is not None else ""
+            await emit(ev.StepFinished(self.number, self.finish, text, stop))
             self.is_whole = True
         except StepAbandoned:
             pass
@@ -244,6 +245,7 @@ class StepExecution:
             expected_tokens=step_tokens_p99(step, material, run.routing.route, is_answer),
             top_p=limits.top_p if is_answer else None,
             stop=limits.stop if is_answer else (),
+            sampling=limits.sampling if is_answer else {},
         )
 
     @property

@@ -114,7 +114,7 @@ class RunStrategyContext:
         has_tools = any(card.is_tool for card in self.routing.roster)
         found = await check_text(
             outcome.text(step),
-            self._run.conversation.material.prompt,
+            self._run.conversation.material.question,
             self._compute if has_tools else None,
         )
         checked = tuple(ev.Checked(step, f.what, f.verdict, f.note) for f in found)
@@ -168,7 +168,7 @@ class RunStrategyContext:
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
         """Return how well each worker would do in each role; see core.ports.StrategyContext."""
-        router, text = self._run.services.router, self._run.conversation.material.prompt
+        router, text = self._run.services.router, self._run.conversation.material.question
         return sound_scores(await router.score_turns(text, position, workers), workers)
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:

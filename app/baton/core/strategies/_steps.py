@@ -185,6 +185,9 @@ class Delegation:
 def _tool_step(routing: RoutingContext) -> Step:
     if routing.route.tool == ABOUT_BATON:
         return Step(ABOUT_BATON, _self_description(routing), (), routing.route.need)
+    material = routing.material
+    if material.question != material.prompt:  # a tool reads nothing else
+        return Step(routing.route.tool, material.question, (), routing.route.need)
     return Step(routing.route.tool, DIRECT_SUBTASK, (PROMPT,), routing.route.need)
 
 
@@ -192,7 +195,7 @@ def _self_description(routing: RoutingContext) -> str:
     """Return the answer to a prompt about Baton itself (`tool_routing.can_compute`)."""
     card = routing.card(routing.worker)
     name = f"{_model_text(card)} answers here, in Baton."
-    if asks_who_answers(routing.material.prompt):
+    if asks_who_answers(routing.material.question):
         return name
     lines = [
         name,

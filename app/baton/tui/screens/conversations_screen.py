@@ -123,8 +123,11 @@ class ConversationsScreen(Overlay[ConversationPlace]):
                 hits = await self._store.search(words, self._limit)
                 found, rows = len(hits), hit_rows(hits, self._roster)
             else:
-                listed = await self._store.conversations(self._limit)
-                found, rows = len(listed), [_conversation_row(one) for one in listed]
+                own = await self._store.conversations(self._limit, of_programs=False)
+                others = await self._store.conversations(self._limit, of_programs=True)
+                heading = [Row(Content("Of other programs").stylize("$muted"))] if others else []
+                rows = [*map(_conversation_row, own), *heading, *map(_conversation_row, others)]
+                found = max(len(own), len(others))
         except BatonError as error:
             self._is_searching = False
             self.footer.say(str(error))
@@ -257,7 +260,8 @@ def hit_rows(hits: Sequence[SearchHit], roster: CardsById) -> list[Row]:
         groups.setdefault(hit.conversation, []).append(hit)
     rows: list[Row] = []
     for found in groups.values():
-        rows.append(Row(_heading(found[0].title, found[0].created, _match_count(len(found)))))
+        facts = [_match_count(len(found)), one_line(found[0].program, 24)]
+        rows.append(Row(_heading(found[0].title, found[0].created, "  ".join(facts).rstrip())))
         rows += [_hit_row(hit, roster) for hit in found]
     return rows
 
@@ -274,9 +278,10 @@ def _match_count(found: int) -> str:
 
 
 def _conversation_row(conversation: Conversation) -> Row:
-    turns = count_text(conversation.turns, "message")
+    facts = [count_text(conversation.turns, "message")]
+    facts += [one_line(conversation.program, 24)] if conversation.program else []
     return Row(
-        _heading(conversation.title, conversation.updated, turns),
+        _heading(conversation.title, conversation.updated, "  ".join(facts)),
         ConversationPlace(conversation.id, conversation.title),
     )
 

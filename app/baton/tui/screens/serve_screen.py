@@ -8,13 +8,17 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.core.sanitiser import one_line
-from baton.presentation.served_requests import ServedRequest, request_state, request_title
+from baton.presentation.served_requests import request_line, request_title
 from baton.presentation.words import count_text
 from baton.tui import desktop, key_bindings
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import OpenEndpoint
 
 REFRESH_SECONDS = 0.5
+
+MARGIN_CELLS = 6
+"""How much narrower than the screen its list is."""
+
 STOP = "stop"
 """What the screen is left with where serving is to be stopped."""
 
@@ -28,7 +32,7 @@ class ServeScreen(Overlay[str]):
     def __init__(self, endpoint: OpenEndpoint) -> None:
         super().__init__()
         self._endpoint = endpoint
-        self._shown: list[str] = []
+        self._shown: list[tuple[str, str]] = []
 
     def body(self) -> ComposeResult:
         """Lay out the address over the requests."""
@@ -51,13 +55,17 @@ class ServeScreen(Overlay[str]):
         running = sum(not request.is_over for request in requests)
         served = f"{count_text(len(requests), 'request')}, {running} running"
         self.footer.status = served if requests else "no request yet"
-        lines = [f"{request_title(one)}\n{request_state(one)}" for one in requests]
+        room = self.size.width - MARGIN_CELLS
+        lines = [(request_title(one), request_line(one, room)) for one in requests]
         if lines == self._shown:
             return
         self._shown = lines
         listing = self.query_one(OptionList)
         at = listing.highlighted
-        listing.set_options(Option(_request_option(one)) for one in requests)
+        listing.set_options(
+            Option(_request_option(title, line, one.failure))
+            for (title, line), one in zip(lines, requests, strict=True)
+        )
         listing.highlighted = (
             at if at is not None and at < len(requests) else 0 if requests else None
         )
@@ -74,7 +82,5 @@ class ServeScreen(Overlay[str]):
         self.dismiss(STOP)
 
 
-def _request_option(request: ServedRequest) -> Content:
-    state = f"\n{request_state(request)}"
-    colour = "$error" if request.failure else "$muted"
-    return Content.assemble((request_title(request), "bold"), (state, colour))
+def _request_option(title: str, line: str, failure: str) -> Content:
+    return Content.assemble((title, "bold"), (f"\n{line}", "$error" if failure else "$muted"))

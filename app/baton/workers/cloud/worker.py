@@ -270,7 +270,7 @@ class CloudWorker:
                         usage = self._usage(done, request, attempt.said)
                         attempt.tokens = usage.tokens_out
                         yield Text(stop.flush(), 0)
-                        yield usage
+                        yield replace(usage, stop=stop.found)
                         return
                     case Failed() as failed:
                         self._gateway.forgive()

@@ -54,6 +54,8 @@ class AnswerPrompt(Message, tag="ask"):
     top_k: int | None = None
     min_p: float | None = None
     repeat_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
     seed: int | None = None
     schema: str = ""
     stop: tuple[str, ...] = ()
@@ -145,6 +147,7 @@ class AnswerDone(FinalReply, tag="done"):
     least: float | None
     first: float | None
     lines: list[float]
+    stop: str
 
 
 class FileChecked(Message, tag="checked"):

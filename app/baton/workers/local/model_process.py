@@ -477,6 +477,7 @@ def _chunk_of(message: Message, child: Child) -> Chunk:
                 least=end.least,
                 first=end.first,
                 lines=tuple(end.lines),
+                stop=end.stop,
             )
         case Failed() as failed:
             raise error_of(failed)

@@ -89,7 +89,7 @@ class LocalWorker:
 
     def _prompt(self, request: Request) -> AnswerPrompt:
         """Return what the child must know: the request's own wishes come before the worker's."""
-        own = self._settings
+        own, wished = self._settings, request.sampling
         seed = own.seed if request.seed is None else request.seed
         return AnswerPrompt(
             [{"role": m.role.value, "content": m.text} for m in request.messages],
@@ -101,9 +101,11 @@ class LocalWorker:
             adapter_scale=own.adapter_scale,
             temperature=own.temperature if request.temperature is None else request.temperature,
             top_p=own.top_p if request.top_p is None else request.top_p,
-            top_k=own.top_k,
-            min_p=own.min_p,
-            repeat_penalty=own.repeat_penalty,
+            top_k=int(wished["top_k"]) if "top_k" in wished else own.top_k,
+            min_p=wished.get("min_p", own.min_p),
+            repeat_penalty=wished.get("repeat_penalty", own.repeat_penalty),
+            frequency_penalty=wished.get("frequency_penalty"),
+            presence_penalty=wished.get("presence_penalty"),
             seed=None if seed is None else seed & _SEED_BITS,
             schema=request.shape.schema if request.shape and not request.shape.grammar else "",
             stop=request.stop,

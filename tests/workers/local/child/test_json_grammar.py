@@ -137,6 +137,29 @@ def test_counts_are_kept_to(schema: object, allowed: list[str], refused: list[st
     assert [grammar.allows(text) for text in refused] == [False] * len(refused)
 
 
+@given(least=st.none() | st.integers(-2000, 2000), size=st.integers(0, 3000), by=st.integers(-2, 2))
+def test_an_integer_keeps_to_its_bounds(least: int | None, size: int, by: int) -> None:
+    most = (least or 0) + size
+    schema = {"type": "integer", "exclusiveMaximum": most + 1}
+    schema |= {} if least is None else {"minimum": least}
+    grammar = Grammar(json_grammar(json.dumps(schema)))
+    for number in {0, (least or 0) + by, most + by, (least or 0) + size // 2}:
+        is_within = number <= most and (least is None or number >= least)
+        assert grammar.allows(str(number)) == is_within, number
+
+
+def test_bounds_without_an_integer_between_them_are_refused() -> None:
+    for bounds in ({"minimum": 4, "maximum": 3}, {"exclusiveMinimum": 3, "exclusiveMaximum": 4}):
+        with pytest.raises(GrammarRefused):
+            json_grammar(json.dumps({"type": "integer", **bounds}))
+
+
+def test_a_number_is_never_larger_than_a_program_can_read() -> None:
+    grammar = Grammar(re.sub(r"\*", "{0,99}", json_grammar('{"type": "number"}')))
+    assert grammar.allows("-1.5e+99")
+    assert not grammar.allows("1e100")
+
+
 COUNTS = st.one_of(
     st.integers(-2, 12),
     st.sampled_from([63, 99, 1999, 2000, 2001, 9999, 10**4, 10**9, 10**30, 2.0, 1e99, "7", None]),
@@ -148,7 +171,10 @@ PATTERNS = st.sampled_from(
     ]
 )
 LEAVES = st.one_of(
-    st.sampled_from([{"type": "integer"}, {"type": "null"}, {}, {"$ref": "#/properties/a"}]),
+    st.sampled_from([{"type": "number"}, {"type": "null"}, {}, {"$ref": "#/properties/a"}]),
+    st.fixed_dictionaries(
+        {"type": st.just("integer")}, optional={"minimum": COUNTS, "exclusiveMaximum": COUNTS}
+    ),
     st.fixed_dictionaries({"type": st.just("string"), "pattern": PATTERNS}),
     st.fixed_dictionaries(
         {"type": st.just("string")}, optional={"minLength": COUNTS, "maxLength": COUNTS}

@@ -141,20 +141,13 @@ class PromptReader:
         os._exit(0)
 
     def _cap(self, prompt: int, request: AnswerPrompt) -> int:
-        """Return how many tokens the answer may have."""
+        """Return how many tokens the answer may have: as many as asked for, if there is room."""
         room = self._limit - prompt
-        asked, most = request.max_tokens, request.max_output
-        wanted = asked or min(USEFUL_TOKENS, most)
-        if min(wanted, USEFUL_TOKENS) > room:
-            needed = prompt + wanted
+        wanted = request.max_tokens or request.max_output
+        if (least := min(wanted, USEFUL_TOKENS)) > room:
+            needed = prompt if room < 0 else prompt + least
             raise Failure("ContextTooLong", "", needed=needed, limit=self._limit)
-        if wanted > room:
-            raise Failure(
-                "WorkerError",
-                f"The prompt leaves room for {room:,} tokens, and {wanted:,} were asked for.",
-                "Ask for fewer.",
-            )
-        return asked or min(most, room)
+        return min(wanted, room)
 
 
 def encode(

@@ -259,9 +259,9 @@ def _chain(vocabulary: int, how: Sampling) -> Any:
     """Return a new llama.cpp sampler chain."""
     chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
     links = []
-    if how.repeat_penalty != 1.0:
-        penalty = (vocabulary, REPETITION_TOKENS, how.repeat_penalty, 0.0, 0.0)
-        links.append(c.llama_sampler_init_penalties(*penalty))
+    penalties = (how.repeat_penalty, how.frequency_penalty, how.presence_penalty)
+    if penalties != (1.0, 0.0, 0.0):
+        links.append(c.llama_sampler_init_penalties(vocabulary, REPETITION_TOKENS, *penalties))
     if how.temperature <= 0:
         links.append(c.llama_sampler_init_greedy())
     else:

@@ -113,7 +113,7 @@ class Sequence:
             return self._close_thoughts(model, text)
         was_thinking = thoughts.is_thinking
         piece = self._add(model, text, token, answers)
-        if text.is_stopped:
+        if text.stop:
             return False
         if b"\n" in piece:
             confidence.end_line()
@@ -131,7 +131,7 @@ class Sequence:
         assert text is not None, "a word was chosen"
         text.finish()
         is_full = text.written >= self._prompt.cap or self._prompt.thoughts.is_thinking
-        is_cut = is_full and not text.is_stopped
+        is_cut = is_full and not text.stop
         self._send(
             AnswerDone(
                 tokens_in=len(self._prompt.tokens),
@@ -143,6 +143,7 @@ class Sequence:
                 least=confidence.least,
                 first=confidence.first,
                 lines=confidence.lines if self._shows_lines else [],
+                stop=text.stop,
             )
         )
 

@@ -45,9 +45,9 @@ class TextStream:
         self._thinking_sent = 0.0
 
     @property
-    def is_stopped(self) -> bool:
-        """Whether one of the texts came before which the answer ends."""
-        return self._stop.is_over
+    def stop(self) -> str:
+        """That of the texts which came before which the answer ends, or ""."""
+        return self._stop.found
 
     def add(self, piece: bytes, answers: int) -> None:
         """Take one token's bytes, while so many answers are written."""
