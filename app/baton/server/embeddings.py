@@ -73,7 +73,7 @@ class Embedder:
         """Return the answer to a request that names this model. Raises ApiError."""
         if model is not EMBEDDING:
             said = f"{asked.model[:80]!r} makes no vectors, {EMBEDDING.id} does."
-            hint = "The setting `serve.aliases` allows other names of it."
+            hint = "The setting serve.aliases allows other names of it."
             raise ApiError(404, "model_not_found", said, hint, "model")
         if (encoder := self.encoder) is None:
             why = getattr(self._router, "trouble", "") or "The encoder isn't installed."

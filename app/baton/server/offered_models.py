@@ -87,7 +87,7 @@ def find_model(
     guess = (
         f"Did you mean {near[0]!r}?" if near else f"There is {OWN_MODELS_PREFIX}auto, for example."
     )
-    hint = f"{guess} The setting `serve.aliases` allows other names."
+    hint = f"{guess} The setting serve.aliases allows other names."
     leads = f", to which the alias of {short[:80]!r} leads" if meant != named else ""
     raise ApiError(
         404, "model_not_found", f"There is no model {meant[:80]!r}{leads}.", hint, "model"
