@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -175,3 +178,24 @@ def test_a_damaged_file_of_tokens_is_said(tmp_path: Path, data: bytes) -> None:
     file.write_bytes(data)
     with pytest.raises(ConfigError, match="holds no tokens"):
         read_tokens(file)
+
+
+def run_serve(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run `baton serve` until it ends by itself, as it must."""
+    command = [sys.executable, "-P", "-m", "baton", "serve", "--quiet", "--port", "0", *options]
+    environ = {**os.environ, "BATON_HOME": str(home)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ)
+
+
+@pytest.mark.parametrize("host", ["", " "])
+def test_an_empty_address_opens_none(tmp_path: Path, host: str) -> None:
+    """To the system it means all of this machine's: a variable that isn't set opens them."""
+    ended = run_serve(tmp_path, "--host", host)
+    assert ended.returncode == 2
+    assert "The address to listen at is empty." in ended.stderr
+
+
+def test_offline_no_name_is_looked_up_to_listen_at(tmp_path: Path) -> None:
+    ended = run_serve(tmp_path, "--offline", "--host", "some.example.org")
+    assert ended.returncode == 2
+    assert "Baton is offline, so 'some.example.org' isn't looked up." in ended.stderr

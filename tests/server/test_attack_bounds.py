@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import itertools
 import json
 import re
@@ -13,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from baton.core.errors import BudgetExceeded, ContextTooLong, StoreError
+from baton.core.errors import BudgetExceeded, ContextTooLong, StoreError, WorkerError
 from baton.core.hold_decision import decide_hold
 from baton.core.ledger_types import HoldRequest, Scope, ScopeBalance
 from baton.core.messages import Card, Chunk, Purpose, Request, Text
 from baton.core.money import NANO, Price, Rates
 from baton.history import Store
-from baton.server import http_server, request_bodies
+from baton.server import http_server, player, request_bodies
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import Served, served_baton, wait_until
@@ -205,6 +206,85 @@ async def test_half_heads_keep_no_new_client_from_being_answered(
         assert (await client.get("/models")).status_code == 200
 
 
+async def test_a_model_name_of_megabytes_is_not_compared_with_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would hold all requests up for more than a second."""
+    compared, compare = list[str](), difflib.get_close_matches
+
+    def count(word: str, *parts: Any, **more: Any) -> list[str]:
+        compared.append(word)
+        return compare(word, *parts, **more)
+
+    monkeypatch.setattr(difflib, "get_close_matches", count)
+    async with served_baton(tmp_path) as served, served.client() as client:
+        for path, body in BODIES.items():
+            answer = await client.post(path, json={**body("Hi"), "model": "x" * 7_900_000})
+            assert answer.status_code == 404
+            assert len(answer.text) < 500
+        assert "baton/ultra" in (await client.get("/models/baton/ultro")).text
+    assert len(compared) == 4
+    assert max(map(len, compared)) < 100
+
+
+async def test_a_token_has_no_more_requests_at_once_than_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player, "MAX_RUNS", 6)
+    go_on = asyncio.Event()
+    here = ScriptedWorker(until(go_on), SMALL)
+    async with served_baton(tmp_path, [here]) as served, Sockets() as sockets:
+        body = json.dumps(chat("Hi")).encode()
+        sent = begin_request(served, len(body)) + body
+        readers = await asyncio.gather(*(sockets.send(served, sent) for _ in range(15)))
+        statuses = [asyncio.create_task(status_of(reader)) for reader in readers]
+        await wait_until(lambda: sum(status.done() for status in statuses) == 9)
+        go_on.set()
+        assert sorted(await asyncio.gather(*statuses)) == [200] * 6 + [429] * 9
+
+
+def until(go_on: asyncio.Event) -> Callable[[Request], Iterable[Chunk | float]]:
+    """Return the script of an answer that isn't there before the event."""
+
+    def script(request: Request) -> Iterable[Chunk | float]:
+        while not go_on.is_set():
+            yield 0.01
+        yield Text("Done.")
+
+    return script
+
+
+@pytest.mark.parametrize(("path", "field"), [(CHAT, "stop"), ("/messages", "stop_sequences")])
+async def test_stop_texts_are_bounded(tmp_path: Path, path: str, field: str) -> None:
+    async with served_baton(tmp_path) as served, served.client() as client:
+        for size, status in ((1_000, 200), (1_001, 400), (900_000, 400)):
+            asked = BODIES[path]("Hi") | {field: ["END", "a" * size]}
+            assert (await client.post(path, json=asked)).status_code == status
+
+
+ANY_OBJECT = {"response_format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "status"),
+    [
+        ("y" * 31_000, {"tool_choice": "required"}, 200),
+        ("y" * 33_000, {}, 200),
+        ("y" * 33_000, {"tool_choice": "required"}, 400),
+        ("€" * 11_000, {"tool_choice": "required"}, 400),
+        ("y" * 33_000, ANY_OBJECT, 400),
+    ],
+)
+async def test_the_schema_of_a_tool_is_bounded_where_an_answer_is_held_to_it(
+    tmp_path: Path, text: str, more: dict[str, Any], status: int
+) -> None:
+    function = {"name": "look", "parameters": {"type": "object", "description": text}}
+    fields = {"tools": [{"type": "function", "function": function}], "model": "scripted", **more}
+    async with served_baton(tmp_path) as served, served.client() as client:
+        answer = await client.post(CHAT, json=chat("Hi", **fields))
+    assert answer.status_code == status, answer.text
+
+
 async def test_a_background_request_says_why_it_could_not_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +297,94 @@ async def test_a_background_request_says_why_it_could_not_begin(
         answer = await client.post("/responses", json=body)
     assert answer.status_code == 503
     assert answer.json()["error"]["message"] == "The disk is full. Free some space."
+
+
+async def test_a_response_says_why_it_cannot_be_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*parts: object) -> None:
+        raise StoreError("The disk is full.", "Free some space.")
+
+    async with served_baton(tmp_path) as served, served.client() as client:
+        id = (await client.post("/responses", json=BODIES["/responses"]("Hi"))).json()["id"]
+        monkeypatch.setitem(vars(served.baton.store.clients), "run", fail)
+        for answer in (
+            await client.get(f"/responses/{id}"),
+            await client.post(f"/responses/{id}/cancel"),
+        ):
+            shown = answer.json()["error"]["message"]
+            assert (answer.status_code, shown) == (503, "The disk is full. Free some space.")
+
+
+async def test_a_response_that_is_deleted_while_it_is_looked_up_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served_baton(tmp_path) as served, served.client() as client:
+        asked = (await client.post("/responses", json=BODIES["/responses"]("Hi"))).json()
+    async with served_baton(tmp_path) as served, served.client() as client:
+        store = served.baton.store
+        look_up = store.clients.run
+
+        async def look_up_late(*parts: Any) -> object:
+            found = await look_up(*parts)
+            await store.purge(asked["baton"]["conversation_id"])
+            return found
+
+        monkeypatch.setitem(vars(store.clients), "run", look_up_late)
+        answer = await client.get(f"/responses/{asked['id']}")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "response_not_found"
+
+
+async def test_a_failed_response_in_the_background_is_gone_once_it_is_deleted(
+    tmp_path: Path,
+) -> None:
+    here = ScriptedWorker(lambda request: [WorkerError("It broke.", "")], SMALL)
+    async with served_baton(tmp_path, [here]) as served, served.client() as client:
+        asked = {**BODIES["/responses"]("Hi"), "background": True, "instructions": CANARY}
+        id = (await client.post("/responses", json=asked)).json()["id"]
+        await wait_until(lambda: served.player.served[0].is_over)
+        failed = await client.get(f"/responses/{id}")
+        assert failed.json()["status"] == "failed"
+        for conversation in await served.baton.store.conversations():
+            await served.baton.store.hide(conversation.id)
+        gone = await client.get(f"/responses/{id}")
+    assert gone.status_code == 404
+    assert CANARY not in gone.text
+
+
+async def test_a_refused_response_in_the_background_says_why(tmp_path: Path) -> None:
+    """It is taken out of the history at once, as nothing of it may stay there."""
+    here = ScriptedWorker(too_long, SMALL)
+    async with served_baton(tmp_path, [here]) as served, served.client() as client:
+        asked = {**BODIES["/responses"]("Hi"), "background": True}
+        id = (await client.post("/responses", json=asked)).json()["id"]
+        await wait_until(lambda: served.player.served[0].is_over)
+        assert await served.baton.store.conversations() == []
+        failed = (await client.get(f"/responses/{id}")).json()
+    assert failed["status"] == "failed"
+    assert "maximum context length" in failed["error"]["message"]
+
+
+async def test_a_response_in_the_background_of_another_server_is_cancelled_there(
+    tmp_path: Path,
+) -> None:
+    go_on = asyncio.Event()
+    here = ScriptedWorker(until(go_on), SMALL)
+    async with (
+        served_baton(tmp_path, [here]) as served,
+        served.client() as client,
+        served_baton(tmp_path) as other_served,
+        other_served.client() as other,
+    ):
+        asked = {**BODIES["/responses"]("Hi"), "background": True}
+        id = (await client.post("/responses", json=asked)).json()["id"]
+        assert (await other.get(f"/responses/{id}")).json()["status"] == "in_progress"
+        answer = await other.post(f"/responses/{id}/cancel")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "response_not_here")
+        cancelled = await client.post(f"/responses/{id}/cancel")
+        assert cancelled.json()["status"] == "cancelled"
+        assert (await other.post(f"/responses/{id}/cancel")).status_code == 404
 
 
 def test_a_users_own_budget_of_zero_is_named_as_the_reason() -> None:

@@ -20,6 +20,7 @@ from baton.core.money import FREE, NANO, Price, Rates
 from baton.core.run.policy import PromptLimits
 from baton.server import ServingLimits
 from baton.server.access import Grant
+from baton.workers.cloud.redaction import Redaction
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import Served, served_baton, wait_until
 
@@ -580,3 +581,65 @@ async def test_what_is_to_stay_here_reaches_no_other_machine(tmp_path: Path, gra
             assert answer.status_code in ((200,) if "/" in model else (400, 403)), answer.text
         assert {label for label, _ in (await stored_labels(served)).values()} == {Label.LOCAL}
     assert away.requests == near.requests == []
+
+
+@pytest.mark.parametrize("how", ["token", "server", "header", "continued"])
+async def test_what_is_private_goes_to_no_other_machine_that_is_configured_as_local(
+    tmp_path: Path, how: str
+) -> None:
+    near = remote_worker(FREE, "near", Label.LOCAL)
+    grant = Grant.PRIVATE if how == "token" else Grant.SPEND
+    more: dict[str, Any] = {"grant": grant, "allowed": ServingLimits(is_private=how == "server")}
+    privately = {"x-baton-private": "1"}
+    headers, fields = privately if how == "header" else {}, dict[str, Any]()
+    async with serve(tmp_path, local_worker(), near, **more) as (_, client):
+        if how == "continued":
+            first = await post(client, "responses", "baton/local", "Hello", privately)
+            fields = {"previous_response_id": first.json()["id"]}
+        for model, protocol in itertools.product(["near", *MANNERS], PATHS):
+            if protocol == "responses" or not fields:
+                answer = await post(client, protocol, model, "And?", headers, **fields)
+                assert answer.status_code == (200 if "/" in model else 400), answer.text
+        assert near.requests == []
+        if how in ("header", "continued"):
+            assert answer_text(await post(client, "chat", "near", "Openly")) == "From far away."
+
+
+SAID_PRIVATELY = "My diagnosis is asthma, and the doctor said so on Monday. Tell it to no one."
+
+
+@pytest.mark.parametrize("protocol", ["chat", "messages"])
+async def test_a_private_text_does_not_leave_as_a_stop_text(tmp_path: Path, protocol: str) -> None:
+    away, field = remote_worker(), "stop" if protocol == "chat" else "stop_sequences"
+    async with serve(tmp_path, local_worker(), away) as (_, client):
+        await post(client, "chat", "small", SAID_PRIVATELY, {"x-baton-private": "1"})
+        for model, status in (("gpt", 400), ("baton/auto", 200)):
+            stops: dict[str, Any] = {field: ["END", SAID_PRIVATELY]}
+            answer = await post(client, protocol, model, "Hello", **stops)
+            assert answer.status_code == status
+        assert away.requests == []
+        stops = {field: ["END"]}
+        assert (await post(client, protocol, "gpt", "Hello", **stops)).is_success
+    assert [request.stop for request in away.requests] == [("END",)]
+
+
+KEY = "sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zAb3dEf6hIj9k"
+
+
+@pytest.mark.parametrize("where", ["response_format", "tools", "stop"])
+async def test_a_key_is_hidden_wherever_it_stands(tmp_path: Path, where: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": [KEY]}}, "description": "Of\nmine"}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    tool = {"type": "function", "function": {"name": "look", "parameters": schema}}
+    ways: dict[str, dict[str, Any]] = {
+        "response_format": {"response_format": form},
+        "tools": {"tools": [tool], "tool_choice": "required"},
+        "stop": {"stop": [KEY, "END"]},
+    }
+    away = remote_worker()
+    async with serve(tmp_path, local_worker(), away) as (served, client):
+        served.baton.orchestra.configure(redactor=Redaction([]))
+        await post(client, "chat", "gpt", "Hello", **ways[where])
+    [request] = away.requests
+    assert KEY not in repr(request)
+    assert "[secret key 1]" in repr(request)

@@ -14,6 +14,7 @@ from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Message, Request, RequestSent, Role, Text, Usage
 from baton.core.money import FREE, Price, Rates
+from baton.core.run.metered_worker import MeteredWorker
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
 from support.fake_cloud import Cloud
@@ -127,7 +128,9 @@ def request(*texts: str, system: str = "Be kind.", **options: Any) -> Request:
     return Request((Message(Role.SYSTEM, system), *said), **(known | options))
 
 
-async def collect_answer(worker: CloudWorker, asked: Request | None = None) -> WorkerAnswer:
+async def collect_answer(
+    worker: CloudWorker | MeteredWorker, asked: Request | None = None
+) -> WorkerAnswer:
     """Ask and listen to the end."""
     chunks: list[Chunk] = []
     try:

@@ -143,7 +143,7 @@ def serve(
     from baton.compose import background, compose
     from baton.server import ServingLimits, is_loopback
 
-    if host is not None and not is_loopback(host):
+    if host and not is_loopback(host):
         notify(
             f"baton: Everyone who reaches {host} can ask Baton now, if they have a token;"
             " what they send isn't encrypted."

@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from baton.core.errors import ConfigError
 from baton.core.view import fold_events
 from baton.server.access import Client
 from baton.server.api_errors import ApiError, failure_error
@@ -117,14 +118,18 @@ class BackgroundRuns:
             self._kept.pop(served.id, None)
 
     async def describe(self, id: str, client: Client) -> dict[str, Any]:
-        """Return a response of a client's as it stands. Raises ApiError (404)."""
+        """Return a response of a client's as it stands.
+
+        Raises ApiError (404) for one that isn't there, or was deleted, and BatonError.
+        """
         own = await self._player.store.clients.run(run_of(id), client.id)
         kept = self._find(id, client)
-        if kept is not None and (own is not None or kept.served.error is not None):
+        if kept is not None and (own is not None or kept.served.is_withdrawn):
             return self._describe(kept)
-        if own is None:
-            raise ApiError(404, "response_not_found", "There is no response of yours with this id.")
-        return await self._past(own.record.id, client)
+        with suppress(ConfigError):  # it may be deleted meanwhile
+            if own is not None:
+                return await self._past(own.record.id, client)
+        raise ApiError(404, "response_not_found", "There is no response of yours with this id.")
 
     async def resolve(self, body: Mapping[str, Any], client: Client) -> Mapping[str, Any]:
         """Return a request's body with the items of the client's that it refers to by their ids."""
@@ -143,9 +148,14 @@ class BackgroundRuns:
     async def cancel(self, id: str, client: Client) -> dict[str, Any]:
         """Stop a response of a client's that is played in the background; return it.
 
-        Raises ApiError (404).
+        Raises ApiError: 404 for one that isn't there, 409 for one that isn't this server's to stop.
         """
         if (kept := self._find(id, client)) is None or kept.task is None:
+            own = await self._player.store.clients.run(run_of(id), client.id)
+            if own is not None and own.record.status == "running":
+                message = "This server doesn't answer that response in the background."
+                hint = "Cancel it at the server that does."
+                raise ApiError(409, "response_not_here", message, hint)
             message = "There is no response of yours in the background with this id."
             raise ApiError(404, "response_not_found", message)
         await _stop(kept.task)

@@ -14,11 +14,15 @@ from baton.core.errors import ConfigError
 from baton.core.messages import AnswerFormat, Message, Role
 from baton.core.model_roles import OWN_MODELS_PREFIX
 from baton.core.money import parse_usd
-from baton.core.schema_bounds import schema_problem
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.request_messages import note_unknown
 from baton.server.tool_calls import MAX_DEPTH, is_too_deep
-from baton.server.tool_offer import ToolOffer, unkept_warnings, with_instructions
+from baton.server.tool_offer import (
+    ToolOffer,
+    checked_schema,
+    unkept_warnings,
+    with_instructions,
+)
 
 DEFAULT_MODEL = f"{OWN_MODELS_PREFIX}auto"
 
@@ -27,8 +31,7 @@ MAX_BRACKETS, MAX_COMMAS = 200_000, 1_000_000
 """How many objects and lists a body may hold, counted in its texts too: reading a million takes
 0.3 s, in which nothing else is answered. A megabyte of code or prose has some ten thousand."""
 
-MAX_SCHEMA_BYTES = 32 * 1024
-MAX_STOPS = 8
+MAX_STOPS, MAX_STOP_CHARS = 8, 1_000
 
 T = TypeVar("T")
 
@@ -207,10 +210,12 @@ def _read_number(value: object, least: float, most: float, param: str) -> float:
 
 
 def read_stop(stop: str | list[str] | None, param: str) -> tuple[str, ...]:
-    """Return the texts before which an answer ends."""
+    """Return the texts before which an answer ends. Raises ApiError."""
     stops = [text for text in ([stop] if isinstance(stop, str) else stop or []) if text]
     if len(stops) > MAX_STOPS:
         raise bad_request(f"There may be {MAX_STOPS} stop texts.", param)
+    if max(map(len, stops), default=0) > MAX_STOP_CHARS:
+        raise bad_request(f"A stop text may have {MAX_STOP_CHARS:,} characters.", param)
     return tuple(stops)
 
 
@@ -234,11 +239,7 @@ def json_shape(schema: object, param: str, warnings: list[str]) -> AnswerFormat:
     """Return the form of an answer that keeps to a JSON Schema."""
     if not isinstance(schema, dict):
         raise bad_request("The schema of the answer is not an object.", param)
-    if problem := schema_problem(schema):
-        raise bad_request(problem, param)
-    text = json.dumps(schema, ensure_ascii=False)
-    if len(text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
-        raise bad_request(f"The schema is larger than {MAX_SCHEMA_BYTES:,} bytes.", param)
+    text = checked_schema(schema, param)
     warnings += unkept_warnings(schema, "the answer")
     return AnswerFormat("", text)
 

@@ -18,12 +18,13 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from baton import __version__
+from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
 from baton.history import new_id
 from baton.presentation.served_requests import ServedRequest
 from baton.server.access import OPEN_PATHS, Access, Client
 from baton.server.addresses import canonical_path, is_anthropic, no_address_text
-from baton.server.api_errors import ApiError
+from baton.server.api_errors import ApiError, api_error
 from baton.server.background_runs import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
 from baton.server.client_request import ClientRequest, parse_body
@@ -164,7 +165,11 @@ class Endpoint:
         ]
         self._app = Starlette(
             routes=routes,
-            exception_handlers={ApiError: _show_error, HTTPException: _show_http_error},
+            exception_handlers={
+                ApiError: _show_error,
+                BatonError: _show_error,
+                HTTPException: _show_http_error,
+            },
         )
         self._app.router.redirect_slashes = False
         self._cors = CORSMiddleware(
@@ -527,10 +532,11 @@ def _model_object(model: OfferedModel) -> dict[str, Any]:
 
 
 def _show_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    request.scope[ERROR] = error
+    said = api_error(error) if isinstance(error, BatonError) else error
+    assert isinstance(said, ApiError)
+    request.scope[ERROR] = said
     shown = MESSAGES if is_anthropic(request.scope["path"], request.headers) else CHAT
-    return _json(shown.error(error), error.status)
+    return _json(shown.error(said), said.status)
 
 
 def _show_http_error(request: Request, error: Exception) -> Response:

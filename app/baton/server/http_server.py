@@ -192,11 +192,13 @@ async def serving(
 
     Requests that run then may take `grace` seconds to end. `allowed` is what they are allowed
     besides the settings. `report` takes each request that is over, and must not wait. Raises
-    ConfigError for a port that is taken, an address that isn't this machine's, and a name or origin
-    in the settings that is none.
+    ConfigError for a port that is taken, for an address that isn't this machine's, for a name or
+    origin in the settings that is none, and offline for a name that would be looked up.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
+    for host in asked:
+        _check_host(host, is_offline=baton.orchestra.terms.offline)
     names = frozenset(map(allowed_name, baton.settings.serve.allow_hosts))
     origins = frozenset(map(allowed_origin, baton.settings.serve.allow_origins))
     is_wildcard = not set(asked).isdisjoint(WILDCARDS)
@@ -245,6 +247,18 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _check_host(host: str, *, is_offline: bool) -> None:
+    """Refuse an empty address, which means all of them, and offline a name. Raises ConfigError."""
+    hint = "Name one of this machine's addresses, for example 192.168.1.5."
+    if not host.strip():
+        raise ConfigError("The address to listen at is empty.", hint)
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if is_offline and host != "localhost":
+            raise ConfigError(f"Baton is offline, so {host!r} isn't looked up.", hint) from None
 
 
 def _listen(hosts: Iterable[str], port: int) -> list[socket.socket]:

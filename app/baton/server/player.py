@@ -76,7 +76,8 @@ class ServedRun:
     `run` is the id that its run will have ("": any), `label` how far it may travel, `began` in
     seconds since the epoch. `error` is what the client is shown where there is no answer.
     `warnings` are sentences about what isn't as it was asked for. `recorded` is set once it has an
-    id; `is_over` says that nothing of it goes on.
+    id; `is_over` says that nothing of it goes on, and `is_withdrawn` that it was refused and taken
+    out of the history.
     """
 
     asked: ClientRequest
@@ -88,6 +89,7 @@ class ServedRun:
     _view: RunView = field(default_factory=RunView)
     error: ApiError | None = None
     is_over: bool = False
+    is_withdrawn: bool = False
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
     warnings: list[str] = field(init=False)
     _texts: list[StepText] = field(default_factory=list)
@@ -285,6 +287,7 @@ class Player:
             store = self._orchestra_for(asked)[1]
             if error is not None and error.status < 500 and served.id and not served.view.cost:
                 await store.clients.withdraw(served.id)
+                served.is_withdrawn = True
             elif served.view.started is not None and not asked.conditions.is_kept:
                 self._unkept.append(served.view.started.conversation)
                 if asked.size >= MAX_SHOWN_CHARS:
@@ -391,7 +394,8 @@ class Player:
             return Label.LOCAL
         asked = served.asked
         form = asked.shape.schema if asked.shape is not None else ""
-        own = (Message(Role.SYSTEM, text) for text in (asked.instructions or "", form))
+        beside = (asked.instructions or "", form, *asked.stop)
+        own = (Message(Role.SYSTEM, text) for text in beside)
         messages = (*asked.said, *asked.earlier, Message(Role.USER, asked.prompt), *own)
         said = await asyncio.to_thread(said_texts, messages)
         stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
@@ -486,9 +490,11 @@ class Player:
     def _terms(self, served: ServedRun) -> RunTerms:
         """Return what a request may do: never more than the settings allow.
 
-        A token that may spend is the user's yes to it, within the ceilings.
+        A token that may spend is the user's yes to it, within the ceilings. To a program, private
+        means that it stays on this machine, whatever the `privacy` of a server elsewhere says.
         """
-        own, model, grant = self.orchestra.terms, served.offered, served.client.grant
+        own = replace(self.orchestra.terms, has_private_remotes=False)
+        model, grant = served.offered, served.client.grant
         mode = own.mode if own.mode == "local" else model.manner or own.mode
         if grant is not Grant.SPEND:
             return replace(own, mode=mode, ceilings={}, policy=Policy.NEVER, is_free=True)

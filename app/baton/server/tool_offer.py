@@ -18,6 +18,7 @@ from baton.core.schema_bounds import schema_problem, unkept_keywords
 from baton.server.api_errors import bad_request
 
 MAX_TOOLS = 128
+MAX_SCHEMA_BYTES = 32 * 1024
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -95,7 +96,7 @@ class ToolOffer:
     def shape(self, form: AnswerFormat | None) -> AnswerFormat | None:
         """Return the form of an answer: of a call, where one must be made, else of either.
 
-        `form` is what an answer must look like that is no call (None: any text).
+        `form` is what an answer must look like that is no call (None: any text). Raises ApiError.
         """
         if form is None and not self.must_call:
             return None
@@ -106,6 +107,7 @@ class ToolOffer:
             else [_placed(json.loads(form.schema), "answer", whole)]
         )
         for number, tool in enumerate(self.tools):
+            checked_schema(tool.parameters, "tools")
             arguments = _placed(tool.parameters or {"type": "object"}, f"tool{number}", whole)
             kinds.append(
                 {
@@ -209,10 +211,19 @@ def offer_tools(
         return None
     if choice.must_call:
         for tool in offered:
-            if problem := schema_problem(tool.parameters):
-                raise bad_request(problem, param)
+            checked_schema(tool.parameters, param)
             warnings += unkept_warnings(tool.parameters, f"the arguments of {tool.name[:60]}")
     return ToolOffer(offered, replace(choice, named=()))
+
+
+def checked_schema(schema: object, param: str) -> str:
+    """Return the JSON of a JSON Schema that is within bounds. Raises ApiError."""
+    if problem := schema_problem(schema):
+        raise bad_request(problem, param)
+    text = as_json(schema)
+    if len(text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
+        raise bad_request(f"A schema is larger than {MAX_SCHEMA_BYTES:,} bytes.", param)
+    return text
 
 
 def unkept_warnings(schema: object, what: str) -> list[str]:

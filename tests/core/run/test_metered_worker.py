@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -12,20 +13,24 @@ from baton.core.errors import ConfigError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.ledger_types import Hold, HoldRequest, Scope, Status
 from baton.core.messages import (
+    AnswerFormat,
     Card,
     Chunk,
     Declined,
+    Finish,
     Message,
     Request,
     RequestSent,
     Retrying,
     Role,
     Text,
+    Usage,
 )
 from baton.core.money import NANO, BilledTokens
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger
+from baton.workers.cloud.redaction import Redaction
 from baton.workers.scripted_worker import ScriptedWorker
 from support.scripted_plans import StubWorker, cloud, local
 
@@ -168,3 +173,82 @@ async def test_a_call_that_was_prepared_for_another_worker_does_not_pass_the_gat
     with pytest.raises(ValueError, match="was handed to 'far'"):
         await anext(metered.stream(call))
     assert (worker.requests, usages, await ledger.charges()) == ([], [], [])
+
+
+async def far_answer(
+    ledger: Ledger, request: Request, *pieces: str
+) -> tuple[Request, list[Chunk], list[CallUsage]]:
+    """Return what a redacted worker was sent, what came of its answer, and what that used."""
+    ending = Usage(10, len(pieces), Finish.STOP)
+    worker = ScriptedWorker(lambda _: [*map(Text, pieces), ending], cloud())
+    usages = list[CallUsage]()
+
+    async def record(tally: CallUsage) -> None:
+        usages.append(tally)
+
+    budget = RunBudget(ledger, Redaction([PLAN]), RunTerms({Scope.DAY: NANO}), PromptLimits())
+    metered = MeteredWorker(worker, budget, record)
+    chunks = [chunk async for chunk in metered.stream(request)]
+    return worker.requests[0], chunks, usages
+
+
+ANN, BOB = "ann@example.org", "bob@example.org"
+WRITE = Message(Role.USER, f"Write to {ANN}.")
+
+
+@pytest.mark.parametrize(
+    ("stop", "sent", "pieces"),
+    [
+        (ANN, "[mail address 1]", ["Dear [mail addr", "ess 1], hello"]),
+        (BOB, "[mail address 2]", ["Dear [mail address 2]", ", hello"]),
+        (BOB, "[mail address 2]", ["Dear bob@exam", "ple.org, hello"]),
+        ("example", "example", ["Dear example", ".org"]),
+        ("ann@", "ann@", ["Dear [mail", " address 1]", " END", "ED"]),
+    ],
+)
+async def test_a_stop_text_is_hidden_where_it_is_sent_and_ends_what_is_shown(
+    ledger: SlowLedger, stop: str, sent: str, pieces: list[str]
+) -> None:
+    """The paid answer comes to its end: what it used is known, and less than all its hold."""
+    request = replace(REQUEST, messages=(WRITE,), stop=("NEVER", stop))
+    seen, chunks, [tally] = await far_answer(ledger, request, *pieces)
+    assert seen.stop == ("NEVER", sent)
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, Text)) == "Dear "
+    assert isinstance(chunks[-1], Usage)
+    assert chunks[-1].stop == stop
+    [charge] = await ledger.charges()
+    assert (charge.status, tally.tokens_out) == (Status.SETTLED, len(pieces))
+    assert charge.charged < charge.held
+
+
+PLAN = 'the "blue" plan'
+SCHEMA = {
+    "type": "object",
+    "properties": {ANN: {"description": f"Ask\n{ANN}, or\n“{BOB}” \\ about {PLAN}."}},
+    "required": [ANN],
+    "maxProperties": 1,
+    "password": {"type": "string"},
+}
+
+
+async def test_a_schema_is_redacted_and_stays_json(ledger: SlowLedger) -> None:
+    request = replace(REQUEST, messages=(WRITE,), shape=AnswerFormat("", json.dumps(SCHEMA)))
+    answer = '{"[mail address 1]": "[mail address 2]: [hidden word 1]"}'
+    seen, chunks, _ = await far_answer(ledger, request, answer)
+    assert seen.shape is not None
+    shown = "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+    assert json.loads(shown) == {ANN: f"{BOB}: {PLAN}"}
+    hidden = json.dumps(SCHEMA)
+    for original, name in (
+        (ANN, "mail address 1"),
+        (BOB, "mail address 2"),
+        (PLAN, "hidden word 1"),
+    ):
+        hidden = hidden.replace(json.dumps(original)[1:-1], f"[{name}]")
+    assert json.loads(seen.shape.schema) == json.loads(hidden)
+
+
+async def test_a_schema_in_which_nothing_is_hidden_is_sent_as_it_is(ledger: SlowLedger) -> None:
+    shape = AnswerFormat("", '{ "type":"string" }')
+    seen, _, _ = await far_answer(ledger, replace(REQUEST, shape=shape), "x")
+    assert seen.shape == shape

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from baton.core.errors import ContextTooLong, WorkerError
+from baton.core.ledger_types import Scope
 from baton.core.messages import AnswerFormat, Declined, max_input_tokens
+from baton.core.money import NANO
+from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
+from baton.core.run.policy import PromptLimits, RunTerms
+from baton.money import Ledger
 from baton.workers.cloud import CloudWorker, Gateway
 from support.cloud_worker_calls import (
     MODELS,
@@ -178,12 +183,20 @@ async def test_a_schema_that_is_none_is_no_silence(cloud_setup: CloudSetup) -> N
 async def test_an_answer_ends_before_a_stop_text_and_is_paid_for_whole(
     cloud_setup: CloudSetup, name: str
 ) -> None:
+    async def record(tally: CallUsage) -> None:
+        """Keep nothing."""
+
+    ledger = Ledger.open(None)
+    budget = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}), PromptLimits())
+    metered = MeteredWorker(cloud_setup.worker(name), budget, record)
     asked = replace(request(), stop=("subtask",), top_p=0.9)
-    heard = await collect_answer(cloud_setup.worker(name), asked)
+    heard = await collect_answer(metered, asked)
+    await ledger.aclose()
     assert (heard.text, heard.error) == (ANSWER[: ANSWER.index("subtask")], None)
     cloud_setup.cloud.quiet()
     [bill] = cloud_setup.cloud.bills
     assert heard.usage is not None
+    assert heard.usage.stop == "subtask"
     assert heard.usage.tokens_out == bill.tokens_out, "what it wrote is known, and all of it"
 
 

@@ -7,8 +7,9 @@ it, and reports what was used, however the call ends.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +37,7 @@ from baton.core.ports import Ledger, Redactor, Worker
 from baton.core.redaction_types import HiddenText, Restorer
 from baton.core.run.policy import PromptLimits, RunTerms, check
 from baton.core.spending.hold_queue import HoldTurn
+from baton.core.stop_sequences import StopFilter
 
 
 @dataclass(slots=True)
@@ -110,11 +112,13 @@ Record = Callable[[CallUsage], Coroutine[Any, Any, None]]
 class PreparedCall:
     """A request as its `worker` may see it: permitted, redacted and priced, once for each call.
 
-    `hidden` is what was taken out; `bill` is None for a worker that the ledger doesn't know.
+    `hidden` is what was taken out; `stop` are the texts before which the answer ends, in which
+    nothing is hidden. `bill` is None for a worker that the ledger doesn't know.
     """
 
     worker: str
     request: Request
+    stop: tuple[str, ...]
     hidden: tuple[HiddenText, ...] = ()
     bill: HoldRequest | None = None
 
@@ -156,15 +160,11 @@ class RunBudget:
         check(card, request.label, self.terms)
         request = replace(request, client=self.limits.client)
         if not card.uses_gateway:
-            return PreparedCall(card.id, request)
-        hidden: tuple[HiddenText, ...] = ()
+            return PreparedCall(card.id, request, request.stop)
+        stop, hidden = request.stop, tuple[HiddenText, ...]()
         if self.redactor is not None and card.remote:
-            texts = [message.text for message in request.messages]
-            redacted = await asyncio.to_thread(self.redactor.redact, texts)
-            pairs = zip(request.messages, redacted.texts, strict=True)
-            messages = tuple(replace(message, text=text) for message, text in pairs)
-            request, hidden = replace(request, messages=messages), redacted.hidden
-        return PreparedCall(card.id, request, hidden, self._bill(card, request))
+            request, hidden = await asyncio.to_thread(redact_request, self.redactor, request)
+        return PreparedCall(card.id, request, stop, hidden, self._bill(card, request))
 
     def _bill(self, card: Card, request: Request) -> HoldRequest:
         return HoldRequest(
@@ -201,6 +201,39 @@ class RunBudget:
         return quoted.amount, quoted.cap, None
 
 
+def redact_request(redactor: Redactor, request: Request) -> tuple[Request, tuple[HiddenText, ...]]:
+    """Return a request with placeholders in its messages, its schema and its stop texts.
+
+    Of the schema the strings are redacted one by one, names included: it stays JSON.
+    """
+    said, shape, inner = request.messages, request.shape, list[str]()
+
+    def note(text: str) -> str:
+        inner.append(text)
+        return text
+
+    schema = None if shape is None else _map_strings(json.loads(shape.schema), note)
+    redacted = redactor.redact([*(message.text for message in said), *inner, *request.stop])
+    texts = iter(redacted.texts)
+    messages = tuple(replace(message, text=next(texts)) for message in said)
+    if shape is not None:
+        changed = _map_strings(schema, lambda text: next(texts))
+        if changed != schema:
+            shape = replace(shape, schema=json.dumps(changed, ensure_ascii=False))
+    return replace(request, messages=messages, shape=shape, stop=tuple(texts)), redacted.hidden
+
+
+def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with its strings changed, and the names in its objects."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_map_strings(one, change) for one in value]
+    if isinstance(value, dict):
+        return {change(name): _map_strings(one, change) for name, one in value.items()}
+    return value
+
+
 class MeteredWorker:
     """A worker behind the gate; `record` gets every call that was let through.
 
@@ -222,7 +255,9 @@ class MeteredWorker:
     async def stream(self, request: Request | PreparedCall) -> AsyncGenerator[Chunk]:
         """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well.
 
-        A call that was prepared for the person's approval is made as it was prepared.
+        A call that was prepared for the person's approval is made as it was prepared. The text ends
+        before the first of its stop texts, even where the worker writes on: a paid call that is
+        broken off stays charged at all its hold.
         """
         call, card = request, self._worker.card
         if isinstance(call, Request):
@@ -243,19 +278,15 @@ class MeteredWorker:
             tally.held = hold.amount
             tally.request = replace(call.request, max_tokens=hold.cap, call=hold.call)
         start = time.monotonic()
-        restorer = Restorer(call.hidden)
+        text = _AnswerText(call)
         try:
             async with aclosing(self._worker.stream(tally.request)) as chunks:
                 async for chunk in chunks:
-                    if isinstance(chunk, Usage) and (rest := _rest(restorer)):
-                        tally.count(rest, time.monotonic() - start)
-                        yield rest
-                    elif isinstance(chunk, Text) and call.hidden:
-                        chunk = replace(chunk, text=restorer.feed(chunk.text))
-                    tally.count(chunk, time.monotonic() - start)
-                    yield chunk
+                    for shown in text.take(chunk):
+                        tally.count(shown, time.monotonic() - start)
+                        yield shown
         except BatonError:
-            if rest := _rest(restorer):
+            for rest in text.rest():
                 tally.count(rest, time.monotonic() - start)
                 yield rest
             raise
@@ -297,7 +328,29 @@ class MeteredWorker:
         return 0
 
 
-def _rest(restorer: Restorer) -> Text | None:
-    """The end of a text that may have become a placeholder, and didn't."""
-    rest = restorer.flush()
-    return Text(rest, 0) if rest else None
+class _AnswerText:
+    """A worker's text as the user sees it: restored, and ended before the first stop text."""
+
+    def __init__(self, call: PreparedCall) -> None:
+        hidden = call.hidden
+        if call.request.shape is not None:  # they are put back into strings of JSON
+            quoted = (json.dumps(one.original, ensure_ascii=False)[1:-1] for one in hidden)
+            pairs = zip(hidden, quoted, strict=True)
+            hidden = tuple(replace(one, original=text) for one, text in pairs)
+        self._restorer = Restorer(hidden)
+        self._filter = StopFilter(call.stop)
+
+    def take(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Yield what a chunk of the worker's makes."""
+        if isinstance(chunk, Text):
+            yield replace(chunk, text=self._filter.feed(self._restorer.feed(chunk.text)))
+        elif isinstance(chunk, Usage):
+            yield from self.rest()
+            yield replace(chunk, stop=self._filter.found or chunk.stop)
+        else:
+            yield chunk
+
+    def rest(self) -> Iterator[Text]:
+        """Yield the end of a text that may have become more than text, and didn't."""
+        if rest := self._filter.feed(self._restorer.flush()) + self._filter.flush():
+            yield Text(rest, 0)

@@ -20,7 +20,8 @@ class RunTerms:
 
     `mode` "local" uses no remote worker; `offline` connects to nothing but this machine; `is_free`
     uses no cloud worker, even a free one. `patience` is how many seconds a call waits for money
-    that other runs hold.
+    that other runs hold. `has_private_remotes` is whether a worker on another machine may see
+    private texts where its `privacy` says so.
     """
 
     ceilings: Mapping[Scope, int] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class RunTerms:
     offline: bool = False
     patience: float = 0.0
     is_free: bool = False
+    has_private_remotes: bool = True
 
 
 NOTHING_SPENT = RunTerms()
@@ -90,6 +92,11 @@ def check(card: Card, label: Label, terms: RunTerms) -> None:
         raise ConfigError(
             f"This conversation is {label}, and {card.id} is a {card.privacy} worker.",
             "Choose a local worker, or start a conversation that isn't private.",
+        )
+    if label is Label.LOCAL and card.remote and not terms.has_private_remotes:
+        raise ConfigError(
+            f"This request is private, and {card.id} is on another machine.",
+            "Choose a worker on this machine, or send a request that isn't private.",
         )
     if terms.offline and card.needs_network:
         raise ConfigError(

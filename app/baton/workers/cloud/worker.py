@@ -33,7 +33,6 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import FREE, NANO
-from baton.core.stop_sequences import StopFilter
 from baton.ipc.messages import Failed, FrameError
 from baton.ipc.process import Call, ChildDied, error_of
 from baton.platform.secrets import PROVIDERS
@@ -251,7 +250,7 @@ class CloudWorker:
         from baton.core.aio import uninterrupted
 
         call: Call | None = None
-        destination, stop = "", StopFilter(request.stop)
+        destination = ""
         try:
             call = await self._start_call(request, attempt)
             while True:
@@ -264,13 +263,12 @@ class CloudWorker:
                     case AnswerText(text=text, tokens=tokens):
                         attempt.first_text = attempt.first_text or time.monotonic()
                         attempt.said += text
-                        yield Text(stop.feed(text), tokens)
+                        yield Text(text, tokens)
                     case CallDone() as done:
                         self._gateway.forgive()
                         usage = self._usage(done, request, attempt.said)
                         attempt.tokens = usage.tokens_out
-                        yield Text(stop.flush(), 0)
-                        yield replace(usage, stop=stop.found)
+                        yield usage
                         return
                     case Failed() as failed:
                         self._gateway.forgive()
