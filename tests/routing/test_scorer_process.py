@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.errors import WorkerError
+from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import Price, Rates
@@ -170,6 +170,19 @@ async def test_an_invalid_answer_is_not_believed_and_ends_the_child(make: Make, 
     await wait_until_loaded(router)
     assert (await route(router, text)).estimate is None
     assert router.pid is None
+
+
+async def test_a_vector_comes_from_the_child(make: Make) -> None:
+    router = make()
+    assert len((await router.embed("hello")).values) == 4 * 384
+    assert (await router.embed("long")).values == b""
+
+
+@pytest.mark.parametrize("text", ["short", "nan", "raise", "die"])
+async def test_what_is_no_vector_is_not_believed(make: Make, text: str) -> None:
+    router = make()
+    with pytest.raises(WorkerUnavailable):
+        await router.embed(text)
 
 
 async def test_an_invalid_judgement_of_drafts_is_not_believed(make: Make) -> None:

@@ -111,7 +111,8 @@ def test_exactly_the_allowed_cells_pass() -> None:
     for host, origin, token, _ in CELLS:
         headers = headers_of(host, origin, token, "secret", PORT)
         try:
-            client = access.check(headers, "/v1/models")
+            access.check_source(headers, ("127.0.0.1", PORT))
+            client = access.check_token(headers, "/v1/models")
             status = 200 if client is not None and client.grant is Grant.FREE else 0
         except ApiError as error:
             status = error.status

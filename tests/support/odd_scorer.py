@@ -5,7 +5,9 @@ Run as a script by tests of what the front makes of it.
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +15,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
+from baton.core.routing_types import (
+    Candidate,
+    Draft,
+    Estimate,
+    Judgement,
+    RatedAnswer,
+    RefitResult,
+    TextVector,
+)
 from baton.routing.child import RouterFileError
 
 ODD: dict[str, Any] = {
@@ -78,6 +88,13 @@ class OddModel:
         """Say that all are half alike."""
         _act(texts[0])
         return [[0.5] * len(texts) for _ in texts[texts[0] == "invalid" :]]
+
+    def embed(self, text: str) -> TextVector:
+        """Return a vector, or what is none."""
+        _act(text)
+        whole = struct.pack("<384f", *[0.0] * 383, 1.0)
+        odd = {"short": whole[4:], "nan": struct.pack("<384f", *[math.nan] * 384), "long": b""}
+        return TextVector(odd.get(text, whole), 9_000 if text == "long" else 3)
 
     def learn(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
         """Write how many there were."""

@@ -18,15 +18,16 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Card
 from baton.core.money import NANO, Price, Rates
-from baton.core.ports import Worker
+from baton.core.ports import Router, Worker
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
+from baton.core.run.rule_router import RuleRouter
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths
 from baton.presentation.served_requests import ServedRequest, request_line
-from baton.server import Player, ServingLimits, serving
+from baton.server import LOOPBACK, Player, ServingLimits, serving
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 
@@ -45,6 +46,7 @@ GPT = Card(
 
 NO_CEILINGS: Mapping[Scope, int] = {}
 NO_LIMITS = ServingLimits()
+DEFAULT_SETTINGS = Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +80,17 @@ async def served_baton(
     terms: RunTerms | None = None,
     ceilings: Mapping[Scope, int] = NO_CEILINGS,
     allowed: ServingLimits = NO_LIMITS,
+    settings: Settings = DEFAULT_SETTINGS,
+    router: Router | None = None,
+    hosts: Sequence[str] = LOOPBACK,
 ) -> AsyncIterator[Served]:
     """Serve with these workers, the first of which answers; all is kept below `home`."""
     paths = find_paths({"BATON_HOME": str(home)})
     used = workers or [ScriptedWorker()]
     store, ledger = Store.open(paths.database), Ledger.open(paths.ledger)
-    services = Services({w.card.id: w for w in used}, store, ledger=ledger)
+    chosen = router or RuleRouter()
+    services = Services({w.card.id: w for w in used}, store, ledger=ledger, router=chosen)
     orchestra = Orchestra(services, used[0].card.id, terms or RunTerms(ceilings))
-    settings = Settings()
     stock = library(settings, paths)
     local = LocalWorkers(settings, stock)
     away = RemoteWorkers(settings, paths, ledger)
@@ -96,7 +101,7 @@ async def served_baton(
         def report(request: ServedRequest) -> None:
             lines.append(request_line(request))
 
-        async with serving(baton, 0, allowed=allowed, report=report) as endpoint:
+        async with serving(baton, 0, hosts, allowed=allowed, report=report) as endpoint:
             tokens = {grant: getattr(endpoint.tokens, grant) for grant in Grant}
             yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player, lines)
     finally:

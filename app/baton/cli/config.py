@@ -53,6 +53,12 @@ TEMPLATE = """\
 # idle_minutes = 10           # unload a model after that long; 0: never
 # slots = 2                   # how many requests a model answers at once
 
+# [serve]                     # for other programs: `baton serve`, and /serve in the app
+# allow_hosts = []            # host names under which they may ask: ["host.docker.internal"]
+# allow_origins = []          # origins whose pages may ask: ["http://localhost:3000"]
+
+# [serve.aliases]             # other names of models, * for any text: "claude-*" = "baton/auto"
+
 # [screen]
 # theme = "dark"              # or light, high-contrast, nord ...: /theme in the app shows them
 # mouse = true                # false leaves selecting to the terminal

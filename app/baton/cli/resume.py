@@ -19,6 +19,7 @@ from baton.cli.options import (
     quiet_option,
 )
 from baton.cli.output import notify
+from baton.cli.stores import find_run
 from baton.core.errors import ConfigError
 from baton.core.money import format_usd, parse_usd
 from baton.core.sanitiser import one_line
@@ -137,7 +138,7 @@ def _opening_line(record: RunRecord, title: str) -> str:
 async def _find_resumable(store: Store, named: str | None) -> RunRecord:
     """Return the run that is meant. Raises ConfigError."""
     if named is not None:
-        return await store.runs.get(named)
+        return await find_run(store, named)
     answered: set[str] = set()
     for listed in await store.runs.newest(_MAX_RUNS_SEARCHED):  # newest first
         if listed.status not in ENDED_STATUSES:

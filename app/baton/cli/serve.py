@@ -14,6 +14,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, notify
@@ -53,6 +54,20 @@ SERVED_SLOTS = 16
     help="Listen at another address than loopback: others in the network can reach it then.",
 )
 @click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Answer under this host name, too; may be given several times.",
+)
+@click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this origin ask, with a token; may be given several times.",
+)
+@click.option(
     "--stop", is_flag=True, help="End the background process that keeps models loaded, and end."
 )
 @click.option("--show-token", is_flag=True, help="Print the tokens that programs need, and end.")
@@ -71,6 +86,8 @@ SERVED_SLOTS = 16
 def serve(
     port: int,
     host: str | None,
+    names: tuple[str, ...],
+    origins: tuple[str, ...],
     stop: bool,
     show_token: bool,
     print_config: str | None,
@@ -117,6 +134,12 @@ def serve(
         return 0
     allowance = None if budget is None else parse_usd(budget)
     settings = _load_settings(paths.config_file, offline)
+    allowed_places = replace(
+        settings.serve,
+        allow_hosts=(*settings.serve.allow_hosts, *names),
+        allow_origins=(*settings.serve.allow_origins, *origins),
+    )
+    settings = replace(settings, serve=allowed_places)
     from baton.compose import background, compose
     from baton.server import ServingLimits, is_loopback
 

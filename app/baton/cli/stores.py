@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from baton.cli.output import notify
 from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
 from baton.platform.settings import find_paths
 
 if TYPE_CHECKING:
@@ -46,13 +48,39 @@ async def _work_on(opened: AbstractAsyncContextManager[S], work: Callable[[S], A
         return await work(store)
 
 
+_CLIENT_ID = re.compile(r"(?:chatcmpl-|cmpl-|msg_|req_|resp_)([0-9a-f]{12})")
+"""A run's id as programs that `baton serve` serves log it."""
+
+
 async def find_run(store: Store, named: str | None) -> RunRecord:
-    """Return the run that a person named, or the last one. Raises ConfigError."""
+    """Return the run that a person named, also by a program's id of it, or the last one.
+
+    Raises ConfigError.
+    """
     if named is not None:
-        return await store.runs.get(named)
+        asked = _CLIENT_ID.fullmatch(named.strip())
+        try:
+            return await store.runs.get(asked[1] if asked else named)
+        except ConfigError as error:
+            if asked is None:
+                raise
+            raise ConfigError(
+                f"The request {named.strip()} has no run here: {_refusal(asked[1])}."
+            ) from error
     if (last := await store.runs.last()) is None:
         raise ConfigError("There was no run yet.", '`baton ask "Hello"` makes one.')
     return last
+
+
+def _refusal(request: str) -> str:
+    """Say what the log of `baton serve` has of a request without a run."""
+    for name in ("serve.log", "serve.log.1"):
+        with suppress(OSError):
+            for line in (find_paths().logs / name).read_text("utf-8", "replace").splitlines():
+                if f"(req_{request})" in line:
+                    said = " ".join(one_line(line, 400).split()).rpartition(" (req_")[0]
+                    return f"it was refused. The log says: {said.rstrip('.')}"
+    return "it was refused, or isn't kept"
 
 
 @asynccontextmanager

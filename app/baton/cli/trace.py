@@ -54,6 +54,8 @@ _HANGING_INDENT = " " * 12
 def trace(run: str | None, texts: bool, as_json: bool, mermaid: bool, otel: bool) -> None:
     """Show what happened in RUN: its id, the beginning of it, or without one the last run.
 
+    What programs log of it is understood, too: chatcmpl-…, resp_…, msg_…, req_….
+
     \b
       baton trace --texts
       baton trace 3f2a --mermaid > run.mmd

@@ -24,6 +24,7 @@ from baton.presentation.run_objects import route_object
 def why(run: str | None, as_json: bool) -> None:
     """Say who did what in RUN, and why: its id, the beginning of it, or without one the last run.
 
+    What programs log of it is understood, too: chatcmpl-…, resp_…, msg_…, req_….
     `baton trace` shows all of it.
     """
     record = with_store(lambda store: find_run(store, run))

@@ -25,7 +25,7 @@ from baton.core.messages import (
 from baton.core.money import BilledTokens
 from baton.core.plan.plan import Material, Need, Outcome, Plan
 from baton.core.redaction_types import RedactedTexts
-from baton.core.routing_types import Draft, Estimate, Judgement
+from baton.core.routing_types import Draft, Estimate, Judgement, TextVector
 from baton.core.run.policy import ANYTHING, PromptLimits
 
 
@@ -80,6 +80,15 @@ class ForesightedWorker(Protocol):
 
 
 @runtime_checkable
+class CountingWorker(Protocol):
+    """A worker that counts a request's tokens without answering it."""
+
+    async def count(self, request: Request) -> int | None:
+        """Return how many tokens its prompt has; None where that isn't known now."""
+        ...
+
+
+@runtime_checkable
 class CheckableWorker(Protocol):
     """A worker that needs more than Baton itself: a key, a program that runs."""
 
@@ -103,7 +112,8 @@ class ConversationPosition:
     `conversation` None is a new one. `after` None is the conversation's newest turn, "" its very
     beginning. With `again`, the id of a prompt, that prompt is answered once more. `earlier` is
     what was said before it where another program keeps the conversation: by turns of the two.
-    `program` is that program's name, `said` stands for all that it sent, the prompt included.
+    `program` is that program's name, `said` stands for all that it sent, the prompt included. `run`
+    is the id of the run, "" for any.
     """
 
     conversation: str | None = None
@@ -112,6 +122,7 @@ class ConversationPosition:
     earlier: tuple[Message, ...] = ()
     program: str = ""
     said: str = ""
+    run: str = ""
 
 
 NEW = ConversationPosition()
@@ -288,6 +299,18 @@ class Router(Protocol):
 
     async def aclose(self) -> None:
         """Let go of processes and memory. The router may be used again."""
+        ...
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """A router whose encoder can be used by itself. `trouble` is why it can't be now, or ""."""
+
+    @property
+    def trouble(self) -> str: ...
+
+    async def embed(self, text: str) -> TextVector:
+        """Return the vector of a whole text. Raises WorkerUnavailable."""
         ...
 
 

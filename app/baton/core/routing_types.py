@@ -28,6 +28,24 @@ class Candidate:
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
+VECTOR_WIDTH = 384
+"""How many numbers the encoder's vectors have."""
+
+MAX_VECTOR_TOKENS = 8_192
+"""Of a text with more tokens no vector is made: it takes a second, in which no prompt is routed."""
+
+
+@frozen_dataclass
+class TextVector:
+    """A text's meaning: VECTOR_WIDTH numbers as 32-bit floats, little-endian, of length 1.
+
+    Of a text with more than MAX_VECTOR_TOKENS there are none. `tokens` is how many it has.
+    """
+
+    values: bytes
+    tokens: int
+
+
 @frozen_dataclass
 class Estimate:
     """Stage A: what is expected of each candidate before anything is written.

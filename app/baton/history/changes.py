@@ -67,7 +67,7 @@ def begin_run(
         + [turn.label for turn in sent]
         + [file.label for turn in sent for file in turn.files]
     )
-    run, owner = new_id(), current_process()
+    run, owner = place.run or new_id(), current_process()
     answer = Turn(
         new_id(), conversation.id, asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
     )

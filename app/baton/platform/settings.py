@@ -263,6 +263,19 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slots: Slots = 2
 
 
+class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How other programs are served, by `baton serve` and in the app.
+
+    `aliases` are other names of models, with `*` for any text: {"claude-*" = "baton/auto"}; the
+    first that fits counts. `allow_hosts` are host names under which Baton may be asked, and
+    `allow_origins` the origins whose pages may ask.
+    """
+
+    aliases: dict[str, str] = {}
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
+
+
 class ScreenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the app looks; `mouse` off leaves selecting to the terminal.
 
@@ -301,6 +314,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cloud: CloudSettings = CloudSettings()
     workers: tuple[WorkerSettings, ...] = ()
     local: LocalSettings = LocalSettings()
+    serve: ServeSettings = ServeSettings()
     screen: ScreenSettings = ScreenSettings()
     keys: dict[str, str] = {}
 

@@ -18,7 +18,8 @@ class ServedRequest(Protocol):
 
     `program` is its name, `model` what it asked for ("": `address` is all there is), `prompt` its
     newest words; `began` is in seconds since the epoch. `status` is HTTP's (0: not known yet);
-    `failure` says in a sentence why there is no answer ("": there is one, or may be).
+    `failure` says in a sentence why there is no answer ("": there is one, or may be); `run` is the
+    id of its run, if it got one.
     """
 
     @property
@@ -32,6 +33,9 @@ class ServedRequest(Protocol):
 
     @property
     def prompt(self) -> str: ...
+
+    @property
+    def run(self) -> str: ...
 
     @property
     def began(self) -> float: ...

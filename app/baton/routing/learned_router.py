@@ -9,21 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from baton.core.errors import WorkerUnavailable
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card
 from baton.core.plan.plan import Material
 from baton.core.ports import Route
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, TextVector
 from baton.core.run.rule_router import RuleRouter, routed, tool_alone
 from baton.ipc.process import ChildDied
 from baton.routing.messages import (
     CompareTexts,
+    EmbedText,
     EstimateQuality,
     EstimateReply,
     JudgeDrafts,
     JudgementReply,
     ScoreTurns,
     TableReply,
+    VectorReply,
 )
 from baton.routing.protocol import (
     MAX_TEXTS,
@@ -34,6 +37,7 @@ from baton.routing.protocol import (
     valid_judgement,
     valid_likeness,
     valid_scores,
+    valid_vector,
 )
 from baton.routing.router_files import shipped_folder
 from baton.routing.scorer_process import (
@@ -50,6 +54,10 @@ if TYPE_CHECKING:
 
 _JUDGING_SLACK = 5.0
 """How many times as long as a prompt several drafts may take: each is read like one."""
+
+
+_EMBEDDING_SLACK = 80.0
+"""The same for a long text, of which all is read: 8,192 tokens take a second."""
 
 
 class LearnedRouter:
@@ -160,6 +168,16 @@ class LearnedRouter:
             self._report_failure(error)
             return await self._rule.likeness(texts)
         return found
+
+    async def embed(self, text: str) -> TextVector:
+        """Return the vector of a whole text; see core.ports.TextEncoder."""
+        try:
+            reply = await self._scorer.ask(EmbedText(text), VectorReply, _EMBEDDING_SLACK)
+            return valid_vector(reply.value)
+        except (Unanswered, ChildDied) as error:
+            self._report_failure(error)
+            why = getattr(error, "why", "") or "The encoder didn't answer in time."
+            raise WorkerUnavailable(why) from error
 
     async def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]

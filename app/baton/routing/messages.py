@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
+from baton.core.routing_types import (
+    Candidate,
+    Draft,
+    Estimate,
+    Judgement,
+    RatedAnswer,
+    RefitResult,
+    TextVector,
+)
 from baton.ipc.messages import FinalReply, Message
 
 # Requests
@@ -40,6 +48,12 @@ class CompareTexts(Message, tag="likeness"):
     texts: list[str]
 
 
+class EmbedText(Message, tag="embed"):
+    """Return the vector of a whole text."""
+
+    text: str
+
+
 class ScoreTurns(Message, tag="turns"):
     """Score each worker in each role of the next turn; see core.plan.turn_roles."""
 
@@ -61,7 +75,14 @@ class RefitRouter(Message, tag="learn"):
 
 
 REQUESTS = (
-    LoadRouter | EstimateQuality | JudgeDrafts | CompareTexts | ScoreTurns | AddRated | RefitRouter
+    LoadRouter
+    | EstimateQuality
+    | JudgeDrafts
+    | CompareTexts
+    | EmbedText
+    | ScoreTurns
+    | AddRated
+    | RefitRouter
 )
 
 # Replies
@@ -87,6 +108,12 @@ class JudgementReply(FinalReply, tag="judged"):
     value: Judgement
 
 
+class VectorReply(FinalReply, tag="vector"):
+    """The answer to EmbedText."""
+
+    value: TextVector
+
+
 class TableReply(FinalReply, tag="table"):
     """The answer to CompareTexts and ScoreTurns: rows of numbers."""
 
@@ -99,4 +126,4 @@ class RefitReply(FinalReply, tag="learned"):
     value: RefitResult
 
 
-REPLIES = RouterLoaded | EstimateReply | JudgementReply | TableReply | RefitReply
+REPLIES = RouterLoaded | EstimateReply | JudgementReply | VectorReply | TableReply | RefitReply

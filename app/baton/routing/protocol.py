@@ -5,6 +5,8 @@ A child is as trustworthy as the files it reads, so an invalid answer counts as 
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +14,16 @@ from baton.core.messages import Card
 from baton.core.plan.plan import KINDS
 from baton.core.plan.skill_estimates import parameter_billions
 from baton.core.plan.turn_roles import TurnRole
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer
+from baton.core.routing_types import (
+    MAX_VECTOR_TOKENS,
+    VECTOR_WIDTH,
+    Candidate,
+    Draft,
+    Estimate,
+    Judgement,
+    RatedAnswer,
+    TextVector,
+)
 from baton.ipc.process import InvalidReply
 
 MAX_CANDIDATES = 64
@@ -105,6 +116,16 @@ def valid_likeness(table: Sequence[Sequence[float]], texts: int) -> list[list[fl
     if len(table) != texts:
         raise _invalid()
     return [_row(row, texts) for row in table]
+
+
+def valid_vector(vector: TextVector) -> TextVector:
+    """Return a text's vector if it is one. Raises InvalidReply."""
+    is_too_long = vector.tokens > MAX_VECTOR_TOKENS
+    if vector.tokens < 0 or len(vector.values) != 4 * VECTOR_WIDTH * (not is_too_long):
+        raise _invalid()
+    if not all(map(math.isfinite, array("f", vector.values))):
+        raise _invalid()
+    return vector
 
 
 def valid_scores(table: Sequence[Sequence[float]], workers: int) -> list[list[float]]:

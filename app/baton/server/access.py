@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_address
 
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
 from baton.server.api_errors import ApiError
 from baton.server.program_names import OTHER_PROGRAM, program_name
 
@@ -21,8 +25,11 @@ LOOPBACK = ("127.0.0.1", "::1")
 
 CLIENT_ID_DIGITS = 16
 
-OPEN_PATHS = frozenset({"/health"})
+OPEN_PATHS = frozenset({"/", "/health"})
 """What is answered without a token: that Baton runs, and nothing else."""
+
+WILDCARDS = ("0.0.0.0", "::")
+"""What is bound for all addresses of this machine."""
 
 
 class Grant(StrEnum):
@@ -54,24 +61,40 @@ class Client:
 class Access:
     """What a request must show: one of these `hosts`, and one of these tokens.
 
-    `tokens` has the grant of each token, by its SHA-256.
+    `tokens` has the grant of each token, by its SHA-256. `names` are host names of the user's, with
+    any port, and `origins` those whose pages may ask. With `is_wildcard` each address of this
+    machine does: a page that has rebound its own name to one still writes that name.
     """
 
     hosts: frozenset[str]
     tokens: Mapping[bytes, Grant]
+    names: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+    is_wildcard: bool = False
 
-    def check(self, headers: Mapping[str, str], path: str) -> Client | None:
-        """Return who a request's token makes it, None where it needs none.
+    def check_source(self, headers: Mapping[str, str], local: tuple[str, int] | None) -> None:
+        """Check that a request is meant for this server, and comes from no foreign page.
 
-        `headers` are by their lower-case names, several of a name with ", " between them. Raises
-        ApiError with status 421 for another Host, 403 for a page of another origin, 401 without a
-        known token.
+        `headers` are by their lower-case names, several of a name with ", " between them; `local`
+        is this side of the connection. Raises ApiError with status 421 for another Host, 403 for a
+        page of another origin.
         """
         host = headers.get("host", "").lower()
-        if host not in self.hosts:
-            raise ApiError(421, "host_not_allowed", "This address isn't Baton's.")
-        if not _is_of_origin(headers, host):
-            raise ApiError(403, "origin_not_allowed", "Pages of other origins may not use Baton.")
+        is_named = host in self.hosts or _host_name(host) in self.names
+        is_own = self.is_wildcard and local is not None and _is_address(host, *local)
+        if not (is_named or is_own):
+            hint = "`baton serve --allow-host NAME` allows a name."
+            raise ApiError(421, "host_not_allowed", "This address isn't Baton's.", hint)
+        if headers.get("origin") not in self.origins and not _is_of_origin(headers, host):
+            said = "Pages of other origins may not use Baton."
+            hint = "`baton serve --allow-origin ORIGIN` allows one."
+            raise ApiError(403, "origin_not_allowed", said, hint)
+
+    def check_token(self, headers: Mapping[str, str], path: str) -> Client | None:
+        """Return who a request's token makes it, None where it needs none.
+
+        Raises ApiError with status 401 without a known token.
+        """
         client = self._client(_tokens(headers), program_name(headers))
         if client is None and path not in OPEN_PATHS:
             raise ApiError(
@@ -105,9 +128,49 @@ def allowed_hosts(port: int, names: Iterable[str] = ()) -> frozenset[str]:
     return frozenset(f"{name.lower()}:{port}" for name in known)
 
 
+def allowed_name(text: str) -> str:
+    """Return a host name as requests have it, of one that the user allows. Raises ConfigError."""
+    name = text.strip().lower().rstrip(".")
+    if not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]", name):
+        raise ConfigError(
+            f"{one_line(text, 60)!r} is no host name.",
+            "Write it without http://, port and path, for example baton.lan.",
+        )
+    return name
+
+
+def allowed_origin(text: str) -> str:
+    """Return an origin as browsers send it, of one that the user allows. Raises ConfigError."""
+    origin = text.strip().rstrip("/")
+    if not re.fullmatch(r"null|[a-z][a-z0-9+.-]*://[A-Za-z0-9_.:\[\]-]+", origin):
+        raise ConfigError(
+            f"{one_line(text, 60)!r} is no origin.",
+            "It is one like https://chat.example, http://localhost:3000, app://obsidian.md or null;"
+            " each has to be named.",
+        )
+    return origin
+
+
 def hash_token(token: str) -> bytes:
     """Return a token's SHA-256: what is compared is then always as long."""
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def _host_name(host: str) -> str:
+    """Return a Host without its port."""
+    name, _, port = host.rpartition(":")
+    return name if port.isdecimal() and port.isascii() else host
+
+
+def _is_address(host: str, address: str, port: int) -> bool:
+    """Whether a Host is this address and port; the zone of an address is each side's own."""
+    name = _host_name(host)
+    try:
+        shown = ip_address(name.removeprefix("[").removesuffix("]").partition("%")[0])
+    except ValueError:
+        return False
+    is_same = shown == ip_address(address.partition("%")[0])
+    return is_same and host == f"{name}:{port}" and (shown.version == 6) == name.startswith("[")
 
 
 def _is_of_origin(headers: Mapping[str, str], host: str) -> bool:

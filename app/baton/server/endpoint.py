@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from baton import __version__
 from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
+from baton.history import new_id
 from baton.presentation.served_requests import ServedRequest
-from baton.server.access import OPEN_PATHS, Access
+from baton.server.access import OPEN_PATHS, Access, Client
+from baton.server.addresses import canonical_path, is_anthropic, no_address_text
 from baton.server.api_errors import ApiError, api_error
 from baton.server.background_runs import BackgroundRuns
 from baton.server.chat_completions import ChatStream, completion, read_chat
 from baton.server.client_request import ClientRequest, parse_body
+from baton.server.completions import CompletionStream, completion_object, read_completion
+from baton.server.embeddings import Embedder, read_embeddings
 from baton.server.messages import MessageStream, message_object, read_messages
-from baton.server.offered_models import OfferedModel, find_model, offered_models
+from baton.server.offered_models import OfferedModel
 from baton.server.openapi import describe_endpoint
 from baton.server.player import Player, ServedRun
 from baton.server.program_names import program_name
@@ -40,6 +45,12 @@ T = TypeVar("T")
 
 CLIENT, MODEL, SERVED, ERROR = "baton.client", "baton.model", "baton.served", "baton.error"
 """Where a request's scope has who asks for which model, and what came of it: a run, an error."""
+
+REQUEST_ID = "baton.request_id"
+"""Where a request's scope has its id, which is that of its run, if it gets one."""
+
+RETRY_SECONDS = 2
+"""After how long a client asks again that was one too many."""
 
 HEAD_SECONDS, KEEPALIVE_SECONDS = 2.0, 10.0
 """After so many seconds a stream begins, though there is no piece yet: until then an error has a
@@ -98,6 +109,18 @@ MESSAGES = Dialect(
 )
 
 
+COMPLETIONS = Dialect(
+    read_completion,
+    completion_object,
+    CompletionStream,
+    is_named=False,
+    last=b"data: [DONE]\n\n",
+)
+
+Work = Callable[[bytearray, Mapping[str, str], Client], Awaitable[dict[str, Any]]]
+"""Computes an answer from a body, the headers and who asks. Raises ApiError."""
+
+
 class Endpoint:
     """Answers requests with a player. `access` says who may ask.
 
@@ -115,16 +138,30 @@ class Endpoint:
         self._report = report
         self._bodies = BodyReader()
         self._background = BackgroundRuns(player)
+        self._embedder = Embedder(player.orchestra.services.router)
         routes = [
+            Route("/", self._health, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
             Route("/openapi.json", self._describe, methods=["GET"]),
             Route("/v1/models", self._models, methods=["GET"]),
             Route("/v1/models/{name:path}", self._model, methods=["GET"]),
             Route("/v1/chat/completions", _Ask(self, CHAT), methods=["POST"]),
+            Route("/v1/completions", _Ask(self, COMPLETIONS), methods=["POST"]),
+            Route("/v1/embeddings", _Ask(self, CHAT, self._embed), methods=["POST"]),
             Route("/v1/responses", _Ask(self, RESPONSES), methods=["POST"]),
+            Route(
+                "/v1/responses/input_tokens",
+                _Ask(self, RESPONSES, self._count_response),
+                methods=["POST"],
+            ),
             Route("/v1/responses/{id}", self._response, methods=["GET"]),
             Route("/v1/responses/{id}/cancel", self._cancel, methods=["POST"]),
             Route("/v1/messages", _Ask(self, MESSAGES), methods=["POST"]),
+            Route(
+                "/v1/messages/count_tokens",
+                _Ask(self, MESSAGES, self._count_messages),
+                methods=["POST"],
+            ),
         ]
         self._app = Starlette(
             routes=routes,
@@ -135,23 +172,40 @@ class Endpoint:
             },
         )
         self._app.router.redirect_slashes = False
+        self._cors = CORSMiddleware(
+            self._authorise,
+            allow_origins=access.origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            allow_private_network=True,
+            expose_headers=["request-id", "retry-after", "x-request-id"],
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        headers = _headers(scope)
+        path, headers = canonical_path(scope["path"]), _headers(scope)
+        scope = {**scope, "path": path, REQUEST_ID: new_id()}
+        send = _with_request_id(scope[REQUEST_ID], send)
         try:
-            scope[CLIENT] = self._access.check(headers, scope["path"])
-            await self._app(scope, receive, send)
+            self._access.check_source(headers, scope.get("server"))
+            await self._cors(scope, receive, send)
         except ApiError as error:
-            scope[ERROR] = error
-            await _json(_shape_for(scope, error), error.status)(scope, receive, send)
+            await _show_error(Request(scope), error)(scope, receive, send)
         except Exception:
             scope[ERROR] = ApiError(500, "failed", "Baton failed.")
             raise
         finally:
             self._report_end(scope, program_name(headers))
+
+    async def _authorise(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            scope[CLIENT] = self._access.check_token(_headers(scope), scope["path"])
+        except ApiError as error:
+            await _show_error(Request(scope), error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
     def _report_end(self, scope: Scope, program: str) -> None:
         """Report a request that is over: by whom, where and how it went, never what it says."""
@@ -163,7 +217,8 @@ class Endpoint:
         elif error is not None or scope["path"] not in OPEN_PATHS:
             address = one_line(f"{scope['method']} {scope['path']}", 80)
             status, reason = (200, "") if error is None else (error.status, error.message)
-            self._report(PlainRequest(program, address, scope.get(MODEL, ""), status, reason))
+            model, id = scope.get(MODEL, ""), scope[REQUEST_ID]
+            self._report(PlainRequest(program, address, model, status, reason, run=id))
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""
@@ -176,14 +231,17 @@ class Endpoint:
         return _json(describe_endpoint())
 
     async def _models(self, request: Request) -> Response:
-        models = offered_models(self._player.orchestra.roster)
+        has_encoder = (
+            self._embedder.encoder is not None and "anthropic-version" not in request.headers
+        )
+        models = self._player.listed_models(has_encoder=has_encoder)
         listed = [_model_object(model) for model in models]
         ends = {"first_id": models[0].id, "last_id": models[-1].id, "has_more": False}
         return _json({"object": "list", "data": listed, **ends})
 
     async def _model(self, request: Request) -> Response:
-        found = find_model(request.path_params["name"], self._player.orchestra.roster)
-        return _json(_model_object(found))
+        named = request.path_params["name"]
+        return _json(_model_object(replace(self._player.find_model(named), id=named)))
 
     async def _response(self, request: Request) -> Response:
         client = request.scope[CLIENT]
@@ -204,7 +262,8 @@ class Endpoint:
                 fields = await self._background.resolve(fields, request.scope[CLIENT])
             asked = await _worked_on(is_large, dialect.read, fields, headers)
             request.scope[MODEL] = asked.model
-            served = request.scope[SERVED] = self._player.begin(asked, request.scope[CLIENT])
+            client, id = request.scope[CLIENT], request.scope[REQUEST_ID]
+            served = request.scope[SERVED] = self._player.begin(asked, client, id)
             if served.asked.is_background:
                 begun = await self._background.begin(served)
                 if asked.is_streamed:
@@ -217,6 +276,46 @@ class Endpoint:
                 return
             play = self._play(dialect, served, request.scope, request.receive, send)
             await _while_connected(request.receive, play)
+
+    async def compute(self, work: Work, request: Request, send: Send) -> None:
+        """Answer a request without a run, as long as the client is there. Raises ApiError."""
+
+        async def answer(body: bytearray) -> None:
+            result = await work(body, _headers(request.scope), request.scope[CLIENT])
+            await _json(result)(request.scope, request.receive, send)
+
+        place = self._player.place(request.scope[CLIENT])
+        async with place, self._bodies.read(request) as body:
+            await _while_connected(request.receive, answer(body))
+
+    async def _embed(
+        self, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> dict[str, Any]:
+        is_large = len(body) > SMALL_BODY_BYTES
+        fields = await _worked_on(is_large, parse_body, bytes(body))
+        asked, texts = read_embeddings(fields)
+        return await self._embedder.embed(asked, texts, self._player.find_model(asked.model))
+
+    async def _count_messages(
+        self, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> dict[str, Any]:
+        return {"input_tokens": await self._count(MESSAGES, body, headers, client)}
+
+    async def _count_response(
+        self, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> dict[str, Any]:
+        count = await self._count(RESPONSES, body, headers, client)
+        return {"object": "response.input_tokens", "input_tokens": count}
+
+    async def _count(
+        self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> int:
+        is_large = len(body) > SMALL_BODY_BYTES
+        fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
+        if dialect is RESPONSES:
+            fields = await self._background.resolve(fields, client)
+        asked = await _worked_on(is_large, dialect.read, fields, headers)
+        return await self._player.count(asked, client)
 
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
@@ -340,15 +439,23 @@ class EventStream:
 
 
 class _Ask:
-    """A route that asks for a run: it may answer in any way, so it is an application itself."""
+    """A route that asks for a run, or has `work` done with its body.
 
-    def __init__(self, endpoint: Endpoint, dialect: Dialect) -> None:
+    It may answer in any way, so it is an application itself.
+    """
+
+    def __init__(self, endpoint: Endpoint, dialect: Dialect, work: Work | None = None) -> None:
         self._endpoint = endpoint
         self._dialect = dialect
+        self._work = work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._endpoint.ask(self._dialect, Request(scope, receive), send)
+            request = Request(scope, receive)
+            if self._work is not None:
+                await self._endpoint.compute(self._work, request, send)
+            else:
+                await self._endpoint.ask(self._dialect, request, send)
         except ApiError as error:
             scope[ERROR] = error
             await _json(self._dialect.error(error), error.status)(scope, receive, send)
@@ -374,6 +481,21 @@ async def _while_connected(receive: Receive, work: Coroutine[Any, Any, None]) ->
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _with_request_id(id: str, send: Send) -> Send:
+    """Return a `send` that puts the request's id into each answer's head, as both protocols do."""
+
+    async def send_with_id(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            named = f"req_{id}".encode()
+            headers = [*message["headers"], (b"x-request-id", named), (b"request-id", named)]
+            if message["status"] == 429:
+                headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return send_with_id
 
 
 async def _worked_on(is_large: bool, work: Callable[..., T], *given: object) -> T:
@@ -409,23 +531,21 @@ def _model_object(model: OfferedModel) -> dict[str, Any]:
     }
 
 
-def _shape_for(scope: Scope, error: ApiError) -> dict[str, Any]:
-    """Return an error in the shape of the protocol whose path was asked for."""
-    return MESSAGES.error(error) if scope["path"] == "/v1/messages" else error.openai()
-
-
 def _show_error(request: Request, error: Exception) -> Response:
-    shown = api_error(error) if isinstance(error, BatonError) else error
-    assert isinstance(shown, ApiError)
-    request.scope[ERROR] = shown
-    return _json(_shape_for(request.scope, shown), shown.status)
+    said = api_error(error) if isinstance(error, BatonError) else error
+    assert isinstance(said, ApiError)
+    request.scope[ERROR] = said
+    shown = MESSAGES if is_anthropic(request.scope["path"], request.headers) else CHAT
+    return _json(shown.error(said), said.status)
 
 
 def _show_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    known = {404: "There is nothing at this address.", 405: "This address takes another method."}
-    message = known.get(error.status_code, str(error.detail))
-    shown = request.scope[ERROR] = ApiError(error.status_code, "not_found", message)
-    answer = _json(_shape_for(request.scope, shown), error.status_code)
-    answer.headers.update(error.headers or {})
+    headers, code, message = error.headers or {}, "not_found", str(error.detail)
+    if error.status_code == 404:
+        message = no_address_text(request.scope["path"], request.headers)
+    elif error.status_code == 405:
+        code, message = "method_not_allowed", f"This address takes {headers['Allow']}."
+    answer = _show_error(request, ApiError(error.status_code, code, message))
+    answer.headers.update(headers)
     return answer

@@ -19,7 +19,14 @@ from baton.compose import Baton
 from baton.core.errors import ConfigError
 from baton.platform.lean_imports import skip_package_init
 from baton.presentation.served_requests import ServedRequest
-from baton.server.access import LOOPBACK, Access, allowed_hosts
+from baton.server.access import (
+    LOOPBACK,
+    WILDCARDS,
+    Access,
+    allowed_hosts,
+    allowed_name,
+    allowed_origin,
+)
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
 from baton.server.player import AS_CONFIGURED, Player, ServingLimits
@@ -185,17 +192,22 @@ async def serving(
 
     Requests that run then may take `grace` seconds to end. `allowed` is what they are allowed
     besides the settings. `report` takes each request that is over, and must not wait. Raises
-    ConfigError for a port that is taken, for an address that isn't this machine's, and offline for
-    a name that would be looked up.
+    ConfigError for a port that is taken, for an address that isn't this machine's, for a name or
+    origin in the settings that is none, and offline for a name that would be looked up.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
     for host in asked:
         _check_host(host, is_offline=baton.orchestra.terms.offline)
+    names = frozenset(map(allowed_name, baton.settings.serve.allow_hosts))
+    origins = frozenset(map(allowed_origin, baton.settings.serve.allow_origins))
+    is_wildcard = not set(asked).isdisjoint(WILDCARDS)
     sockets = _listen(asked, port)
     bound = sockets[0].getsockname()[1]
     player = Player(baton, allowed)
-    access = Access(allowed_hosts(bound, asked), tokens.grants())
+    access = Access(
+        allowed_hosts(bound, asked), tokens.grants(), names, origins, is_wildcard=is_wildcard
+    )
     log = RequestLog(baton.paths.logs / "serve.log", report)
     endpoint = Endpoint(player, access, log.add)
     server = _Server(_config(endpoint, grace))

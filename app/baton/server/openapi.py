@@ -9,6 +9,8 @@ import msgspec
 
 from baton import __version__
 from baton.server.chat_completions import ChatRequest
+from baton.server.completions import CompletionRequest
+from baton.server.embeddings import EmbeddingsRequest
 from baton.server.messages import MessagesRequest
 from baton.server.responses import ResponsesRequest
 
@@ -16,7 +18,12 @@ _REQUESTS = {
     "/v1/chat/completions": (ChatRequest, "Answer a conversation (OpenAI's Chat Completions)."),
     "/v1/responses": (ResponsesRequest, "Answer a conversation (OpenAI's Responses)."),
     "/v1/messages": (MessagesRequest, "Answer a conversation (Anthropic's Messages)."),
+    "/v1/completions": (CompletionRequest, "Answer a prompt (OpenAI's legacy Completions)."),
+    "/v1/messages/count_tokens": (MessagesRequest, "Count the tokens of a conversation."),
+    "/v1/responses/input_tokens": (ResponsesRequest, "Count the tokens of a conversation."),
+    "/v1/embeddings": (EmbeddingsRequest, "Return the vectors of texts (OpenAI's Embeddings)."),
 }
+_WITHOUT_RUN = ("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings")
 _HEADERS = {
     "X-Baton-Budget": "What this request may cost at most, in US dollars.",
     "X-Baton-Deadline": "After how many seconds the answer ends with what there is.",
@@ -33,6 +40,7 @@ def describe_endpoint() -> dict[str, Any]:
         kinds, ref_template="#/components/schemas/{name}"
     )
     paths: dict[str, Any] = {
+        "/": {"get": _operation("Say that Baton runs.", security=[])},
         "/health": {"get": _operation("Say that Baton runs.", security=[])},
         "/v1/models": {"get": _operation("List the models.")},
         "/v1/models/{id}": {"get": _operation("Describe a model.", ["id"])},
@@ -41,7 +49,7 @@ def describe_endpoint() -> dict[str, Any]:
     }
     for (path, (_, text)), schema in zip(_REQUESTS.items(), schemas, strict=True):
         body = {"required": True, "content": {"application/json": {"schema": schema}}}
-        asked = _operation(text, headers=_HEADERS)
+        asked = _operation(text, headers={} if path in _WITHOUT_RUN else _HEADERS)
         paths[path] = {"post": {**asked, "requestBody": body}}
     return {
         "openapi": "3.1.0",

@@ -8,8 +8,8 @@ import json
 import re
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -20,9 +20,9 @@ from baton.core.events import Cancelled, Decision, Event, Offered, StepText
 from baton.core.history_types import OwnRun
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy, Scope
-from baton.core.messages import Message, Prompt, Role
+from baton.core.messages import Message, Prompt, Request, Role, estimated_tokens
 from baton.core.model_roles import OWN_MODELS_PREFIX, STARTER_ID
-from baton.core.ports import ConversationPosition
+from baton.core.ports import ConversationPosition, CountingWorker
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use, strength
 from baton.core.run.run import Run
@@ -31,9 +31,9 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
-from baton.server.api_errors import ApiError, api_error, failure_error, too_long
+from baton.server.api_errors import ApiError, api_error, bad_request, failure_error, too_long
 from baton.server.client_request import ClientRequest, run_of
-from baton.server.offered_models import OfferedModel, find_model
+from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
 from baton.server.tool_calls import ToolCallReader, call_text
 from baton.server.tool_offer import CLOSE, OPEN, ToolChoice
 
@@ -42,6 +42,9 @@ MAX_RUNS = 120
 
 CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 4, 16
 """No tokenizer gets more into a token over a whole prompt: runs of spaces are the longest ones."""
+
+FRAME_TOKENS = 5
+"""About how many tokens a chat template puts around a message."""
 
 MAX_SERVED = 200
 """How many requests that are over are remembered."""
@@ -70,15 +73,17 @@ AS_CONFIGURED = ServingLimits()
 class ServedRun:
     """A request that was taken: for the list of served requests, and for its answer.
 
-    `label` is how far it may travel, `began` in seconds since the epoch. `error` is what the client
-    is shown where there is no answer. `warnings` are sentences about what isn't as it was asked
-    for. `recorded` is set once it has an id; `is_over` says that nothing of it goes on, and
-    `is_withdrawn` that it was refused and taken out of the history.
+    `run` is the id that its run will have ("": any), `label` how far it may travel, `began` in
+    seconds since the epoch. `error` is what the client is shown where there is no answer.
+    `warnings` are sentences about what isn't as it was asked for. `recorded` is set once it has an
+    id; `is_over` says that nothing of it goes on, and `is_withdrawn` that it was refused and taken
+    out of the history.
     """
 
     asked: ClientRequest
     client: Client
     offered: OfferedModel
+    run: str = ""
     label: Label = Label.CLOUD
     began: float = field(default_factory=time.time)
     _view: RunView = field(default_factory=RunView)
@@ -181,27 +186,63 @@ class Player:
         """The history that requests are kept in."""
         return self._baton.store
 
-    def begin(self, asked: ClientRequest, client: Client) -> ServedRun:
-        """Take a request. Raises ApiError where it may not be played."""
-        served = ServedRun(asked, client, find_model(asked.model, self.orchestra.roster))
+    def begin(self, asked: ClientRequest, client: Client, run: str = "") -> ServedRun:
+        """Take a request, whose run gets the id `run` ("": any).
+
+        Raises ApiError where it may not be played.
+        """
+        served = ServedRun(asked, client, self._find_answering(asked.model), run)
         self._check_grant(served)
         self._check_size(served)
         small = [one for one in self.served if not one.is_over or one.asked.size < MAX_SHOWN_CHARS]
         self.served = [*small[-MAX_SERVED:], served]
         return served
 
+    async def count(self, asked: ClientRequest, client: Client) -> int:
+        """Return how many tokens a request's prompt has, for the worker that likely answers it.
+
+        Where that can't say without answering, it is an estimate. Raises ApiError.
+        """
+        served = ServedRun(asked, client, self._find_answering(asked.model))
+        self._check_grant(served)
+        name = self._named_worker(served, Label.CLOUD, self._terms(served))
+        worker = self.orchestra.worker(name)
+        system, earlier = asked.instructions, asked.earlier
+        if asked.continues:
+            record = (await self._earlier_run(asked.continues, client)).record
+            thread = await self.store.thread(record.conversation, record.answer)
+            earlier = (*(Message(turn.role, turn.text) for turn in thread), *earlier)
+            kept = await self.store.conversation(record.conversation)
+            system = kept.system if system is None else system
+        system = worker.card.system if system is None else system
+        first = (Message(Role.SYSTEM, system),) if system else ()
+        messages = (*first, *earlier, Message(Role.USER, asked.prompt))
+        counted = None
+        if isinstance(worker, CountingWorker):
+            counted = await worker.count(Request(messages))
+        if counted is None:
+            counted = await asyncio.to_thread(_estimated_prompt, messages)
+        return counted
+
+    @asynccontextmanager
+    async def place(self, client: Client) -> AsyncIterator[None]:
+        """Take one of the places that a client's requests have. Raises ApiError (429)."""
+        self._running[client.id] += 1
+        try:
+            if self._running[client.id] > MAX_RUNS:
+                message = "Too many requests are being answered."
+                raise ApiError(429, "too_many_requests", message)
+            yield
+        finally:
+            self._running[client.id] -= 1
+
     async def play(self, served: ServedRun) -> AsyncGenerator[str]:
         """Yield a request's answer in pieces; leaving it stops the run.
 
         However it ends, `served` then has the whole run. Raises ApiError.
         """
-        client = served.client.id
-        self._running[client] += 1
         try:
-            if self._running[client] > MAX_RUNS:
-                message = "Too many requests are being answered."
-                raise ApiError(429, "too_many_requests", message)
-            async with await self._run(served) as run:
+            async with self.place(served.client), await self._run(served) as run:
                 text = AnswerText()
                 async for event in run:
                     served.apply(event)
@@ -215,7 +256,6 @@ class Player:
             served.error = error if isinstance(error, ApiError) else api_error(error)
             raise served.error from error
         finally:
-            self._running[client] -= 1
             served.is_over = True
             if served.view.status == "running":
                 served.apply(Cancelled(at=served.view.seconds))
@@ -254,6 +294,21 @@ class Player:
                     await store.purge(self._unkept.pop())
                 elif len(self._unkept) > MAX_SERVED:
                     await store.purge(self._unkept.popleft())
+
+    def listed_models(self, *, has_encoder: bool) -> list[OfferedModel]:
+        """Return the models that clients are shown."""
+        aliases = self._baton.settings.serve.aliases
+        return listed_models(self.orchestra.roster, aliases, has_encoder=has_encoder)
+
+    def find_model(self, named: str) -> OfferedModel:
+        """Return the model that a request names. Raises ApiError."""
+        return find_model(named, self.orchestra.roster, self._baton.settings.serve.aliases)
+
+    def _find_answering(self, named: str) -> OfferedModel:
+        if (found := self.find_model(named)) is EMBEDDING:
+            said = f"{named[:80]!r} makes vectors and answers nothing."
+            raise bad_request(said, "model", "POST /v1/embeddings asks it.")
+        return found
 
     def _check_grant(self, served: ServedRun) -> None:
         """Refuse a worker that costs money, or is in the cloud, to a token that may not spend."""
@@ -295,19 +350,24 @@ class Player:
         position, kept_label = await self._position(served, label)
         served.label = strictest([kept_label, label])
         limits, terms = _limits(served), self._terms(served)
-        worker: str | None = model.worker or None
-        if worker is not None:
+        worker = self._named_worker(served, limits.label, terms)
+        if model.worker:
             limits = replace(limits, alone=True)
-        elif asked.tools is not None and model.manner != "ultra":
-            worker = self._strongest_here(limits.label, terms)  # a plan can't call them
+        elif _must_call(served):
             limits = replace(limits, strategy="single")
         return self._orchestra_for(asked)[0].play(
             Prompt(asked.prompt, system=await self._system(asked, position)),
-            position,
+            replace(position, run=served.run),
             limits,
             worker=worker,
             terms=terms,
         )
+
+    def _named_worker(self, served: ServedRun, label: Label, terms: RunTerms) -> str | None:
+        """Return the worker that has to answer a request; None: the default one, or others."""
+        if _must_call(served):
+            return self._strongest_here(label, terms)
+        return served.offered.worker or None
 
     async def _system(self, asked: ClientRequest, position: ConversationPosition) -> str | None:
         """Return the system text of a request; that of an earlier response isn't carried over."""
@@ -446,6 +506,18 @@ class Player:
     async def aclose(self) -> None:
         """Forget what was kept in memory only."""
         await self._closing.aclose()
+
+
+def _estimated_prompt(messages: Sequence[Message]) -> int:
+    """Return about how many tokens a prompt of these messages has."""
+    texts = sum(estimated_tokens(message.text) for message in messages)
+    return texts + FRAME_TOKENS * (len(messages) + 1)
+
+
+def _must_call(served: ServedRun) -> bool:
+    """Whether one worker answers because tools may be called, which a plan can't."""
+    model = served.offered
+    return served.asked.tools is not None and not model.worker and model.manner != "ultra"
 
 
 def _limits(served: ServedRun) -> PromptLimits:

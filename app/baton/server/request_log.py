@@ -31,7 +31,7 @@ MAX_LOG_BYTES = 256 * 1024
 class PlainRequest:
     """A request that asked for no run, or was refused before there was one.
 
-    `address` is its method and path.
+    `address` is its method and path, `run` the id that its run would have had.
     """
 
     program: str
@@ -40,6 +40,7 @@ class PlainRequest:
     status: int = 200
     failure: str = ""
     prompt: str = ""
+    run: str = ""
     began: float = field(default_factory=time.time)
     view: RunView = field(default_factory=RunView)
     is_over: bool = True
@@ -87,7 +88,8 @@ class RequestLog:
         if self._report is not None:
             self._report(request)
         if request.failure:
-            self._file.write(request_line(request))
+            id = f"  (req_{request.run})" if request.run else ""
+            self._file.write(f"{request_line(request)}{id}")
 
 
 class _LogFile(RotatingFileHandler):

@@ -24,6 +24,7 @@ from baton.routing.messages import (
     REQUESTS,
     AddRated,
     CompareTexts,
+    EmbedText,
     EstimateQuality,
     EstimateReply,
     JudgeDrafts,
@@ -34,6 +35,7 @@ from baton.routing.messages import (
     RouterLoaded,
     ScoreTurns,
     TableReply,
+    VectorReply,
 )
 
 if TYPE_CHECKING:
@@ -113,6 +115,8 @@ class Scorer:
                 return JudgementReply(found)
             case CompareTexts(texts=texts):
                 return TableReply([list(row) for row in model.likeness(texts)])
+            case EmbedText(text=text):
+                return VectorReply(model.embed(text))
             case ScoreTurns(text=text, position=position, workers=workers):
                 return TableReply([list(row) for row in model.score_turns(text, position, workers)])
             case RefitRouter(target=target):

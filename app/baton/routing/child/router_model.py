@@ -10,7 +10,15 @@ import numpy as np
 
 from baton.core.plan.plan import KINDS
 from baton.core.plan.token_estimates import TOKENS_P99
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, RatedAnswer, RefitResult
+from baton.core.routing_types import (
+    Candidate,
+    Draft,
+    Estimate,
+    Judgement,
+    RatedAnswer,
+    RefitResult,
+    TextVector,
+)
 from baton.routing.child import RouterFileError, personal_offsets
 from baton.routing.child.first_stage import FirstStage, Floats, TextReading
 from baton.routing.child.linear_heads import KindHead, LengthHead, TurnHead
@@ -77,6 +85,10 @@ class RouterModel:
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return what each text is about: a row of length 1."""
         return self._encoder.vectors(texts)
+
+    def embed(self, text: str) -> TextVector:
+        """Return the vector of a whole text."""
+        return self._encoder.embed(text)
 
     def likeness(self, texts: Sequence[str]) -> list[list[float]]:
         """Return how alike each two texts are in meaning, from 0 to 1."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from baton.core.routing_types import MAX_VECTOR_TOKENS, VECTOR_WIDTH, TextVector
 from baton.routing.child import RouterFileError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ import math
 import re
 from functools import lru_cache
 
-WIDTH = 384
+WIDTH = VECTOR_WIDTH
 HEAD_CHARS, TAIL_CHARS = 2400, 1200
 HEAD_TOKENS, TAIL_TOKENS = 144, 112
 """Of a long text its beginning and its end are read: the task stands in one of them."""
@@ -60,10 +61,26 @@ class Encoder:
             found[number] = self._vector(text)
         return found
 
+    def embed(self, text: str) -> TextVector:
+        """Return the vector of a whole text: of a long one the mean of its parts', by length."""
+        ids = self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")).ids
+        if len(ids) > MAX_VECTOR_TOKENS:
+            return TextVector(b"", len(ids))
+        first, *inner, last = ids
+        size = HEAD_TOKENS + TAIL_TOKENS - 2
+        parts = [inner[at : at + size] for at in range(0, max(1, len(inner)), size)]
+        vectors = [self._vector_of([first, *part, last]) * (len(part) + 2) for part in parts]
+        mean = np.sum(vectors, axis=0)
+        mean /= max(float(np.linalg.norm(mean)), 1e-12)
+        return TextVector(mean.astype("<f4").tobytes(), len(ids))
+
     def _vector(self, text: str) -> Vectors:
         ids = self._tokenizer.encode(readable_excerpt(text)).ids
         if len(ids) > HEAD_TOKENS + TAIL_TOKENS:
             ids = ids[:HEAD_TOKENS] + ids[-TAIL_TOKENS:]
+        return self._vector_of(ids)
+
+    def _vector_of(self, ids: Sequence[int]) -> Vectors:
         fed = np.array([ids], np.int64)
         (vector,) = self._session.run(
             ["embedding"], {"input_ids": fed, "attention_mask": np.ones_like(fed)}

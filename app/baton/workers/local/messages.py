@@ -38,7 +38,8 @@ class AnswerPrompt(Message, tag="ask"):
 
     The answer keeps to the `grammar` (GBNF), or else to the JSON `schema`, and ends before the
     first of `stop`. With `only_reads` nothing is answered: the prompt is read for the same request
-    without it, which is likely to follow. Nothing that is read for a `client` serves another.
+    without it, which is likely to follow. With `only_counts` its tokens are counted. Nothing that
+    is read for a `client` serves another.
     """
 
     messages: list[dict[str, str]]
@@ -59,6 +60,7 @@ class AnswerPrompt(Message, tag="ask"):
     schema: str = ""
     stop: tuple[str, ...] = ()
     only_reads: bool = False
+    only_counts: bool = False
     client: str = ""
 
 
@@ -127,6 +129,12 @@ class PromptRead(FinalReply, tag="read"):
     """A prompt that was only to be read has been."""
 
 
+class PromptCounted(FinalReply, tag="counted"):
+    """How many tokens a prompt has."""
+
+    tokens: int
+
+
 class AnswerDone(FinalReply, tag="done"):
     """The answer's end; see core.messages.Usage."""
 
@@ -186,6 +194,7 @@ REPLIES = (
     | AnswerSpeed
     | AnswerDone
     | PromptRead
+    | PromptCounted
     | FileChecked
     | LlamaInfo
     | OnnxInfo

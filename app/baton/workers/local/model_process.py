@@ -54,6 +54,7 @@ from baton.workers.local.messages import (
     LoadModel,
     ModelLoaded,
     ModelLoading,
+    PromptCounted,
     PromptProgress,
     ThoughtTokens,
 )
@@ -141,6 +142,7 @@ class ModelProcess(Supervisor):
         self._find_borrower = find_borrower
         self._slots: asyncio.Semaphore | None = None
         self._alone: asyncio.Lock | None = None
+        self._counting: asyncio.Lock | None = None
         self._is_doubted = False
         self._open_requests = 0
         self._session: ModelSession | None = None
@@ -165,6 +167,30 @@ class ModelProcess(Supervisor):
             with suppress(FrameError, ChildDied, WorkerError):  # the request itself meets it again
                 self._refuse_deadly_request(request)
                 self._session.call(request._replace(prompt=prompt))
+
+    async def count(self, request: ModelRequest) -> int | None:
+        """Return how many tokens a prompt has; None where the model isn't loaded, or can't say."""
+        import asyncio
+
+        self._counting = self._counting or asyncio.Lock()
+        if self.living() is None or self._session is None or not self._is_loaded:
+            return None
+        session, call = self._session, None
+        session.enter()
+        try:
+            self._refuse_long_request(request)
+            self._refuse_deadly_request(request)
+            prompt = msgspec.structs.replace(request.prompt, only_counts=True)
+            async with self._counting:  # it keeps those that are answered waiting
+                call = session.call(request._replace(prompt=prompt))
+                reply = await call.receive()
+        except (FrameError, ChildDied, WorkerError):  # the request itself meets it again
+            return None
+        finally:
+            session.leave()
+            if call is not None and not call.ended:
+                call.cancel()
+        return reply.tokens if isinstance(reply, PromptCounted) else None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk]:
         """Answer a request when those before it have been; see core.ports.Worker.

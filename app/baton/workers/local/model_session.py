@@ -34,7 +34,7 @@ class ModelRequest(NamedTuple):
         """A hash of all that a client asks: the same when it is repeated, or was read ahead."""
         import hashlib
 
-        prompt = msgspec.structs.replace(self.prompt, id=0, only_reads=False)
+        prompt = msgspec.structs.replace(self.prompt, id=0, only_reads=False, only_counts=False)
         return hashlib.sha256(repr(prompt).encode()).hexdigest()
 
     @property

@@ -83,6 +83,10 @@ class LocalWorker:
         """Answer the request; see core.ports.Worker."""
         return self.model.stream(ModelRequest(self._given.name, self._prompt(request)))
 
+    async def count(self, request: Request) -> int | None:
+        """Return how many tokens a request's prompt has; see core.ports.CountingWorker."""
+        return await self.model.count(ModelRequest(self._given.name, self._prompt(request)))
+
     def _prompt(self, request: Request) -> AnswerPrompt:
         """Return what the child must know: the request's own wishes come before the worker's."""
         own, wished = self._settings, request.sampling

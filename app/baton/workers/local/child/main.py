@@ -30,6 +30,7 @@ from baton.workers.local.messages import (
     ModelLoaded,
     ModelLoading,
     OnnxInfo,
+    PromptCounted,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class Runner:
             match request:
                 case LoadModel():
                     self._load_file(request)
+                case AnswerPrompt(only_counts=True):
+                    self._parent.send(PromptCounted(self._prompts.count(request), id=request.id))
                 case AnswerPrompt():
                     assert self._scheduler is not None, "a model is loaded first"
                     self._scheduler.add(self._sequence(request))

@@ -90,6 +90,14 @@ class PromptReader:
         cap = self._cap(len(tokens), request)
         return Prompt(tokens, thoughts, cap, self._mark_tokens, request.stop)
 
+    def count(self, request: AnswerPrompt) -> int:
+        """Return how many tokens the prompt for a conversation has, however long that is."""
+
+        def render(shown: Messages) -> str:
+            return self._begun(shown, request.thinking, request.id)
+
+        return len(encode(self._model, render, request.messages, self._limit))
+
     def plain(self, request: AnswerPrompt, form: str) -> Prompt:
         """Return the prompt for the last message in an adapter's own form."""
         text = form.replace("{prompt}", request.messages[-1]["content"])
