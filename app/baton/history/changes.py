@@ -82,7 +82,7 @@ def begin_run(
     # The person's prompt brings a deleted conversation back, and makes a program's their own.
     connection.execute(
         "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL,"
-        " program = iif(?, program, '') WHERE id = ?",
+        " program = CASE WHEN ? THEN program ELSE '' END WHERE id = ?",
         [answer.id, now, client != "", conversation.id],
     )
     return RecordedRun(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -26,18 +26,16 @@ from baton.server.access import OPEN_PATHS, Access, Client
 from baton.server.addresses import canonical_path, is_anthropic, no_address_text
 from baton.server.api_errors import ApiError, api_error
 from baton.server.background_runs import BackgroundRuns
-from baton.server.chat_completions import ChatStream, completion, read_chat
-from baton.server.client_request import ClientRequest, parse_body
-from baton.server.completions import CompletionStream, completion_object, read_completion
+from baton.server.client_request import parse_body
+from baton.server.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
 from baton.server.embeddings import Embedder, read_embeddings
-from baton.server.messages import MessageStream, message_object, read_messages
+from baton.server.event_stream import EventStream
 from baton.server.offered_models import OfferedModel
 from baton.server.openapi import describe_endpoint
 from baton.server.player import Player, ServedRun
 from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.request_log import PlainRequest
-from baton.server.responses import ResponseStream, read_responses, response
 from baton.server.served_answer import Answer, answer_head, make_answer
 from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
 
@@ -51,71 +49,6 @@ REQUEST_ID = "baton.request_id"
 
 RETRY_SECONDS = 2
 """After how long a client asks again that was one too many."""
-
-HEAD_SECONDS, KEEPALIVE_SECONDS = 2.0, 10.0
-"""After so many seconds a stream begins, though there is no piece yet: until then an error has a
-status. After so many more without one it says that it is still alive."""
-
-
-class StreamWriter(Protocol):
-    """Writes an answer in a protocol's events, while it comes."""
-
-    def begin(self, answer: Answer) -> list[dict[str, Any]]: ...
-
-    def text(self, answer: Answer, piece: str) -> list[dict[str, Any]]: ...
-
-    def call(self, answer: Answer, call: ToolCall) -> list[dict[str, Any]]: ...
-
-    def end(self, answer: Answer) -> list[dict[str, Any]]: ...
-
-    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """A protocol: how requests are read and answers written.
-
-    `is_named` is whether each event of a stream has its type beside it, `last` what ends one, and
-    `ping` what keeps one alive.
-    """
-
-    read: Callable[[Mapping[str, Any], Mapping[str, str]], ClientRequest]
-    whole: Callable[[Answer, ClientRequest], dict[str, Any]]
-    stream: Callable[[ClientRequest], StreamWriter]
-    is_named: bool = True
-    last: bytes = b""
-    ping: bytes = b": still here\n\n"
-    is_anthropic: bool = False
-
-    def error(self, error: ApiError) -> dict[str, Any]:
-        """Return an error as this protocol's clients read it."""
-        return error.anthropic() if self.is_anthropic else error.openai()
-
-
-CHAT = Dialect(
-    read_chat,
-    completion,
-    ChatStream,
-    is_named=False,
-    last=b"data: [DONE]\n\n",
-)
-RESPONSES = Dialect(read_responses, response, ResponseStream)
-MESSAGES = Dialect(
-    read_messages,
-    lambda answer, asked: message_object(answer),
-    lambda asked: MessageStream(),
-    ping=b'event: ping\ndata: {"type": "ping"}\n\n',
-    is_anthropic=True,
-)
-
-
-COMPLETIONS = Dialect(
-    read_completion,
-    completion_object,
-    CompletionStream,
-    is_named=False,
-    last=b"data: [DONE]\n\n",
-)
 
 Work = Callable[[bytearray, Mapping[str, str], Client], Awaitable[dict[str, Any]]]
 """Computes an answer from a body, the headers and who asks. Raises ApiError."""
@@ -366,76 +299,6 @@ class Endpoint:
 
     def _answer(self, served: ServedRun, text: str, calls: list[ToolCall]) -> Answer:
         return make_answer(served, self._player.orchestra.roster, text, calls)
-
-
-class EventStream:
-    """Server-sent events, in a dialect's form; `first` returns those that begin it."""
-
-    def __init__(
-        self, send: Send, dialect: Dialect, first: Callable[[], list[dict[str, Any]]]
-    ) -> None:
-        self.has_begun = False
-        self._send = send
-        self._dialect = dialect
-        self._first = first
-        self._is_idle = True
-        self._sending = asyncio.Lock()
-
-    async def begin(self) -> None:
-        """Send the head and the first events, unless they were."""
-        async with self._sending:
-            if self.has_begun:
-                return
-            self.has_begun = True
-            headers = [
-                (b"content-type", b"text/event-stream; charset=utf-8"),
-                (b"cache-control", b"no-store"),
-                (b"x-content-type-options", b"nosniff"),
-            ]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._send_body(b"".join(map(self._frame, self._first())))
-
-    async def send(self, events: list[dict[str, Any]]) -> None:
-        """Send events."""
-        await self._write(b"".join(map(self._frame, events)))
-
-    async def finish(self) -> None:
-        """End the stream."""
-        await self._write(self._dialect.last, more=False)
-
-    @asynccontextmanager
-    async def kept_alive(self, recorded: asyncio.Event) -> AsyncIterator[None]:
-        """Begin soon once a run is `recorded`, and say now and then that the stream goes on."""
-        beating = asyncio.create_task(self._keep_alive(recorded))
-        try:
-            yield
-        finally:
-            async with self._sending:  # not in the middle of what it sends
-                beating.cancel()
-            with suppress(asyncio.CancelledError):
-                await beating
-
-    async def _keep_alive(self, recorded: asyncio.Event) -> None:
-        await recorded.wait()
-        await asyncio.sleep(HEAD_SECONDS)
-        await self.begin()
-        while True:
-            self._is_idle = True
-            await asyncio.sleep(KEEPALIVE_SECONDS)
-            if self._is_idle:
-                await self._write(self._dialect.ping)
-
-    async def _write(self, data: bytes, *, more: bool = True) -> None:
-        self._is_idle = False
-        async with self._sending:
-            await self._send_body(data, more=more)
-
-    async def _send_body(self, data: bytes, *, more: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
-
-    def _frame(self, event: dict[str, Any]) -> bytes:
-        data = b"data: " + msgspec.json.encode(event) + b"\n\n"
-        return f"event: {event['type']}\n".encode() + data if self._dialect.is_named else data
 
 
 class _Ask:
