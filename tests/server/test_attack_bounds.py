@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from baton.core.errors import BudgetExceeded, ContextTooLong, StoreError, WorkerError
@@ -343,14 +344,22 @@ async def test_a_failed_response_in_the_background_is_gone_once_it_is_deleted(
     async with served_baton(tmp_path, [here]) as served, served.client() as client:
         asked = {**BODIES["/responses"]("Hi"), "background": True, "instructions": CANARY}
         id = (await client.post("/responses", json=asked)).json()["id"]
-        await wait_until(lambda: served.player.served[0].is_over)
-        failed = await client.get(f"/responses/{id}")
-        assert failed.json()["status"] == "failed"
+        assert (await ended_response(client, id))["status"] == "failed"
         for conversation in await served.baton.store.conversations():
             await served.baton.store.hide(conversation.id)
         gone = await client.get(f"/responses/{id}")
     assert gone.status_code == 404
     assert CANARY not in gone.text
+
+
+async def ended_response(client: httpx.AsyncClient, id: str) -> dict[str, Any]:
+    """Return a response in the background once it is over."""
+    async with asyncio.timeout(20):
+        while True:
+            shown: dict[str, Any] = (await client.get(f"/responses/{id}")).json()
+            if shown["status"] != "in_progress":
+                return shown
+            await asyncio.sleep(0.01)
 
 
 async def test_a_refused_response_in_the_background_says_why(tmp_path: Path) -> None:
@@ -359,9 +368,8 @@ async def test_a_refused_response_in_the_background_says_why(tmp_path: Path) -> 
     async with served_baton(tmp_path, [here]) as served, served.client() as client:
         asked = {**BODIES["/responses"]("Hi"), "background": True}
         id = (await client.post("/responses", json=asked)).json()["id"]
-        await wait_until(lambda: served.player.served[0].is_over)
+        failed = await ended_response(client, id)
         assert await served.baton.store.conversations() == []
-        failed = (await client.get(f"/responses/{id}")).json()
     assert failed["status"] == "failed"
     assert "maximum context length" in failed["error"]["message"]
 
