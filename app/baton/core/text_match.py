@@ -45,6 +45,7 @@ _TAGS = re.compile(r"</?tool_(?:call|response)>")
 _SIGNS = re.compile(r"[\W_]+")
 _ESCAPES = re.compile(r"\\+(?:u([0-9a-f]{4})|[bfnrt])", re.IGNORECASE)
 _ENTITIES = re.compile(r"&(?:#[0-9]{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});", re.IGNORECASE)
+_BEFORE_ESCAPE = re.compile(r"(?:\\|u[Dd][89ABab][0-9A-Fa-f]{2})\Z")  # the first half of a pair
 _MAX_ESCAPE_CHARS = 40
 
 
@@ -237,8 +238,8 @@ def _slices(text: str) -> Iterator[str]:
         if end < len(text):
             near = end - _MAX_ESCAPE_CHARS
             escape = max(text.rfind("\\", near, end), text.rfind("&", near, end))
-            while escape > near and text[escape - 1] == "\\":
-                escape -= 1
+            while escape > near and (before := _BEFORE_ESCAPE.search(text, near, escape)):
+                escape = before.start()
             end = escape if escape > near else end
         yield text[at:end]
         at = end
