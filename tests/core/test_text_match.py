@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, strategies as st
@@ -80,7 +80,7 @@ def test_what_takes_too_long_to_compare_counts_as_found() -> None:
     assert len(text) * len(known) > MAX_COMPARED_CHARS
 
 
-WRITTEN = {
+WRITTEN: dict[str, Callable[[str], str]] = {
     "json": json.dumps,
     "json twice": lambda text: json.dumps(json.dumps(text)),
     "capitals": lambda text: json.dumps(text).replace("\\ud", "\\uD"),
