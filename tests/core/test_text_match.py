@@ -136,3 +136,10 @@ def test_short_prompts_in_a_row_are_known_together_and_alone() -> None:
     for together in ("Say OK.", "I have it. Say OK.", "Hi. I have it. Say OK.", "I have it."):
         assert pair(together, "OK.") in pairs
     assert pair("Hi. Say OK.", "OK.") not in pairs
+
+
+@pytest.mark.parametrize("run", ["\\", "&", "&#9", "9", "\\u", "</tool_", "_"])
+def test_a_run_of_signs_takes_time_by_its_length_only(run: str) -> None:
+    """With a quadratic pattern, 64 KB of backslashes took minutes, in one call of `re`."""
+    signs = "&#" + run * 200_000
+    assert found(f"{signs} {LONG}", LONG) == [True]

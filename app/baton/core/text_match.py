@@ -43,7 +43,7 @@ _SLICE_CHARS = 1 << 16
 
 _TAGS = re.compile(r"</?tool_(?:call|response)>")
 _SIGNS = re.compile(r"[\W_]+")
-_ESCAPES = re.compile(r"\\+(?:u([0-9a-f]{4})|[bfnrt])", re.IGNORECASE)
+_ESCAPES = re.compile(r"(?<!\\)\\++(?:u([0-9a-f]{4})|[bfnrt])", re.IGNORECASE)
 _ENTITIES = re.compile(r"&(?:#[0-9]{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});", re.IGNORECASE)
 _BEFORE_ESCAPE = re.compile(r"(?:\\|u[Dd][89ABab][0-9A-Fa-f]{2})\Z")  # the first half of a pair
 _MAX_ESCAPE_CHARS = 40
