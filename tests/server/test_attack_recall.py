@@ -209,6 +209,29 @@ async def test_what_is_not_kept_is_private_at_another_server_while_it_is_answere
     assert answer.status_code == 400
 
 
+async def test_a_prompt_that_is_not_kept_is_private_before_it_is_answered(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    async with (
+        serve(tmp_path, waiting_worker(go, "")) as (served, client),
+        serve(tmp_path, local_worker(), remote_worker()) as (_, other),
+    ):
+        headers = {**PRIVATELY, "x-baton-keep": "0"}
+        asking = asyncio.create_task(post(client, "chat", "baton/local", LONG, headers))
+        await wait_until(lambda: any(one.view.started for one in served.player.served))
+        answer = await post(other, "chat", "gpt", f"  {LONG} ")
+        go.set()
+        await asking
+    assert answer.status_code == 400
+
+
+async def test_a_short_answer_that_is_not_kept_is_private_once_it_is_there(tmp_path: Path) -> None:
+    headers = {**PRIVATELY, "x-baton-keep": "0"}
+    turns = [("user", "Hi."), ("assistant", "OK."), ("user", "And?")]
+    async with serve(tmp_path, local_worker("OK."), remote_worker()) as (_, client):
+        answer_text(await post(client, "chat", "baton/local", "Hi.", headers))
+        assert (await post(client, "chat", "gpt", turns)).status_code == 400
+
+
 async def test_a_full_disk_does_not_make_what_was_private_open(tmp_path: Path) -> None:
     async with serve(tmp_path, local_worker("Noted.")) as (served, client):
 
