@@ -227,8 +227,9 @@ async def test_a_prompt_that_is_not_kept_is_private_before_it_is_answered(tmp_pa
 async def test_a_short_answer_that_is_not_kept_is_private_once_it_is_there(tmp_path: Path) -> None:
     headers = {**PRIVATELY, "x-baton-keep": "0"}
     turns = [("user", "Hi."), ("assistant", "OK."), ("user", "And?")]
-    async with serve(tmp_path, local_worker("OK."), remote_worker()) as (_, client):
+    async with serve(tmp_path, local_worker("OK.")) as (_, client):
         answer_text(await post(client, "chat", "baton/local", "Hi.", headers))
+    async with serve(tmp_path, local_worker(), remote_worker()) as (_, client):
         assert (await post(client, "chat", "gpt", turns)).status_code == 400
 
 
