@@ -118,7 +118,7 @@ async def test_an_older_history_is_made_recognisable(tmp_path: Path) -> None:
     await say(store, "open", "answer", Label.CLOUD)
     await store.aclose()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE turns SET fingerprint = NULL, opening = NULL")
+        connection.execute("UPDATE turns SET fingerprint = NULL, opening = NULL, whole = NULL")
     store = Store.open(path)
     assert await label_of(store, f"Once more: {LONG}") is Label.LOCAL
     assert await label_of(store, "open", "answer", "Go on.") is Label.CLOUD

@@ -448,9 +448,9 @@ def age(path: Path) -> None:
     connection.execute("DROP INDEX events_of_warnings")
     connection.execute("ALTER TABLE runs DROP COLUMN started")
     connection.execute("DROP TABLE private_marks")
-    for index in ("turns_by_fingerprint", "turns_by_opening", "turns_unknown", "turns_by_said"):
-        connection.execute(f"DROP INDEX {index}")
-    for column in ("client", "fingerprint", "opening", "said"):
+    for index in ("by_fingerprint", "by_opening", "by_said", "by_whole", "unknown"):
+        connection.execute(f"DROP INDEX turns_{index}")
+    for column in ("client", "fingerprint", "opening", "said", "length", "whole"):
         connection.execute(f"ALTER TABLE turns DROP COLUMN {column}")
     connection.execute("ALTER TABLE conversations DROP COLUMN program")
     connection.execute("PRAGMA user_version = 2")

@@ -16,7 +16,7 @@ from baton.core.ledger_types import Policy
 from baton.core.messages import Message, Prompt, Role, Turn, TurnStatus, conversation_title
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.core.prompt_wrapping import spoken_words
-from baton.core.text_match import fingerprint, opening
+from baton.core.text_match import fingerprint, long_text
 from baton.history import rows
 from baton.history.queries import turn_position
 from baton.platform.process_owner import current_process
@@ -200,7 +200,7 @@ def add_turn(
     gap = 2 if turn.role is Role.ASSISTANT else 1
     is_known = turn.status is not TurnStatus.STREAMING
     connection.execute(
-        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)",
         [
             _free_key(connection, turn.conversation, turn.created, gap) if key is None else key,
             turn.id,
@@ -214,7 +214,7 @@ def add_turn(
             turn.worker,
             turn.run,
             client,
-            *(_marks(turn.text, turn.role) if is_known else (None, None)),
+            *(_marks(turn.text, turn.role) if is_known else _NO_MARKS),
         ],
     )
     connection.executemany(
@@ -257,12 +257,12 @@ def write_answer(
     is_known = status is not TurnStatus.STREAMING
     changed = connection.execute(
         "UPDATE turns SET text = ?, status = ?, worker = coalesce(nullif(?, ''), worker), "
-        "fingerprint = ?, opening = ? WHERE id = ?",
+        "fingerprint = ?, opening = ?, length = ?, whole = ? WHERE id = ?",
         [
             clean_text(text),
             status,
             clean_text(worker),
-            *(_marks(text, Role.ASSISTANT) if is_known else (None, None)),
+            *(_marks(text, Role.ASSISTANT) if is_known else _NO_MARKS),
             turn,
         ],
     )
@@ -275,9 +275,14 @@ def write_answer(
         )
 
 
-def _marks(text: str, role: Role) -> tuple[str, str | None]:
-    """Return what a text is recognised by: its fingerprint, and its opening if that suffices."""
-    return fingerprint(clean_text(text), role), opening(clean_text(text))
+_Marks = tuple[str | None, str | None, int | None, str | None]
+_NO_MARKS: _Marks = (None, None, None, None)
+
+
+def _marks(text: str, role: Role) -> _Marks:
+    """Return what a text is recognised by: its fingerprint, and what suffices for a long one."""
+    text = clean_text(text)
+    return fingerprint(text, role), *(long_text(text) or _NO_MARKS[1:])
 
 
 UNKNOWN_TEXTS = """SELECT key, text, role FROM turns
@@ -288,7 +293,7 @@ UNKNOWN_TEXTS = """SELECT key, text, role FROM turns
 def mark_unknown_texts(connection: Connection) -> None:
     """Make private texts recognisable that aren't yet."""
     connection.executemany(
-        "UPDATE turns SET fingerprint = ?, opening = ? WHERE key = ?",
+        "UPDATE turns SET fingerprint = ?, opening = ?, length = ?, whole = ? WHERE key = ?",
         [
             [*_marks(row["text"], Role(row["role"])), row["key"]]
             for row in connection.execute(UNKNOWN_TEXTS).fetchall()
@@ -299,11 +304,15 @@ def mark_unknown_texts(connection: Connection) -> None:
 def keep_private_marks(
     connection: Connection, said: Sequence[tuple[str, str]], client: str, label: Label
 ) -> None:
-    """Have prompts and their answers recognised as private although they aren't kept."""
+    """Have prompts and their answers recognised as private although they aren't kept.
+
+    An answer is "" where there is none yet.
+    """
     marks = []
     for prompt, answer in said:
-        asked, alone = _marks(prompt, Role.USER)
-        marks += [(asked, _marks(answer, Role.ASSISTANT)[0]), *([(asked, "")] if alone else [])]
+        asked, alone, *_ = _marks(prompt, Role.USER)
+        marks += [(asked, _marks(answer, Role.ASSISTANT)[0])] if answer else []
+        marks += [(asked, "")] if alone else []
     connection.executemany(
         "INSERT OR IGNORE INTO private_marks VALUES (?, ?, ?, ?)",
         [(*mark, client, label) for mark in marks],
@@ -313,9 +322,10 @@ def keep_private_marks(
 def save_progress(connection: Connection, texts: Mapping[str, str]) -> None:
     """Record the texts so far of answers that are being written, but for those gone by now."""
     connection.executemany(
-        "UPDATE turns SET text = ?, status = ?, fingerprint = ? WHERE id = ?",
+        "UPDATE turns SET text = ?, status = ?, fingerprint = ?, opening = ?, length = ?, "
+        "whole = ? WHERE id = ?",
         [
-            [clean_text(text), TurnStatus.STREAMING, fingerprint(text, Role.ASSISTANT), turn]
+            [clean_text(text), TurnStatus.STREAMING, *_marks(text, Role.ASSISTANT), turn]
             for turn, text in texts.items()
         ],
     )
@@ -328,7 +338,8 @@ _MAX_KEY_TRIES = 64
 def add_draft(connection: Connection, answer: str, text: str, worker: str) -> None:
     """Record the draft that an answer replaced, as the version before it."""
     found = connection.execute(
-        "SELECT key, parent, conversation, label, created FROM turns WHERE id = ?", [answer]
+        "SELECT key, parent, conversation, label, created, client FROM turns WHERE id = ?",
+        [answer],
     ).fetchone()
     _require_changed(int(found is not None))
     least = connection.execute(
@@ -349,7 +360,7 @@ def add_draft(connection: Connection, answer: str, text: str, worker: str) -> No
         found["created"],
         clean_text(worker),
     )
-    add_turn(connection, draft, key)
+    add_turn(connection, draft, key, client=found["client"])
 
 
 def trim_conversation(connection: Connection, conversation: str, first: str) -> None:
@@ -369,14 +380,14 @@ def withdraw_run(connection: Connection, run: str) -> None:
     if connection.execute(others, [conversation, run]).fetchone() is None:
         purge(connection, conversation)
         return
-    _mark_private_texts(connection, "turns.id = ?", turn)
     connection.execute("DELETE FROM runs WHERE id = ?", [run])
     connection.execute("DELETE FROM turns WHERE id = ?", [found["answer"]])
-    added = """DELETE FROM turns WHERE id = ? AND run IS NULL
-        AND NOT EXISTS (SELECT 1 FROM turns AS child WHERE child.parent = turns.id)
-        RETURNING parent"""
+    added = """SELECT parent FROM turns WHERE id = ? AND run IS NULL
+        AND NOT EXISTS (SELECT 1 FROM turns AS child WHERE child.parent = turns.id)"""
     last = turn
     while turn and (gone := connection.execute(added, [turn]).fetchone()) is not None:
+        _mark_private_texts(connection, "turns.id = ?", turn)
+        connection.execute("DELETE FROM turns WHERE id = ?", [turn])
         last = turn = gone["parent"]
     connection.execute(
         "UPDATE conversations SET head = ? WHERE id = ? AND head = ?",

@@ -28,7 +28,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import UsageRow
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import sanitise
-from baton.core.text_match import SaidTexts, Saying
+from baton.core.text_match import LongText, SaidTexts, Saying
 from baton.history import rows
 from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
 from baton.history.rows import reject_bad_values
@@ -185,20 +185,20 @@ _SAID_TOGETHER = """
     WHERE prompt IN (SELECT value FROM json_each(:prompts))
             AND answer IN (SELECT value FROM json_each(:answers))
         OR answer = '' AND prompt IN (SELECT value FROM json_each(:prompts))
-    UNION SELECT fingerprint, label, client FROM turns
-    WHERE opening IS NOT NULL AND fingerprint IN (SELECT value FROM json_each(:long))
+    UNION SELECT whole, label, client FROM turns
+    WHERE whole IN (SELECT value FROM json_each(:long))
 """
 """Who said what is brought back, and how privately: prompts with their answers, and long texts."""
 
 
-def private_texts(connection: Connection, openings: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return the private texts that begin so: opening, fingerprint, text; each once."""
+def private_texts(connection: Connection, openings: Sequence[str]) -> list[LongText]:
+    """Return what the private texts that begin so are recognised by, each once."""
     found = connection.execute(
-        "SELECT DISTINCT opening, fingerprint, text FROM turns WHERE label <> 'cloud' "
+        "SELECT DISTINCT opening, length, whole FROM turns WHERE label <> 'cloud' "
         "AND opening IN (SELECT value FROM json_each(?))",
         [rows.encode_json(openings)],
     )
-    return [tuple(row) for row in found]
+    return [LongText(*row) for row in found]
 
 
 def sayings(connection: Connection, said: SaidTexts, long: Collection[str]) -> list[Saying]:
@@ -209,8 +209,13 @@ def sayings(connection: Connection, said: SaidTexts, long: Collection[str]) -> l
     lists = {"prompts": said.prompts, "answers": said.answers, "long": long}
     values = {name: rows.encode_json(sorted(those)) for name, those in lists.items()}
     found = connection.execute(_SAID_TOGETHER, values)
+    brought = said.pairs.union(said.prompts, long)
     with rows.reject_bad_values():
-        return [Saying(row["said"], row["client"], Label(row["label"])) for row in found]
+        return [
+            Saying(row["said"], row["client"], Label(row["label"]))
+            for row in found
+            if row["said"] in brought
+        ]
 
 
 def last_run(connection: Connection, conversation: str | None) -> RunRecord | None:

@@ -223,6 +223,22 @@ _PROGRAMS = Migration(
     ),
 )
 
+_LONG_TEXTS = Migration(
+    "0009_long_texts",
+    (
+        # What recognises a text that is long enough alone, besides `opening`: how many characters
+        # its plain text has, and the fingerprint of all of it. Private texts get it when a history
+        # is opened; for others it is enough that they get it from now on.
+        "ALTER TABLE turns ADD COLUMN length INTEGER",
+        "ALTER TABLE turns ADD COLUMN whole TEXT",
+        "UPDATE turns SET fingerprint = NULL, opening = NULL WHERE status <> 'streaming'",
+        "DROP INDEX turns_by_opening",  # in the new one is all that is asked for: no text is read
+        """CREATE INDEX turns_by_opening ON turns (opening, label, length, whole)
+            WHERE opening IS NOT NULL""",
+        "CREATE INDEX turns_by_whole ON turns (whole) WHERE whole IS NOT NULL",
+    ),
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     _FIRST,
     _POLICY,
@@ -232,4 +248,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     _WARNINGS,
     _CLIENTS,
     _PROGRAMS,
+    _LONG_TEXTS,
 )

@@ -279,17 +279,16 @@ class ClientHistory:
         openings = await self._database.read(queries.private_openings)
         places = await asyncio.to_thread(said.find, openings)
         texts = await self._database.read(queries.private_texts, sorted(places))
-
-        def long_texts() -> set[str]:
-            return {mark for start, mark, text in texts if said.holds(text, places[start])}
-
-        long = await asyncio.to_thread(long_texts)
+        long = await asyncio.to_thread(said.matches, texts, places)
         return await self._database.read(queries.sayings, said, long)
 
     async def keep_private_marks(
         self, said: Sequence[tuple[str, str]], client: str, label: Label
     ) -> None:
-        """Have prompts and their answers recognised as private although they aren't kept."""
+        """Have prompts and their answers recognised as private although they aren't kept.
+
+        An answer is "" where there is none yet.
+        """
         await self._database.write(changes.keep_private_marks, said, client, label)
 
     async def withdraw(self, run: str) -> None:

@@ -26,7 +26,7 @@ from baton.core.ports import ConversationPosition, CountingWorker
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use, strength
 from baton.core.run.run import Run
-from baton.core.text_match import label_by_sayings, said_texts
+from baton.core.text_match import ANSWER_CHARS, label_by_sayings, plain_text, said_texts
 from baton.core.view import RunView
 from baton.history import Store
 from baton.server.access import Client, Grant
@@ -48,6 +48,9 @@ FRAME_TOKENS = 5
 
 MAX_SERVED = 200
 """How many requests that are over are remembered."""
+
+MAX_BEGINNING_CHARS = 1_000
+"""In so much of an answer its first letters are looked for while it is written."""
 
 MAX_SHOWN_CHARS = 50_000
 """A request that is over and larger is not remembered for the list of requests."""
@@ -243,14 +246,19 @@ class Player:
         """
         try:
             async with self.place(served.client), await self._run(served) as run:
-                text = AnswerText()
+                text, given, is_marked = AnswerText(), "", False
                 async for event in run:
                     served.apply(event)
                     served.recorded.set()
                     if isinstance(event, Offered):
                         self._check_ceiling(served)
                     if piece := text.feed(event, lambda: served.view):
+                        if not is_marked:
+                            given += piece
+                            is_marked = await self._mark_answer(served, given, ANSWER_CHARS)
                         yield piece
+            if not is_marked:
+                await self._mark_answer(served, given)
             self._conclude(served)
         except (ApiError, BatonError) as error:
             served.error = error if isinstance(error, ApiError) else api_error(error)
@@ -275,15 +283,30 @@ class Player:
         if view.status != "finished":
             raise ApiError(503, "stopped", "Baton stopped before the answer was there.")
 
+    async def _mark_prompts(self, served: ServedRun) -> None:
+        """Have what a private request says recognised by any process, where it isn't kept."""
+        asked = served.asked
+        if not asked.conditions.is_kept and served.label is not Label.CLOUD:
+            said = [*(message.text for message in asked.earlier), asked.prompt, ""]
+            pairs = list(zip(said[::2], said[1::2], strict=True))
+            await self.store.clients.keep_private_marks(pairs, served.client.id, served.label)
+
+    async def _mark_answer(self, served: ServedRun, answer: str, least: int = 0) -> bool:
+        """Have the answer recognised as well, once it has so many letters; return whether."""
+        if served.asked.conditions.is_kept or served.label is Label.CLOUD:
+            return True
+        if len(plain_text(answer[:MAX_BEGINNING_CHARS])) < least:
+            return False
+        pairs = [(served.asked.prompt, answer)]
+        await self.store.clients.keep_private_marks(pairs, served.client.id, served.label)
+        return True
+
     async def _end(self, served: ServedRun) -> None:
         """Keep nothing of a request that was refused, and marks only of a private one."""
         asked, error = served.asked, served.error
         with suppress(BatonError):
-            if not asked.conditions.is_kept and served.label is not Label.CLOUD:
-                answer = Message(Role.ASSISTANT, served.view.answer)
-                said = (*asked.earlier, Message(Role.USER, asked.prompt), answer)
-                pairs = [(a.text, b.text) for a, b in zip(said[::2], said[1::2], strict=True)]
-                await self.store.clients.keep_private_marks(pairs, served.client.id, served.label)
+            if served.view.status != "finished":
+                await self._mark_answer(served, served.view.answer)
             store = self._orchestra_for(asked)[1]
             if error is not None and error.status < 500 and served.id and not served.view.cost:
                 await store.clients.withdraw(served.id)
@@ -349,6 +372,7 @@ class Player:
         label = await self._label(served)
         position, kept_label = await self._position(served, label)
         served.label = strictest([kept_label, label])
+        await self._mark_prompts(served)
         limits, terms = _limits(served), self._terms(served)
         worker = self._named_worker(served, limits.label, terms)
         if model.worker:
@@ -395,9 +419,13 @@ class Player:
         asked = served.asked
         form = asked.shape.schema if asked.shape is not None else ""
         beside = (asked.instructions or "", form, *asked.stop)
-        own = (Message(Role.SYSTEM, text) for text in beside)
-        messages = (*asked.said, *asked.earlier, Message(Role.USER, asked.prompt), *own)
-        said = await asyncio.to_thread(said_texts, messages)
+        own = [Message(Role.SYSTEM, text) for text in beside]
+        turns = [*asked.earlier, Message(Role.USER, asked.prompt)]
+        if asked.continues:
+            record = (await self._earlier_run(asked.continues, client)).record
+            thread = await self.store.thread(record.conversation, record.answer)
+            turns[:0] = (Message(turn.role, turn.text) for turn in thread)
+        said = await asyncio.to_thread(said_texts, asked.said, turns, own)
         stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
         sayings = [saying for store in stores for saying in await store.clients.sayings(said)]
         label = label_by_sayings(sayings, client.id)
@@ -458,7 +486,7 @@ class Player:
             return place, Label.CLOUD
         thread = await self.store.thread(record.conversation, record.answer)
         before = tuple(Message(turn.role, turn.text) for turn in thread)
-        label = strictest([known_as.label, *(turn.label for turn in thread)])
+        label = strictest(turn.label for turn in thread)  # what the user said there is theirs
         return ConversationPosition(earlier=(*before, *new), program=program), label
 
     async def _earlier_run(self, response: str, client: Client) -> OwnRun:

@@ -119,8 +119,9 @@ class Run:
 
     async def _record(self) -> RecordedRun:
         request = self._request
+        client = "" if request.root else request.limits.client  # it is the user who resumes
         self._recorded = await self._store.begin(
-            request.prompt, request.position, request.limits.label, request.limits.client
+            request.prompt, request.position, request.limits.label, client
         )
         return self._recorded
 
