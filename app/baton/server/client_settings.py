@@ -22,9 +22,9 @@ _SUFFIX = ".toml"
 class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A program: `text` is what it needs, in the form that `place` takes.
 
-    `place` is a file, or "shell", "python" or "node"; `start` is the command that uses it. `context`
-    is how many tokens its own instructions and one short task take, measured where the tests drive
-    it (0: hardly any).
+    `place` is a file, or "shell", "python" or "node"; `start` is the command that uses it.
+    `context` is how many tokens its first request takes, as the starter model counts them, with
+    room for an answer of 4,096 (0: hardly any).
     """
 
     title: str
@@ -80,7 +80,7 @@ def client_settings(
         "root": root,
         "token": tokens.free,
         "context": str(model.context),
-        "max_output": str(min(model.card.max_output, model.context // 2)),
+        "max_output": str(min(model.card.max_output, model.context // 4)),
     }
     text = client.text
     for key, value in values.items():
@@ -122,9 +122,11 @@ def _room(client: Client, model: AnsweringModel) -> str:
         f" and {card.id} reads {model.context:,}."
     )
     wanted = 1 << client.context.bit_length()
+    if card.kind != "local":
+        return f"{short} Set the `context` of {card.id} if it reads more (`baton config edit`)."
     if model.most and model.most < client.context:
-        return f"{short} {card.name} can't read more: `baton models recommend` names others."
-    if card.kind == "local":
-        setting = f"set `context` to {wanted} below [local] (`baton config edit`)"
-        return f"{short} Start `BATON_LOCAL__CONTEXT={wanted} baton serve`, or {setting}."
-    return f"{short} Set the `context` of {card.id} if it reads more (`baton config edit`)."
+        short += f" {card.name} can't read more; `baton models recommend` names others that may."
+    return (
+        f"{short} The setting is `context` below [local] (`baton config edit`), or"
+        f" `BATON_LOCAL__CONTEXT={wanted} baton serve`."
+    )
