@@ -6,17 +6,20 @@ own, since what they need contradicts. Everything is checked against its hash.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+TARGET = HERE.parents[1] / "build" / "programs"
+"""Where they are installed."""
 
 
 def install_python(lock: Path) -> None:
     """Make the environment of a lock file hold what it asks for."""
-    folder = HERE / "environments" / lock.stem
+    folder = TARGET / lock.stem
     copy = folder / lock.name
     if copy.exists() and copy.read_bytes() == lock.read_bytes():
         return
@@ -32,7 +35,10 @@ def main(names: list[str]) -> None:
     for name in names or ["node", *locks]:
         print(f"Installing {name} ...", flush=True)
         if name == "node":
-            subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=HERE, check=True)
+            TARGET.mkdir(parents=True, exist_ok=True)
+            for file in ("package.json", "package-lock.json"):
+                shutil.copyfile(HERE / file, TARGET / file)
+            subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=TARGET, check=True)
         else:
             install_python(locks[name])
 

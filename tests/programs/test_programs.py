@@ -1,8 +1,8 @@
 """Real client programs use Baton over HTTP, each as its own settings say.
 
-`programs.toml` is the table: one test for each program and column. A column passes where the program
-itself got the right thing: the file is edited, its tool was called, its own types validated the
-answer, its own class of error was raised.
+`programs.toml` is the table: one test for each program and column. A column passes where the
+program itself got the right thing: the file is edited, its tool was called, its own types validated
+the answer, its own class of error was raised.
 
 `python tests/programs/install.py` installs what the table names; what isn't installed is skipped.
 Programs get an empty home and no way out but loopback.
@@ -26,12 +26,14 @@ from typing import Any
 
 import pytest
 
+from baton.server import read_tokens
 from baton.server.client_settings import AnsweringModel, client_settings, read_clients
 from support.scripted_agent import CONTEXT, COUNTED, DONE, scripted_agent
 from support.served_baton import served_baton
 
 HERE = Path(__file__).parent
 APP = HERE.parents[1] / "app"
+INSTALLED = HERE.parents[1] / "build" / "programs"
 SMALL_CONTEXT = 2000
 """Less than what any of the prompts that must be refused takes."""
 LIMIT_SECONDS = 300
@@ -40,8 +42,8 @@ LIMIT_SECONDS = 300
 PROMPTS = {
     "stream": "Count from one to five in words.",
     "tools": "Write the word baton into the file {folder}/proof.txt.",
-    "loop": "Append the words red, green and blue to the file {folder}/proof.txt, each with a call of"
-    " its own.",
+    "loop": "Append the words red, green and blue to the file {folder}/proof.txt, each with a call"
+    " of its own.",
     "structured": "Describe Oslo in the form that is asked for.",
     "long": "The password is swordfish. {filler} What is the password?",
     "error": "Hello. {filler}",
@@ -80,8 +82,8 @@ class Program:
     def folder(self) -> Path:
         """Where its commands are installed."""
         if self.environment == "node":
-            return HERE / "node_modules" / ".bin"
-        return HERE / "environments" / self.environment / "bin"
+            return INSTALLED / "node_modules" / ".bin"
+        return INSTALLED / self.environment / "bin"
 
 
 TABLE = tomllib.loads((HERE / "programs.toml").read_text(encoding="utf-8"))
@@ -190,9 +192,8 @@ def check_command(column: str, outcome: Outcome) -> None:
     """Check what a program of the terminal did."""
     assert outcome.code == 0, (outcome.stdout[-3000:], outcome.stderr[-3000:])
     match column:
-        case "stream":
-            said = re.sub(r'^.*?"content": ?"', "", outcome.stdout) or outcome.stdout
-            assert COUNTED in said or all(word in outcome.stdout for word in COUNTED.split())
+        case "stream":  # in one piece, or in events with a word each
+            assert re.search(".*".join(COUNTED.split()), outcome.stdout, re.DOTALL)
         case "tools":
             assert outcome.proof == ["baton"]
         case "structured":
@@ -227,6 +228,8 @@ async def run(program: Program, column: str, place: Place, folder: Path) -> Outc
     home, work = folder / "home", folder / "work"
     work.mkdir()
     home.mkdir()
+    if program.environment == "node":  # where a driver's imports are looked for
+        (work / "node_modules").symlink_to(INSTALLED / "node_modules")
     prompts = DRIVEN_PROMPTS if program.is_driven else PROMPTS
     prompt = home / "prompt.txt"
     prompt.write_text(prompts[column].format(folder=work, filler=FILLER))
@@ -310,10 +313,8 @@ async def agent_served(folder: Path, program: Program, context: int) -> AsyncIte
         if program.settings:
             # The program believes in the room that it needs, so that it is the server that refuses.
             room = AnsweringModel(scripted_agent().card)
-            tokens = served.baton.paths.server_tokens
-            from baton.server.tokens import read_tokens
-
-            settings = client_settings(program.settings, served.port, read_tokens(tokens), room)
+            tokens = read_tokens(served.baton.paths.server_tokens)
+            settings = client_settings(program.settings, served.port, tokens, room)
             printed[program.settings] = settings.text
         yield Place(served.url, served.token, printed)
 

@@ -52,7 +52,7 @@ def _answer(messages: Sequence[Message]) -> str:
     if match := _APPEND.search(text):
         return _append(tools, match, results)
     if match := _WRITE.search(text):
-        return _write(tools, *match.groups(), results)
+        return _write(tools, match, results)
     if "weather in Oslo" in text:
         return _call(tools, "weather", {}) if tools and not results else FORECAST
     if "Count from one to five" in text:
@@ -71,15 +71,16 @@ def _offered(messages: Sequence[Message]) -> list[_Tool]:
     return [json.loads(line)["function"] for line in lines]
 
 
-def _write(tools: Sequence[_Tool], word: str, path: str, results: int) -> str:
+def _write(tools: Sequence[_Tool], match: re.Match[str], results: int) -> str:
     """Write a file by the tool for it, by a shell, or as a program without tools reads it."""
+    word, path = match.groups()
     if results:
         return DONE
     name = path.rpartition("/")[2]
     if not tools:
         return f"{name}\n```\n{word}\n```\n"
     content = [tool for tool in tools if {"content", "contents"} & set(_properties(tool))]
-    with_path = [tool for tool in content if any("path" in key.lower() for key in _properties(tool))]
+    with_path = [tool for tool in content if "path" in str([*_properties(tool)]).lower()]
     known = dict.fromkeys(("path", "file_path", "filePath", "filepath", "absolute_path"), path)
     known |= dict.fromkeys(("content", "contents"), f"{word}\n")
     if with_path:
@@ -131,7 +132,7 @@ def _properties(tool: _Tool) -> Mapping[str, Any]:
 
 
 def instance(schema: Any, root: Any = None) -> Any:
-    """Return a value that a JSON Schema allows: what it requires, "Oslo" for texts, 7 for numbers."""
+    """Return a value that a JSON Schema allows: "Oslo" for texts, 7 for integers."""
     root = schema if root is None else root
     if "$ref" in schema:
         target = root

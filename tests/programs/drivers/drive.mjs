@@ -110,19 +110,19 @@ function anthropic() {
     error: () => errorNames(ask),
     loop: async () => {
       const tools = [{ name: "append", input_schema: strings("word") }];
-      const told = [...messages];
+      const turns = [...messages];
       for (;;) {
-        const asked = { model, max_tokens, tools, messages: told };
+        const asked = { model, max_tokens, tools, messages: turns };
         const answer = await client.messages.create(asked);
         const calls = answer.content.filter((block) => block.type === "tool_use");
         if (!calls.length) return answer.content[0].text;
-        told.push({ role: "assistant", content: answer.content });
+        turns.push({ role: "assistant", content: answer.content });
         const content = calls.map((call) => ({
           type: "tool_result",
           tool_use_id: call.id,
           content: append(call.input),
         }));
-        told.push({ role: "user", content });
+        turns.push({ role: "user", content });
       }
     },
   };

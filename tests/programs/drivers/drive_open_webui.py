@@ -56,9 +56,9 @@ def error(token: str) -> list[str]:
             chat(token, prompt, model=model)
             shown.append("")
         except urllib.error.HTTPError as failure:
-            detail = json.load(failure)
-            text = json.dumps(detail)
-            shown.append("Model not found" if "not found" in text else "context" * ("context" in text))
+            detail = json.dumps(json.load(failure))
+            known = ("Model not found", "context")
+            shown.append(next((words for words in known if words in detail), detail))
     return shown
 
 

@@ -32,9 +32,7 @@ def tools() -> Any:
 
 
 def structured() -> Any:
-    answer = client.responses.parse(
-        model=drive.MODEL, input=drive.PROMPT, text_format=drive.City
-    )
+    answer = client.responses.parse(model=drive.MODEL, input=drive.PROMPT, text_format=drive.City)
     return answer.output_parsed.model_dump()
 
 
@@ -43,12 +41,12 @@ def ask(model: str, prompt: str) -> str:
 
 
 def loop() -> str:
-    told: Any = drive.PROMPT
+    turn: Any = drive.PROMPT
     before = None
     while True:
         answer = client.responses.create(
             model=drive.MODEL,
-            input=told,
+            input=turn,
             tools=[function("append", drive.APPEND)],
             previous_response_id=before,
         )
@@ -56,7 +54,7 @@ def loop() -> str:
         if not calls:
             return answer.output_text
         before = answer.id
-        told = [
+        turn = [
             {
                 "type": "function_call_output",
                 "call_id": call.call_id,
