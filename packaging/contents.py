@@ -52,6 +52,7 @@ DATA = (
         "app/baton/workers/tools/computation/lexicon/*.toml",
         "baton/workers/tools/computation/lexicon",
     ),
+    ("app/baton/server/clients/*.toml", "baton/server/clients"),
     ("app/baton/workers/templates/*.toml", "baton/workers/templates"),
     ("app/baton/tui/app.tcss", "baton/tui"),
     ("app/baton/tui/screens/overlay.tcss", "baton/tui/screens"),

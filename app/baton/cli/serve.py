@@ -25,13 +25,13 @@ from baton.platform.os_signals import (
     is_ignored,
     remove_signal_handler,
 )
-from baton.platform.settings import Settings, configured_values, find_paths, load_settings
+from baton.platform.settings import Paths, Settings, configured_values, find_paths, load_settings
 from baton.server import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from baton.compose import Baton
     from baton.presentation.served_requests import ServedRequest
-    from baton.server import OpenEndpoint, ServingLimits
+    from baton.server import OpenEndpoint, ServerTokens, ServingLimits
 
 MAX_WAITING_LINES = 1_000
 
@@ -128,9 +128,7 @@ def serve(
                 f"stays here          {tokens.private}"
             )
             return 0
-        from baton.server.client_settings import client_settings
-
-        emit(client_settings(print_config or "", port, tokens))
+        _print_config(print_config or "", port, tokens, paths, offline)
         return 0
     allowance = None if budget is None else parse_usd(budget)
     settings = _load_settings(paths.config_file, offline)
@@ -160,6 +158,19 @@ def serve(
             return runner.run(_serve(baton, port, host, allowed, quiet))
         finally:
             runner.run(baton.aclose())
+
+
+def _print_config(name: str, port: int, tokens: ServerTokens, paths: Paths, offline: bool) -> None:
+    """Print a client's settings to stdout, and what to do with them to stderr."""
+    from baton.compose import answering_card
+    from baton.server.client_settings import AnsweringModel, client_settings
+
+    settings = _load_settings(paths.config_file, offline)
+    model = AnsweringModel(*answering_card(settings, paths))
+    printed = client_settings(name, port, tokens, model)
+    emit(printed.text)
+    for note in printed.notes:
+        notify(f"baton: {note}")
 
 
 def _load_settings(file: Path, offline: bool) -> Settings:

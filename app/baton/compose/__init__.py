@@ -17,9 +17,10 @@ from baton.compose.remote_workers import (
     find_host_models,
 )
 from baton.core.catalogue_types import ModelRole
-from baton.core.errors import ConfigError, StoreError
+from baton.core.errors import ConfigError, ModelFileError, StoreError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
+from baton.core.messages import Card
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
 from baton.platform.lean_imports import import_without
@@ -32,7 +33,7 @@ from baton.platform.settings import (
     load_settings,
     write_settings,
 )
-from baton.workers.local import LocalWorker
+from baton.workers.local import LocalWorker, read_model_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NOTHING_HERE",
     "Baton",
+    "answering_card",
     "appoint",
     "card_of",
     "compose",
@@ -449,6 +451,24 @@ def _default_worker(settings: Settings, local: LocalWorkers, stock: Library) -> 
     why = f"is {held.state}" if held.state is not ModelState.COMING else "isn't all here yet"
     other = others[0]
     return other, f"{wanted} {why}, so {other} answers; `baton models show {wanted}` says more."
+
+
+def answering_card(settings: Settings, paths: Paths) -> tuple[Card, int]:
+    """Return what is known of the default worker; no model is loaded.
+
+    Beside it stands how many tokens its model can read at most (0: unknown).
+    """
+    stock = library(settings, paths)
+    local = LocalWorkers(settings, stock)
+    here = local.all(settings.worker)
+    name, _ = _default_worker(settings, local, stock)
+    if worker := here.get(name):
+        most = 0
+        with suppress(ModelFileError):  # said when it is loaded
+            most = read_model_header(worker.model.path).context
+        return worker.card, most
+    remote = {entry.id: entry for entry in settings.roster if not isinstance(entry, LocalSettings)}
+    return (card_of(remote[name]) if name in remote else Card(name, "local", name)), 0
 
 
 def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
