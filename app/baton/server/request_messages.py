@@ -18,8 +18,9 @@ MAX_MESSAGES = 4_096
 NOTHING = "…"
 """What stands for a prompt without a text, and before an answer that nothing was asked for."""
 
-GO_ON = "Continue your last answer exactly where it stops. Repeat nothing of it."
-"""What is asked where a conversation ends with the beginning of an answer."""
+GO_ON = "Go on exactly where you stopped."
+"""What is asked where a conversation ends with the beginning of an answer: too short a text to be
+known again by itself (core.text_match), as programs that share nothing all say it."""
 
 _TEXTS = frozenset({"text", "input_text", "output_text", "refusal", "summary_text"})
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text"})
