@@ -14,6 +14,7 @@ import pytest
 
 from baton.core.messages import Chunk, Finish, Prompt, Request, Role, Text, Usage
 from baton.core.ports import ConversationPosition
+from baton.server import player
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import SMALL, served_baton, wait_until
@@ -235,6 +236,19 @@ async def test_the_same_request_again_is_another_answer_in_its_entry(tmp_path: P
         assert len(await served.baton.store.siblings(record.answer)) == 4
         ids = {one["baton"]["conversation_id"] for one in (*seen, *apart)}
         assert len(ids) == 3
+
+
+@pytest.mark.parametrize("change", ["time", "program"])
+async def test_what_another_says_or_later_is_an_entry_of_its_own(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served_baton(tmp_path) as served, served.client() as client:
+        first = await ask(client, "Hello")
+        if change == "time":
+            monkeypatch.setattr(player, "AGAIN_SECONDS", 0.0)
+        headers = {"user-agent": "codex_cli_rs/1"} if change == "program" else {}
+        again = await ask(client, "Hello", **headers)
+        assert first["baton"]["conversation_id"] != again["baton"]["conversation_id"]
 
 
 async def test_a_retry_after_the_client_left_is_in_the_same_entry(tmp_path: Path) -> None:

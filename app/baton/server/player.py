@@ -46,6 +46,9 @@ CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 4, 16
 FRAME_TOKENS = 5
 """About how many tokens a chat template puts around a message."""
 
+AGAIN_SECONDS = 600.0
+"""How long the same request counts as the same again, not as another conversation."""
+
 MAX_SERVED = 200
 """How many requests that are over are remembered."""
 
@@ -443,8 +446,9 @@ class Player:
     ) -> tuple[ConversationPosition, Label]:
         """Return where a request goes, and how far what it goes on with may travel.
 
-        That is its token's own conversation, if Baton has it, else a new one; where it says what
-        another request said, it has another answer to the same prompt. Raises ApiError.
+        That is its token's own conversation, if Baton has it, else a new one; where its program
+        said just the same a short while ago, it has another answer to the same prompt. Raises
+        ApiError.
         """
         asked, client = served.asked, served.client
         if asked.continues:
@@ -456,7 +460,9 @@ class Player:
             return place, Label.CLOUD
         for same in await self.store.clients.answers(said.whole, client.id):
             own = await self.store.clients.run(same.run, client.id)
-            if own is not None and own.is_sole and await self._is_same(own, asked, label):
+            if own is None or not own.is_sole:
+                continue
+            if await self._is_same(own, asked, client.program, label):
                 return replace(place, earlier=(), again=own.record.prompt), Label.CLOUD
         if not asked.earlier:
             return place, Label.CLOUD
@@ -469,10 +475,13 @@ class Player:
                     return replace(place, said=said.whole), kept_label
         return place, Label.CLOUD
 
-    async def _is_same(self, own: OwnRun, asked: ClientRequest, label: Label) -> bool:
-        """Whether a conversation is held under the same instructions and the same label."""
+    async def _is_same(self, own: OwnRun, asked: ClientRequest, program: str, label: Label) -> bool:
+        """Whether a request was made a short while ago just so: by its program, under its label."""
+        if time.time() - own.record.created > AGAIN_SECONDS:
+            return False
         known = await self.store.conversation(own.record.conversation)
-        return (known.system or "") == (asked.instructions or "") and known.label is label
+        ours = (program, asked.instructions or "", label)
+        return (known.program, known.system or "", known.label) == ours
 
     async def _continued(
         self, served: ServedRun, own: OwnRun, new: tuple[Message, ...]

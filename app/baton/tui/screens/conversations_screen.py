@@ -122,18 +122,18 @@ class ConversationsScreen(Overlay[ConversationPlace]):
             if words:
                 hits = await self._store.search(words, self._limit)
                 found, rows = len(hits), hit_rows(hits, self._roster)
+                has_more = found >= self._limit
             else:
                 own = await self._store.conversations(self._limit, of_programs=False)
                 others = await self._store.conversations(self._limit, of_programs=True)
                 heading = [Row(Content("Of other programs").stylize("$muted"))] if others else []
                 rows = [*map(_conversation_row, own), *heading, *map(_conversation_row, others)]
-                found = max(len(own), len(others))
+                found, has_more = len(own) + len(others), self._limit in (len(own), len(others))
         except BatonError as error:
             self._is_searching = False
             self.footer.say(str(error))
             return
         if self.is_open:
-            has_more = found >= self._limit
             self._show([*rows, Row(Content("Show more"))] if has_more else rows, keep)
             self.footer.status = _count_text(found, words, has_more)
             self._is_searching = False
