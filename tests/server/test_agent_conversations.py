@@ -14,7 +14,7 @@ import pytest
 
 from baton.core.messages import Chunk, Finish, Prompt, Request, Role, Text, Usage
 from baton.core.ports import ConversationPosition
-from baton.server import player
+from baton.server import conversation_finder
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import SMALL, served_baton, wait_until
@@ -245,7 +245,7 @@ async def test_what_another_says_or_later_is_an_entry_of_its_own(
     async with served_baton(tmp_path) as served, served.client() as client:
         first = await ask(client, "Hello")
         if change == "time":
-            monkeypatch.setattr(player, "AGAIN_SECONDS", 0.0)
+            monkeypatch.setattr(conversation_finder, "AGAIN_SECONDS", 0.0)
         headers = {"user-agent": "codex_cli_rs/1"} if change == "program" else {}
         again = await ask(client, "Hello", **headers)
         assert first["baton"]["conversation_id"] != again["baton"]["conversation_id"]

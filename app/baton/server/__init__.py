@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     )
     from baton.server.player import (
         Player as Player,
-        ServedRun as ServedRun,
         ServingLimits as ServingLimits,
     )
+    from baton.server.served_run import ServedRun as ServedRun
     from baton.server.tokens import ServerTokens as ServerTokens, read_tokens as read_tokens
 else:
     __getattr__ = lazy_exports(
         __name__,
         access="DEFAULT_PORT LOOPBACK",
         http_server="OpenEndpoint is_loopback serving",
-        player="Player ServedRun ServingLimits",
+        player="Player ServingLimits",
+        served_run="ServedRun",
         tokens="ServerTokens read_tokens",
     )

@@ -16,9 +16,10 @@ from baton.server.access import Client
 from baton.server.api_errors import ApiError, failure_error
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel
-from baton.server.player import MAX_SHOWN_CHARS, Player, ServedRun
+from baton.server.player import Player
 from baton.server.responses import failed_response, response, response_id
 from baton.server.served_answer import answer_head, make_answer
+from baton.server.served_run import MAX_SHOWN_CHARS, ServedRun
 from baton.server.tool_calls import FoundCalls, ToolCall, past_calls, read_calls
 
 MAX_REMEMBERED = 200

@@ -32,11 +32,12 @@ from baton.server.embeddings import Embedder, read_embeddings
 from baton.server.event_stream import EventStream
 from baton.server.offered_models import OfferedModel
 from baton.server.openapi import describe_endpoint
-from baton.server.player import Player, ServedRun
+from baton.server.player import Player
 from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.request_log import PlainRequest
 from baton.server.served_answer import Answer, answer_head, make_answer
+from baton.server.served_run import ServedRun
 from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
 
 T = TypeVar("T")

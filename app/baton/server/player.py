@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import re
-import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from baton.compose import Baton
 from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError
-from baton.core.events import Cancelled, Decision, Event, Offered, StepText
-from baton.core.history_types import OwnRun
+from baton.core.events import Cancelled, Decision, Offered
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Message, Prompt, Request, Role, estimated_tokens
 from baton.core.model_roles import OWN_MODELS_PREFIX, STARTER_ID
-from baton.core.ports import ConversationPosition, CountingWorker
+from baton.core.ports import CountingWorker
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use, strength
 from baton.core.run.run import Run
 from baton.core.text_match import ANSWER_CHARS, label_by_sayings, plain_text, said_texts
-from baton.core.view import RunView
 from baton.history import Store
 from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
 from baton.server.api_errors import ApiError, api_error, bad_request, failure_error, too_long
-from baton.server.client_request import ClientRequest, run_of
+from baton.server.client_request import ClientRequest
+from baton.server.conversation_finder import ConversationFinder
 from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
-from baton.server.tool_calls import ToolCallReader, call_text
-from baton.server.tool_offer import CLOSE, OPEN, ToolChoice
+from baton.server.served_run import MAX_SHOWN_CHARS, ServedRun
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
@@ -46,17 +39,11 @@ CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 4, 16
 FRAME_TOKENS = 5
 """About how many tokens a chat template puts around a message."""
 
-AGAIN_SECONDS = 600.0
-"""How long the same request counts as the same again, not as another conversation."""
-
 MAX_SERVED = 200
 """How many requests that are over are remembered."""
 
 MAX_BEGINNING_CHARS = 1_000
 """In so much of an answer its first letters are looked for while it is written."""
-
-MAX_SHOWN_CHARS = 50_000
-"""A request that is over and larger is not remembered for the list of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,97 +62,6 @@ AS_CONFIGURED = ServingLimits()
 """What the settings allow."""
 
 
-@dataclass(slots=True)
-class ServedRun:
-    """A request that was taken: for the list of served requests, and for its answer.
-
-    `run` is the id that its run will have ("": any), `label` how far it may travel, `began` in
-    seconds since the epoch. `error` is what the client is shown where there is no answer.
-    `warnings` are sentences about what isn't as it was asked for. `recorded` is set once it has an
-    id; `is_over` says that nothing of it goes on, and `is_withdrawn` that it was refused and taken
-    out of the history.
-    """
-
-    asked: ClientRequest
-    client: Client
-    offered: OfferedModel
-    run: str = ""
-    label: Label = Label.CLOUD
-    began: float = field(default_factory=time.time)
-    _view: RunView = field(default_factory=RunView)
-    error: ApiError | None = None
-    is_over: bool = False
-    is_withdrawn: bool = False
-    recorded: asyncio.Event = field(default_factory=asyncio.Event)
-    warnings: list[str] = field(init=False)
-    _texts: list[StepText] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.warnings = [*self.asked.warnings]
-
-    def lose_call(self, text: str) -> bool:
-        """Say why a text that began like a call of a tool is none; return whether it is no text."""
-        if self.view.is_cut:
-            said = "A call of a tool was cut at the most tokens, and left out: allow more of them."
-        elif self.asked.tools is not None and self.asked.tools.must_call:
-            said = "A tool had to be called, and the worker wrote something else."
-        else:
-            return False
-        self.warnings.append(said)
-        return self.view.is_cut
-
-    @property
-    def view(self) -> RunView:
-        """The run as it stands."""
-        if self._texts:
-            last, whole = self._texts[-1], "".join(one.text for one in self._texts)
-            self._texts.clear()
-            self._view = self._view.apply(StepText(last.step, whole, at=last.at))
-        return self._view
-
-    def apply(self, event: Event) -> None:
-        """Take what happened; texts are put together until the view is looked at."""
-        if isinstance(event, StepText) and (not self._texts or self._texts[-1].step == event.step):
-            self._texts.append(event)
-        else:
-            self._view = self.view.apply(event)
-
-    @property
-    def model(self) -> str:
-        """The model that was asked for."""
-        return self.asked.model
-
-    @property
-    def prompt(self) -> str:
-        """What was asked."""
-        return self.asked.prompt
-
-    @property
-    def program(self) -> str:
-        """The name of the program that asks."""
-        return self.client.program
-
-    @property
-    def address(self) -> str:
-        """Nothing: the model says what was asked for."""
-        return ""
-
-    @property
-    def status(self) -> int:
-        """HTTP's status; 0 as long as it isn't known."""
-        return self.error.status if self.error is not None else 200 if self.is_over else 0
-
-    @property
-    def failure(self) -> str:
-        """Why there is no answer, in a sentence, or ""."""
-        return self.error.message if self.error is not None else ""
-
-    @property
-    def id(self) -> str:
-        """The run's id, "" until it is recorded."""
-        return self.view.started.run if self.view.started is not None else ""
-
-
 class Player:
     """Plays what clients ask, all of them with the same workers, ledger and history.
 
@@ -177,6 +73,7 @@ class Player:
         self.served: list[ServedRun] = []
         self._baton = baton
         self._allowed = allowed
+        self._finder = ConversationFinder(baton.store)
         self._running = Counter[str]()
         self._forgetful: tuple[Orchestra, Store] | None = None
         self._unkept = deque[str]()
@@ -215,7 +112,7 @@ class Player:
         worker = self.orchestra.worker(name)
         system, earlier = asked.instructions, asked.earlier
         if asked.continues:
-            record = (await self._earlier_run(asked.continues, client)).record
+            record = (await self._finder.earlier_run(asked.continues, client)).record
             thread = await self.store.thread(record.conversation, record.answer)
             earlier = (*(Message(turn.role, turn.text) for turn in thread), *earlier)
             kept = await self.store.conversation(record.conversation)
@@ -373,7 +270,7 @@ class Player:
         """Return the run of a request, not begun. Raises BatonError."""
         asked, model = served.asked, served.offered
         label = await self._label(served)
-        position, kept_label = await self._position(served, label)
+        position, kept_label = await self._finder.find(served, label)
         served.label = strictest([kept_label, label])
         await self._mark_prompts(served)
         limits, terms = _limits(served), self._terms(served)
@@ -383,7 +280,7 @@ class Player:
         elif _must_call(served):
             limits = replace(limits, strategy="single")
         return self._orchestra_for(asked)[0].play(
-            Prompt(asked.prompt, system=await self._system(asked, position)),
+            Prompt(asked.prompt, system=await self._finder.system(asked, position)),
             replace(position, run=served.run),
             limits,
             worker=worker,
@@ -395,13 +292,6 @@ class Player:
         if _must_call(served):
             return self._strongest_here(label, terms)
         return served.offered.worker or None
-
-    async def _system(self, asked: ClientRequest, position: ConversationPosition) -> str | None:
-        """Return the system text of a request; that of an earlier response isn't carried over."""
-        if asked.instructions is not None or not asked.continues or position.conversation is None:
-            return asked.instructions
-        known_as = await self.store.conversation(position.conversation)
-        return None if known_as.system is None else ""
 
     def _strongest_here(self, label: Label, terms: RunTerms) -> str | None:
         """Return the worker on this machine that calls tools best; None: the default one."""
@@ -425,7 +315,7 @@ class Player:
         own = [Message(Role.SYSTEM, text) for text in beside]
         turns = [*asked.earlier, Message(Role.USER, asked.prompt)]
         if asked.continues:
-            record = (await self._earlier_run(asked.continues, client)).record
+            record = (await self._finder.earlier_run(asked.continues, client)).record
             thread = await self.store.thread(record.conversation, record.answer)
             turns[:0] = (Message(turn.role, turn.text) for turn in thread)
         said = await asyncio.to_thread(said_texts, asked.said, turns, own)
@@ -440,76 +330,6 @@ class Player:
                 f"{OWN_MODELS_PREFIX}local may.",
             )
         return label
-
-    async def _position(
-        self, served: ServedRun, label: Label
-    ) -> tuple[ConversationPosition, Label]:
-        """Return where a request goes, and how far what it goes on with may travel.
-
-        That is its token's own conversation, if Baton has it, else a new one; where its program
-        said just the same a short while ago, it has another answer to the same prompt. Raises
-        ApiError.
-        """
-        asked, client = served.asked, served.client
-        if asked.continues:
-            named = await self._earlier_run(asked.continues, client)
-            return await self._continued(served, named, asked.earlier)
-        said = await asyncio.to_thread(_said_marks, asked)
-        place = ConversationPosition(earlier=asked.earlier, program=client.program, said=said.whole)
-        if not asked.conditions.is_kept:
-            return place, Label.CLOUD
-        for same in await self.store.clients.answers(said.whole, client.id):
-            own = await self.store.clients.run(same.run, client.id)
-            if own is None or not own.is_sole:
-                continue
-            if await self._is_same(own, asked, client.program, label):
-                return replace(place, earlier=(), again=own.record.prompt), Label.CLOUD
-        if not asked.earlier:
-            return place, Label.CLOUD
-        last = await asyncio.to_thread(_without_form, asked.earlier[-1].text)
-        for known in await self.store.clients.answers(said.before, client.id):
-            if last in await asyncio.to_thread(_answers_as_sent, known.text, asked):
-                own = await self.store.clients.run(known.run, client.id)
-                if own is not None:
-                    place, kept_label = await self._continued(served, own, ())
-                    return replace(place, said=said.whole), kept_label
-        return place, Label.CLOUD
-
-    async def _is_same(self, own: OwnRun, asked: ClientRequest, program: str, label: Label) -> bool:
-        """Whether a request was made a short while ago just so: by its program, under its label."""
-        if time.time() - own.record.created > AGAIN_SECONDS:
-            return False
-        known = await self.store.conversation(own.record.conversation)
-        ours = (program, asked.instructions or "", label)
-        return (known.program, known.system or "", known.label) == ours
-
-    async def _continued(
-        self, served: ServedRun, own: OwnRun, new: tuple[Message, ...]
-    ) -> tuple[ConversationPosition, Label]:
-        """Return the place after a run's answer: in its conversation, or in a copy of it."""
-        asked, record, program = served.asked, own.record, served.client.program
-        known_as = await self.store.conversation(record.conversation)
-        has_system = asked.continues or asked.instructions is not None or known_as.system is None
-        if own.is_sole and asked.conditions.is_kept and has_system:
-            place = ConversationPosition(record.conversation, record.answer, earlier=new)
-            return place, Label.CLOUD
-        thread = await self.store.thread(record.conversation, record.answer)
-        before = tuple(Message(turn.role, turn.text) for turn in thread)
-        label = strictest(turn.label for turn in thread)  # what the user said there is theirs
-        return ConversationPosition(earlier=(*before, *new), program=program), label
-
-    async def _earlier_run(self, response: str, client: Client) -> OwnRun:
-        """Return the run of an earlier response of a client. Raises ApiError."""
-        own = await self.store.clients.run(run_of(response), client.id)
-        param = "previous_response_id"
-        if own is None:
-            said = "There is no earlier response of yours with this id."
-            hint = "One that wasn't stored can't be continued."
-            raise ApiError(404, "response_not_found", said, hint, param)
-        if own.record.status == "running":
-            said = "That response is still in progress."
-            raise ApiError(409, "response_in_progress", said, "Ask again once it is done.", param)
-        return own
 
     def _orchestra_for(self, asked: ClientRequest) -> tuple[Orchestra, Store]:
         """Return what plays a request, and where it is kept: on disk, or in memory for now."""
@@ -575,54 +395,3 @@ def _limits(served: ServedRun) -> PromptLimits:
         client=served.client.id,
         sampling=asked.sampling,
     )
-
-
-class _SaidMarks(NamedTuple):
-    """What stands for all that a request says, and for what was said before its last answer."""
-
-    whole: str
-    before: str
-
-
-def _said_marks(asked: ClientRequest) -> _SaidMarks:
-    """Return what stands for the messages of a request, however a client writes JSON and spaces."""
-    digest, before = hashlib.sha256(), ""
-    for message in (*asked.earlier, Message(Role.USER, asked.prompt)):
-        is_answer = message.role is Role.ASSISTANT
-        if is_answer:
-            before = digest.hexdigest()
-        said = _without_form(message.text) if is_answer else message.text.strip()
-        text = said.encode("utf-8", "replace")
-        digest.update(f"{message.role.value}\0{len(text)}\0".encode() + text)
-    return _SaidMarks(digest.hexdigest(), before)
-
-
-def _answers_as_sent(answer: str, asked: ClientRequest) -> set[str]:
-    """Return how a client may bring an answer back: as text, or its calls after its text.
-
-    It depends on whether it could only be a call, which another request may have asked for.
-    """
-    sent = {_without_form(answer)}
-    if asked.tools is None:
-        return sent
-    for must_call in (False, True):
-        reader = ToolCallReader(replace(asked.tools, choice=ToolChoice(must_call)))
-        (text, calls), (rest, last, lost) = reader.feed(answer), reader.finish()
-        called = "".join(call_text(call.name, call.arguments) for call in (*calls, *last))
-        sent |= {_without_form(text + rest + end + called) for end in ("", lost)}
-    return sent
-
-
-def _without_form(text: str) -> str:
-    """Return an answer without spaces, and with the JSON of its calls in one form."""
-    return "".join(_CALL.sub(_plain_call, text).split())
-
-
-def _plain_call(call: re.Match[str]) -> str:
-    try:
-        return OPEN + json.dumps(json.loads(call[1]), ensure_ascii=False, sort_keys=True) + CLOSE
-    except (ValueError, RecursionError):
-        return call[0]
-
-
-_CALL = re.compile(f"{OPEN}(.*?){CLOSE}", re.DOTALL)

@@ -12,8 +12,8 @@ from baton.core.messages import Card, Finish
 from baton.core.money import format_usd
 from baton.core.view import RunView
 from baton.presentation.run_objects import route_object, run_warnings
-from baton.server.player import ServedRun
 from baton.server.request_messages import note_unknown
+from baton.server.served_run import ServedRun
 from baton.server.tool_calls import ToolCall
 
 
