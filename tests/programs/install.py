@@ -38,7 +38,8 @@ def main(names: list[str]) -> None:
             TARGET.mkdir(parents=True, exist_ok=True)
             for file in ("package.json", "package-lock.json"):
                 shutil.copyfile(HERE / file, TARGET / file)
-            subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=TARGET, check=True)
+            # Not `npm ci`: of packages for other systems than this one the lock may know nothing.
+            subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=TARGET, check=True)
         else:
             install_python(locks[name])
 

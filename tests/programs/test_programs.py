@@ -179,13 +179,39 @@ async def test_with_the_starter_model(
             assert objects(outcome.stdout)
 
 
+ASK_ANTHROPIC = """
+from anthropic import Anthropic
+messages = [{"role": "user", "content": "Hello"}]
+answer = Anthropic().messages.create(model="baton/auto", max_tokens=50, messages=messages)
+print(answer.content[0].text)
+"""
+EXAMPLES = {
+    "openai": ("libraries", 'python "$HOME/printed"'),
+    "openai-js": ("node", 'node --input-type=module - < "$HOME/printed"'),
+    "anthropic": ("libraries", f"python -c '{ASK_ANTHROPIC}'"),
+    "curl": ("node", "true"),  # the printed line itself asks
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+async def test_a_printed_example_gets_an_answer(name: str, tmp_path: Path) -> None:
+    environment, command = EXAMPLES[name]
+    program = Program(name, environment, command, [], [], settings=name)
+    async with agent_served(tmp_path, program, CONTEXT) as place:
+        outcome = await run(program, "stream", place, tmp_path)
+    assert outcome.code == 0, outcome.stderr
+    assert "A short title" in outcome.stdout
+
+
 def test_every_program_says_which_columns_it_lacks() -> None:
     for program in PROGRAMS:
         assert set(program.columns) <= set(COLUMNS)
         assert set(program.starter) <= set(program.columns)
         lacks = {column for column in COLUMNS if column not in program.columns}
         assert not lacks or program.missing, program.name
-        assert not program.settings or program.settings in read_clients()
+    proved = {program.settings for program in PROGRAMS} | set(EXAMPLES)
+    # The package of Crush fetches the program itself when it is installed, from no registry.
+    assert proved - {""} == set(read_clients()) - {"crush"}
 
 
 def check_command(column: str, outcome: Outcome) -> None:
@@ -299,6 +325,8 @@ def set_up(program: Program, place: Place, home: Path) -> str:
     printed = home / "printed"
     printed.write_text(place.printed[program.settings] + "\n")
     where = read_clients()[program.settings].place
+    if where in ("python", "node"):
+        return ""
     if where == "shell":
         return f'. "{printed}"'
     return f'file={where}\nmkdir -p "$(dirname "$file")"\ncp "{printed}" "$file"'
