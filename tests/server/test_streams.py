@@ -104,6 +104,22 @@ async def test_what_fails_before_the_first_word_has_a_status(path: str, tmp_path
 
 
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("parts", [[], ["Half", 0.1]])
+async def test_a_fault_of_batons_own_has_the_shape_of_the_protocol(
+    path: str, parts: list[str | float], tmp_path: Path
+) -> None:
+    worker = playing(*parts, KeyError("secret of the prompt"))
+    async with served_baton(tmp_path, [worker]) as served, served.client() as client:
+        whole = await client.post(path, json={**body(path), "stream": False})
+        assert whole.status_code == 500
+        assert "KeyError in scripted_worker.py, line" in whole.json()["error"]["message"]
+        assert "secret" not in whole.text
+        streamed = await client.post(path, json=body(path))
+        assert "KeyError in scripted_worker.py" in streamed.text
+        assert streamed.status_code == (200 if parts else 500)
+
+
+@pytest.mark.parametrize("path", PATHS)
 async def test_a_failure_in_mid_stream_ends_it_with_one_event(path: str, tmp_path: Path) -> None:
     """F26, B10."""
     worker = playing("Half of it", 0.1, WorkerError("The model failed.", "Try again."))

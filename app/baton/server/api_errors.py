@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from baton.core.errors import (
@@ -104,6 +106,17 @@ def api_error(error: BatonError) -> ApiError:
     kinds = (_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
     status, code = next(kinds, (502, "failed"))
     return ApiError(status, code, error.message, error.hint)
+
+
+def shown_error(error: Exception) -> ApiError:
+    """Return what a client is shown of any error; of a bug where it is, not what it says."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, BatonError):
+        return api_error(error)
+    *_, last = traceback.extract_tb(error.__traceback__)
+    place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
+    return ApiError(500, "failed", f"Baton failed by a fault of its own: {place}.")
 
 
 def failure_error(failure: Failed) -> ApiError:

@@ -24,7 +24,7 @@ from baton.history import new_id
 from baton.presentation.served_requests import ServedRequest
 from baton.server.access import OPEN_PATHS, Access, Client
 from baton.server.addresses import canonical_path, is_anthropic, no_address_text
-from baton.server.api_errors import ApiError, api_error
+from baton.server.api_errors import ApiError, shown_error
 from baton.server.background_runs import BackgroundRuns
 from baton.server.client_request import parse_body
 from baton.server.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
@@ -100,8 +100,7 @@ class Endpoint:
         self._app = Starlette(
             routes=routes,
             exception_handlers={
-                ApiError: _show_error,
-                BatonError: _show_error,
+                **dict.fromkeys((ApiError, BatonError, Exception), _show_error),
                 HTTPException: _show_http_error,
             },
         )
@@ -127,8 +126,8 @@ class Endpoint:
             await self._cors(scope, receive, send)
         except ApiError as error:
             await _show_error(Request(scope), error)(scope, receive, send)
-        except Exception:
-            scope[ERROR] = ApiError(500, "failed", "Baton failed.")
+        except Exception as error:
+            scope[ERROR] = shown_error(error)
             raise
         finally:
             self._report_end(scope, program_name(headers))
@@ -396,8 +395,7 @@ def _model_object(model: OfferedModel) -> dict[str, Any]:
 
 
 def _show_error(request: Request, error: Exception) -> Response:
-    said = api_error(error) if isinstance(error, BatonError) else error
-    assert isinstance(said, ApiError)
+    said = shown_error(error)
     request.scope[ERROR] = said
     shown = MESSAGES if is_anthropic(request.scope["path"], request.headers) else CHAT
     return _json(shown.error(said), said.status)

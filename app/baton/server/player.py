@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from baton.compose import Baton
 from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError
-from baton.core.events import Cancelled, Decision, Offered
+from baton.core.events import Cancelled, Decision, Failed, Offered
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Message, Prompt, Request, Role, estimated_tokens
@@ -24,7 +24,7 @@ from baton.core.text_match import ANSWER_CHARS, label_by_sayings, plain_text, sa
 from baton.history import Store
 from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
-from baton.server.api_errors import ApiError, api_error, bad_request, failure_error, too_long
+from baton.server.api_errors import ApiError, bad_request, failure_error, shown_error, too_long
 from baton.server.client_request import ClientRequest
 from baton.server.conversation_finder import ConversationFinder
 from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
@@ -160,13 +160,15 @@ class Player:
             if not is_marked:
                 await self._mark_answer(served, given)
             self._conclude(served)
-        except (ApiError, BatonError) as error:
-            served.error = error if isinstance(error, ApiError) else api_error(error)
+        except Exception as error:
+            served.error = shown_error(error)
             raise served.error from error
         finally:
             served.is_over = True
             if served.view.status == "running":
-                served.apply(Cancelled(at=served.view.seconds))
+                at, error = served.view.seconds, served.error
+                failed = Failed("BatonError", error.message, "", at=at) if error else None
+                served.apply(failed or Cancelled(at=at))
             await uninterrupted(self._end(served))
 
     @staticmethod
