@@ -166,8 +166,8 @@ class Player:
         finally:
             served.is_over = True
             if served.view.status == "running":
-                at, error = served.view.seconds, served.error
-                failed = Failed("BatonError", error.message, "", at=at) if error else None
+                at, why = served.view.seconds, served.error
+                failed = Failed("BatonError", why.message, "", at=at) if why is not None else None
                 served.apply(failed or Cancelled(at=at))
             await uninterrupted(self._end(served))
 
