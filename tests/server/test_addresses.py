@@ -85,7 +85,6 @@ async def test_the_official_clients_work_with_any_of_them(tmp_path: Path, base: 
         ("/anthropic/v1/messages", "/v1/messages"),
         ("/api/tags", ""),
         ("/v1", ""),
-        ("/v1/images/generations", ""),
     ],
 )
 async def test_a_wrong_address_names_the_right_one(tmp_path: Path, path: str, meant: str) -> None:
@@ -97,6 +96,14 @@ async def test_a_wrong_address_names_the_right_one(tmp_path: Path, path: str, me
         assert f"({served.url})" in error["message"]
         assert f"({root_of(served)})" in error["message"]
         assert (f"Did you mean {meant}?" in error["message"]) == bool(meant)
+
+
+async def test_a_right_address_at_which_there_is_nothing_is_said_so(tmp_path: Path) -> None:
+    async with served_baton(tmp_path) as served, at_root(served) as client:
+        for path in ("/v1/images/generations", "/v1/moderations", "/v1/messages/batches"):
+            answer = await client.post(path, json=CHAT)
+            assert answer.status_code == 404
+            assert "/openapi.json lists those that there are" in answer.json()["error"]["message"]
 
 
 async def test_another_method_is_named_as_that(tmp_path: Path) -> None:

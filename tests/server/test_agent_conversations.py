@@ -272,6 +272,14 @@ async def test_a_retry_after_the_client_left_is_in_the_same_entry(tmp_path: Path
         assert [turn.text for turn in thread] == ["Hello", "It begins and ends."]
 
 
+async def test_a_worker_that_a_program_named_was_its_choice(tmp_path: Path) -> None:
+    worker = ScriptedWorker(echo, SMALL)
+    async with served_baton(tmp_path, [worker]) as served, served.client() as client:
+        body = {"model": "small", "messages": [{"role": "user", "content": "Hello"}]}
+        said = (await client.post("/chat/completions", json=body)).json()
+    assert said["baton"]["route"]["why"] == "The program chose Small."
+
+
 async def test_programs_are_apart_until_the_user_writes(tmp_path: Path) -> None:
     async with served_baton(tmp_path) as served:
         store = served.baton.store

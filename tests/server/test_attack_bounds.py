@@ -225,7 +225,7 @@ async def test_a_model_name_of_megabytes_is_not_compared_with_others(
             assert len(answer.text) < 500
         assert "baton/ultra" in (await client.get("/models/baton/ultro")).text
     assert len(compared) == 4
-    assert max(map(len, compared)) < 100
+    assert max(map(len, compared)) <= 200
 
 
 async def test_a_token_has_no_more_requests_at_once_than_it_may(

@@ -16,7 +16,7 @@ from baton.core.events import Called
 from baton.core.messages import Purpose
 from baton.core.run.orchestra import Orchestra
 from baton.core.view import RunView
-from baton.platform.settings import find_paths
+from baton.platform.settings import Settings, find_paths
 from baton.server import OpenEndpoint, serving
 from baton.tui.screens.serve_screen import ServeScreen
 from baton.tui.widgets.status_lines import Footer
@@ -44,7 +44,10 @@ def served(endpoints: list[OpenEndpoint]) -> Any:
         @asynccontextmanager
         async def serve(port: int | None) -> AsyncIterator[OpenEndpoint]:
             parts: Any = SimpleNamespace(
-                orchestra=orchestra, store=orchestra.services.store, paths=find_paths()
+                orchestra=orchestra,
+                store=orchestra.services.store,
+                paths=find_paths(),
+                settings=Settings(),
             )
             async with serving(parts, port or 0) as endpoint:
                 endpoints.append(endpoint)

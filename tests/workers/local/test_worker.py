@@ -12,7 +12,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from baton.core.errors import ContextTooLong, ModelFileError, WorkerError
+from baton.core.errors import ContextTooLong, ModelFileError
 from baton.core.messages import Chunk, Finish, Loading, Reading, Request, Text, Writing
 from baton.workers.local import LocalWorker, Memory, probe_library, starter
 from baton.workers.local.child.cpu_threads import physical_cores
@@ -153,8 +153,7 @@ async def test_what_does_not_fit_is_refused_before_anything_runs(worker: LocalWo
     with pytest.raises(ContextTooLong) as too_long:
         await ask(worker, LONG * 3)
     assert too_long.value.needed > too_long.value.limit == 8192
-    with pytest.raises(WorkerError, match=r"room for 8,\d+ tokens"):
-        await ask(worker, CAPITAL, max_tokens=8192)
+    assert "Paris" in (await ask(worker, CAPITAL, max_tokens=8192)).text, "as much as there is"
     with pytest.raises(ContextTooLong):
         await ask(worker, "a" * 17_000_000)
     assert "Paris" in (await ask(worker, CAPITAL)).text

@@ -42,7 +42,7 @@ def single_answer(routing: RoutingContext, why: str = "") -> Proposal:
 def _single_reason(routing: RoutingContext, card: Card) -> str:
     """Say in a sentence why that worker answers, and no other."""
     if routing.limits.alone:
-        return f"You chose {card.name}."
+        return f"{'The program' if routing.limits.client else 'You'} chose {card.name}."
     if all(other.is_tool or other.id == card.id for other in routing.roster):
         return f"{card.name} is the only worker that may answer."
     return f"{card.name} is set to answer."
