@@ -54,8 +54,8 @@ def test_a_number_in_an_earlier_text_can_be_computed_with() -> None:
 @pytest.mark.parametrize(
     ("prompt", "tool", "expression", "answer"),
     [
-        ("how many miles are 42 km?", "units", "42 km -> mi", "42 km are 26.1 miles."),
-        ("Combien font 42 km en miles ?", "units", "42 km -> mi", "42 km font 26,1 miles."),
+        ("how many miles are 42 km?", "units", "42 km -> mi", "42 km are ≈ 26.1 miles."),
+        ("Combien font 42 km en miles ?", "units", "42 km -> mi", "42 km font ≈ 26,1 miles."),
         ("Wie viel sind 15% von 250?", "calc", "15% * 250", "15% \u00d7 250 = 37,5"),
     ],
 )

@@ -8,7 +8,7 @@ from fractions import Fraction
 from baton.workers.tools.computation.dates import CityTime, ClockTime, DayOfYear, Duration, Span
 from baton.workers.tools.computation.evaluator import Result
 from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon
-from baton.workers.tools.computation.number_text import MINUS, UNIT_DIGITS, number_text
+from baton.workers.tools.computation.number_text import LEAST_DIGITS, MINUS, is_rounded, number_text
 
 
 def clock_text(expression: str, result: Result, words: Lexicon) -> str:
@@ -46,7 +46,8 @@ def _clock_value(result: Result, words: Lexicon) -> str:
         case Fraction() if result.function in _COUNTS:
             key = _COUNTS[result.function]
             key = "days_one" if key == "days" and value == 1 else key
-            return answers[key].format(value=number_text(value, words, UNIT_DIGITS))
+            sign = "≈ " if is_rounded(value, LEAST_DIGITS) else ""
+            return answers[key].format(value=sign + number_text(value, words, LEAST_DIGITS))
         case Fraction():
             return number_text(value, words)
     return str(value)

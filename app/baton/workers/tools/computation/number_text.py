@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 from baton.workers.tools.computation.lexicon import Lexicon
@@ -9,8 +10,8 @@ from baton.workers.tools.computation.lexicon import Lexicon
 SIGNIFICANT_DIGITS = 10
 """Digits of a number that isn't whole."""
 
-UNIT_DIGITS = 4
-"""The same for a conversion: more say nothing to a person."""
+LEAST_DIGITS = 4
+"""Of a conversion that doesn't end within those: more than its source has, and at least so many."""
 
 MINUS = "\u2212"
 
@@ -20,10 +21,7 @@ def number_text(value: Fraction, words: Lexicon, digits: int = SIGNIFICANT_DIGIT
 
     The whole part is never rounded.
     """
-    whole = len(str(abs(int(value))))
-    places = max(0, digits - whole) if int(value) else digits
-    while not int(value) and value and places < 30 and not round(value, places):
-        places += 1
+    places = _places(value, digits)
     rounded = round(value, places)
     text = f"{abs(int(rounded)):,}"
     rest = abs(rounded) - abs(int(rounded))
@@ -36,5 +34,23 @@ def number_text(value: Fraction, words: Lexicon, digits: int = SIGNIFICANT_DIGIT
 
 def is_rounded(value: Fraction, digits: int = SIGNIFICANT_DIGITS) -> bool:
     """Whether a number has more digits than are shown."""
-    whole = len(str(abs(int(value))))
-    return round(value, max(0, digits - whole)) != value
+    return round(value, _places(value, digits)) != value
+
+
+def digits_beside(value: Fraction, source: str) -> int:
+    """Return how many digits a number is shown with that was made of another, as it was written.
+
+    All of them, if they end within the usual ones, else more than the source has.
+    """
+    written = len(re.sub(r"\D", "", source).lstrip("0"))
+    return max(LEAST_DIGITS, written + 1) if is_rounded(value) else SIGNIFICANT_DIGITS
+
+
+def _places(value: Fraction, digits: int) -> int:
+    """Return how many decimal places show so many significant digits."""
+    if int(value):
+        return max(0, digits - len(str(abs(int(value)))))
+    zeros = 0
+    while value and zeros < 30 and abs(value) * 10 ** (zeros + 1) < 1:
+        zeros += 1
+    return digits + zeros

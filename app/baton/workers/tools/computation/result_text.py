@@ -14,7 +14,8 @@ from baton.workers.tools.computation.evaluator import Result
 from baton.workers.tools.computation.lexicon import Lexicon, lexicon
 from baton.workers.tools.computation.number_text import (
     MINUS,
-    UNIT_DIGITS,
+    SIGNIFICANT_DIGITS,
+    digits_beside,
     is_rounded,
     number_text,
 )
@@ -83,8 +84,9 @@ def _units(expression: str, result: Result, words: Lexicon) -> str:
     if not isinstance(result.value, Amount):
         return f"{_readable_expression(expression, words)} = {number_text(result.value, words)}"
     amount = result.value
-    to = " ".join(quantity_text(value, code, words) for value, code in amount.parts)
     source = _SOURCE.fullmatch(amount.source)
+    written = source[1] if source is not None else amount.source
+    to = " ".join(_about_text(value, code, words, written) for value, code in amount.parts)
     if source is None:
         return f"{_readable_expression(amount.source, words)} = {to}"
     value = Fraction(source[1])
@@ -100,17 +102,26 @@ def scaled_amount_text(expression: str, amount: Amount, result: Result, language
     """Return a sentence with a multiple or share of `#1`, an amount, in its unit."""
     words = lexicon(language)
     value, code = amount.parts[-1]
-    text = re.sub(
-        r"#\d", quantity_text(value, code, words), _readable_expression(expression, words)
-    )
-    sign = "≈" if is_rounded(result.value, UNIT_DIGITS) else "="
-    return f"{text} {sign} {quantity_text(result.value, code, words)}"
+    first = quantity_text(value, code, words, digits_beside(value, amount.source))
+    text = re.sub(r"#\d", first, _readable_expression(expression, words))
+    digits = digits_beside(result.value, amount.source)
+    sign = "≈" if is_rounded(result.value, digits) else "="
+    return f"{text} {sign} {quantity_text(result.value, code, words, digits)}"
+
+
+def _about_text(value: Fraction, code: str, words: Lexicon, source: str) -> str:
+    """Return a number that was made of another with its unit, marked where it is rounded."""
+    digits = digits_beside(value, source)
+    sign = "≈ " if is_rounded(value, digits) else ""
+    return f"{sign}{quantity_text(value, code, words, digits)}"
 
 
 _SOURCE = re.compile(r"(-?\d+(?:\.\d+)?) (\S+)")
 
 
-def quantity_text(value: Fraction, code: str, words: Lexicon) -> str:
+def quantity_text(
+    value: Fraction, code: str, words: Lexicon, digits: int = SIGNIFICANT_DIGITS
+) -> str:
     """Return a number with its unit: the word for what people say, else the code."""
     forms = words.units.get(code, (code, code))
     name = (
@@ -118,7 +129,7 @@ def quantity_text(value: Fraction, code: str, words: Lexicon) -> str:
     )
     name = {"C": "°C", "F": "°F", "deg": "°"}.get(code, name)
     name = _SUPERSCRIPT.sub(lambda m: "²³"[int(m[0]) - 2], name)
-    return f"{number_text(value, words, UNIT_DIGITS)} {name}"
+    return f"{number_text(value, words, digits)} {name}"
 
 
 _IN_WORDS = frozenset({"d", "w", "mo", "y", "ft", "in", "yd", "mi", "nmi", "oz", "lb", "st"})
