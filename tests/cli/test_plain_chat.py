@@ -179,8 +179,9 @@ def test_the_latest_conversation_is_continued_and_another_one_is_opened() -> Non
         ask(screen, "/new", "A new conversation.")
         ask(screen, "Second", "Prompts: 1")
     with open_chat("-c") as screen:
-        assert "Going on with \u201cSecond\u201d, prompts so far: 1." in screen.text
-        assert "Baton: You said: Second. Prompts: 1" in screen.text
+        screen.wait_for("Going on with \u201cSecond\u201d, prompts so far: 1.", 20)
+        screen.wait_for("Baton: You said: Second. Prompts: 1", 20)  # what was said begins with You:
+        wait_for_prompt(screen)
         ask(screen, "More", "You said: More. Prompts: 2")
         ask(screen, "/open", "4 messages  Second")
         ask(screen, "/open 2", "Going on with \u201cFirst\u201d")
