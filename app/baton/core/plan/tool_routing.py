@@ -23,7 +23,9 @@ _SIGNS |= str.maketrans({"²": "**2", "³": "**3", "!": "**1", "\u221a": "0-"})
 """Signs as Python has them, or others that stand in the same places."""
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
 
-_SUM_SIGN = late_pattern(r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+\d|[)\u221a²³]")
+_SUM_SIGN = late_pattern(
+    r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+[-\u2212]?\d|[)\u221a²³]|(?<!\d{3})\d[-\u2212]{2}\d"
+)
 """What a bare line needs to be no date, no telephone number and no 24/7."""
 _NAME = late_pattern(
     r"9[-/]11|24/7|7[-/]11|50[-/]50|80/20|20/20|4/20|9-1-1|0-60|"

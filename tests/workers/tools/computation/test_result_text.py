@@ -31,7 +31,7 @@ NOW = datetime(2026, 11, 23, 12, tzinfo=ZoneInfo("Europe/Berlin"))
         ("en", "units: 86399 s -> h", "86,399 s are ≈ 23.9997 h."),
         ("en", "units: 123456 B -> kB", "123,456 bytes are 123.456 kB."),
         ("en", "units: 37.456 C -> F", "37.456 °C are 99.4208 °F."),
-        ("en", "units: 0 K -> C", "0 K are −273.15 °C."),
+        ("en", "units: 0 K -> C", "0 K are \u2212273.15 °C."),
         ("en", "units: 1 GiB -> MB", "1 GiB is 1,073.741824 MB."),
         ("en", "units: 0.3 mm -> ft", "0.3 mm are ≈ 0.0009843 feet."),
         ("de", "units: 2.5 lb -> kg", "2,5 amerikanische Pfund sind 1,133980925 kg."),

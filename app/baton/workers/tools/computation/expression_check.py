@@ -89,9 +89,14 @@ def _is_about_time(request: str) -> bool:
 
 def _find_lost_sign(expression: str, request: str) -> str:
     """Return a negative number of the request that an expression has without its sign."""
-    for number in _NEGATIVE.findall(request):
-        if re.search(rf"(?<![\d.-]){re.escape(number)}(?![\d.])", expression.replace(" ", "")):
-            return f"-{number}"
+    for found in _NEGATIVE.finditer(request):
+        is_taken = request[: found.start(1) - 1].rstrip()[-1:] in {*"0123456789)%"}
+        if is_taken or request[found.end() :].lstrip().startswith("%"):
+            continue  # "10 -3" takes 3 away, as does "160, -35%"
+        number = re.escape(found[1])
+        is_there = re.search(rf"(?<![\d.]){number}(?![\d.])", expression)
+        if is_there and not re.search(rf"(?:^|[-+*/^(,;])\s*-\s*{number}(?![\d.])", expression):
+            return f"-{found[1]}"
     return ""
 
 

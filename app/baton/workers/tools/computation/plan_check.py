@@ -25,6 +25,7 @@ from baton.workers.tools.computation.expression_check import (
     request_literals,
 )
 from baton.workers.tools.computation.plan_steps import REFERENCE, WHERE
+from baton.workers.tools.computation.relation_check import find_lost_relation
 from baton.workers.tools.computation.request_spans import divide_request
 from baton.workers.tools.computation.result_text import plain_value, result_text
 from baton.workers.tools.messages import MarkedText
@@ -52,6 +53,7 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         words = division.words[number - 1]
         if part.tool:
             why = _why_not_computable(part, marked, values, number)
+            why = why or _find_lost_words(part, words)
             why = why or _find_missing_number(words, parts, division.words)
             why = why or _find_misreading(part.text, words, number)
             if why:  # no later expression builds on one in doubt
@@ -80,6 +82,12 @@ def _find_missing_number(words: str, parts: Sequence[PlanPart], all_words: Seque
     texts = [text for text, part in zip(all_words, parts, strict=True) if not part.tool]
     missing = find_unused_number(expressions, texts, words)
     return f"The plan leaves {missing} out." if missing else ""
+
+
+def _find_lost_words(part: PlanPart, words: str) -> str:
+    """Say what a part's own words say of its numbers that its expression doesn't."""
+    lost = find_lost_relation(_HEADS[part.tool], part.text, words)
+    return f"It leaves out what the request says: {lost}." if lost else ""
 
 
 def _find_misreading(expression: str, words: str, number: int) -> str:

@@ -40,7 +40,7 @@ def result_text(tool: str, expression: str, result: Result, language: str) -> st
 
 def _readable_expression(expression: str, words: Lexicon) -> str:
     """Return an expression with a mathematician's signs and the language's decimal sign."""
-    expression = " ".join(expression.split())
+    expression = " ".join(expression.replace("--", "- -").split())
     text = re.sub(
         r"(?<=[\d)%\s])\s*([*/-])\s*(?=[\d(\s#a-z])", lambda m: f" {_SIGNS[m[1]]} ", expression
     )
@@ -51,7 +51,8 @@ def _readable_expression(expression: str, words: Lexicon) -> str:
             if "(" in text
             else re.sub(r"(?<=\d)\.(?=\d)", ",", text)
         )
-    return re.sub(r"  +", " ", text).strip()
+    text = re.sub(r"  +", " ", text).strip()
+    return re.sub(rf"(?<=[+{_TIMES}\u00f7{MINUS}] ){MINUS} (?=\d)", MINUS, text)  # a number's own
 
 
 def _calc(expression: str, result: Result, words: Lexicon) -> str:
