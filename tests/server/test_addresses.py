@@ -280,7 +280,7 @@ async def test_an_unknown_name_names_the_setting(tmp_path: Path) -> None:
     async with served_baton(tmp_path, settings=ALIASED) as served, served.client() as client:
         for model, said in [
             ("Claude-x", "There is no model 'Claude-x'."),
-            ("x" * 100_000, "There is no model 'xxx"),
+            ("x" * 200, "There is no model 'xxx"),
             ("lost", "There is no model 'gone', to which the alias of 'lost' leads."),
         ]:
             answer = await client.post("/chat/completions", json={**CHAT, "model": model})

@@ -28,7 +28,11 @@ from support.served_baton import Served, served_baton, wait_until
 
 CANARY = "canary-7f3a9"
 TOO_LONG = ".*maximum context length"
-LOGGED = {"characters": TOO_LONG, "turns": r"There are [\d,]+ messages", "tokens": TOO_LONG}
+LOGGED = {
+    "characters": TOO_LONG,
+    "turns": r"There are more than [\d,]+ messages",
+    "tokens": TOO_LONG,
+}
 """How the reason of a refusal begins in the log."""
 CHAT = "/chat/completions"
 SMALL = Card("small", "local", "Small", context=8192, slots=64)
@@ -221,10 +225,9 @@ async def test_a_model_name_of_megabytes_is_not_compared_with_others(
     async with served_baton(tmp_path) as served, served.client() as client:
         for path, body in BODIES.items():
             answer = await client.post(path, json={**body("Hi"), "model": "x" * 7_900_000})
-            assert answer.status_code == 404
+            assert answer.status_code == 400
             assert len(answer.text) < 500
         assert "baton/ultra" in (await client.get("/models/baton/ultro")).text
-    assert len(compared) == 4
     assert max(map(len, compared)) <= 200
 
 

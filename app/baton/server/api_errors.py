@@ -108,6 +108,11 @@ def api_error(error: BatonError) -> ApiError:
     return ApiError(status, code, error.message, error.hint)
 
 
+def stopped_error() -> ApiError:
+    """Return the error of a request that was broken off."""
+    return ApiError(503, "stopped", "This was stopped before the answer was whole.")
+
+
 def shown_error(error: Exception) -> ApiError:
     """Return what a client is shown of any error; of a bug where it is, not what it says."""
     if isinstance(error, ApiError):

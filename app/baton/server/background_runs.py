@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from baton.core.errors import ConfigError
+from baton.core.labels import Label, strictest
 from baton.core.view import fold_events
 from baton.server.access import Client
-from baton.server.api_errors import ApiError, failure_error
+from baton.server.api_errors import ApiError, failure_error, stopped_error
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel
 from baton.server.player import Player
@@ -85,7 +86,7 @@ class BackgroundRuns:
 
     def remember(self, served: ServedRun, text: str, calls: list[ToolCall]) -> None:
         """Remember what a response said, so that it is the same when it is asked for."""
-        if served.asked.size + len(text) < MAX_SHOWN_CHARS and not served.asked.is_background:
+        if served.asked.weight + len(text) < MAX_SHOWN_CHARS and not served.asked.is_background:
             self._keep(_Kept(served, _Written([(text, calls)])))
 
     def _keep(self, kept: _Kept) -> _Kept:
@@ -110,12 +111,14 @@ class BackgroundRuns:
             changed.cancel()
         if served.error is not None:
             raise served.error
+        if served.view.status != "finished":
+            raise stopped_error()
 
     async def wait_for(self, served: ServedRun) -> None:
         """Wait until a response is over; a large one is left to the history then."""
         if (kept := self._kept.get(served.id)) is not None and kept.task is not None:
             await asyncio.wait({kept.task})
-        if served.asked.size >= MAX_SHOWN_CHARS and served.error is None:
+        if served.is_large and served.error is None:
             self._kept.pop(served.id, None)
 
     async def describe(self, id: str, client: Client) -> dict[str, Any]:
@@ -132,19 +135,33 @@ class BackgroundRuns:
                 return await self._past(own.record.id, client)
         raise ApiError(404, "response_not_found", "There is no response of yours with this id.")
 
-    async def resolve(self, body: Mapping[str, Any], client: Client) -> Mapping[str, Any]:
-        """Return a request's body with the items of the client's that it refers to by their ids."""
-        items = body.get("input")
+    async def resolve(
+        self, body: Mapping[str, Any], client: Client
+    ) -> tuple[Mapping[str, Any], Label]:
+        """Return a request's body with the items of the client's that it refers to by their ids.
+
+        And how far those may travel.
+        """
+        items, labels = body.get("input"), [Label.CLOUD]
         if not isinstance(items, list) or not any(map(_reference, items)):
-            return body
+            return body, Label.CLOUD
         known: dict[str, Mapping[str, Any]] = {}
         for run in dict.fromkeys(_reference(item) for item in items[-MAX_REFERRED:]):
             if run:
                 with suppress(ApiError):
                     output = (await self.describe(response_id(run), client))["output"]
                     known |= {item["id"]: item for item in output}
+                    labels.append(await self._label(run, client))
         placed = [known.get(item["id"], item) if _reference(item) else item for item in items]
-        return {**body, "input": placed}
+        return {**body, "input": placed}, strictest(labels)
+
+    async def _label(self, run: str, client: Client) -> Label:
+        own = await self._player.store.clients.run(run, client.id)
+        if own is None:
+            return Label.LOCAL
+        record = own.record
+        thread = await self._player.store.thread(record.conversation, record.answer)
+        return strictest(turn.label for turn in thread)
 
     async def cancel(self, id: str, client: Client) -> dict[str, Any]:
         """Stop a response of a client's that is played in the background; return it.

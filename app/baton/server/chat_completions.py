@@ -11,7 +11,6 @@ from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
     ANY_OBJECT,
-    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
@@ -20,6 +19,7 @@ from baton.server.client_request import (
     json_shape,
     read_conditions,
     read_fields,
+    read_model,
     read_stop,
 )
 from baton.server.request_messages import Spoken, read_content, read_role, split_conversation
@@ -127,11 +127,11 @@ def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequ
     warnings: list[str] = []
     sampling = check_fields(body, ChatRequest, HARMLESS, NEUTRAL, warnings)
     asked = read_fields(body, ChatRequest)
-    tools = [*read_tools([*(asked.tools or ()), *(asked.functions or ())], warnings)]
+    tools = read_tools([*(asked.tools or ()), *(asked.functions or ())], warnings)
     limit = asked.max_completion_tokens
     limit = asked.max_tokens if limit is None else limit
     return ClientRequest(
-        asked.model or DEFAULT_MODEL,
+        read_model(asked.model),
         *split_conversation(_spoken(asked.messages, tools, warnings), "messages"),
         max_tokens=check_count(limit, "max_tokens"),
         temperature=check_range(asked.temperature, 2.0, "temperature"),
@@ -165,13 +165,14 @@ def _spoken(
         calls = [*(message.tool_calls or ())]
         if message.function_call is not None:
             calls.append(CallFields(function=message.function_call))
+        texts = [text] if text else []
         for call in calls if role is Role.ASSISTANT else ():
             if (called := call.function or call.custom) is None:
                 continue
             names[str(call.id or "")] = called.name
             arguments = called.arguments if call.function else {"input": called.input}
-            text = f"{text}\n{call_text(called.name, arguments)}".strip()
-        yield Spoken(role, text, media if role is Role.USER else "")
+            texts.append(call_text(called.name, arguments))
+        yield Spoken(role, "\n".join(texts), media if role is Role.USER else "")
 
 
 def _shape(asked: FormatFields | None, warnings: list[str]) -> AnswerFormat | None:

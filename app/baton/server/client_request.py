@@ -31,6 +31,7 @@ MAX_BRACKETS, MAX_COMMAS = 200_000, 1_000_000
 """How many objects and lists a body may hold, counted in its texts too: reading a million takes
 0.3 s, in which nothing else is answered. A megabyte of code or prose has some ten thousand."""
 
+MAX_NAME_CHARS = 200
 MAX_STOPS, MAX_STOP_CHARS = 8, 1_000
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class ClientRequest:
     `continues` is the response whose conversation it goes on with, where Baton keeps it. `sampling`
     is as in core.messages.Request. `echoed` is what an answer repeats of the request, `warnings`
     say in sentences what of it isn't kept to. With `has_functions` tools are called as OpenAI's
-    clients did at first.
+    clients did at first. `weight` is how many bytes it came in.
     """
 
     model: str
@@ -83,6 +84,7 @@ class ClientRequest:
     echoed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     has_functions: bool = False
+    weight: int = 0
     conditions: Conditions = field(default_factory=Conditions)
 
     @property
@@ -113,6 +115,13 @@ class ClientRequest:
 def run_of(response: str) -> str:
     """Return the run behind a response's id, "" for what isn't one."""
     return response.removeprefix("resp_") if response.startswith("resp_") else ""
+
+
+def read_model(model: str | None) -> str:
+    """Return the model that a request names. Raises ApiError."""
+    if model is not None and len(model) > MAX_NAME_CHARS:
+        raise bad_request(f"A model's name has at most {MAX_NAME_CHARS} characters.", "model")
+    return model or DEFAULT_MODEL
 
 
 def parse_body(body: bytes) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from baton.core.messages import Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.chat_completions import StreamFields, completion
 from baton.server.client_request import (
-    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
@@ -19,6 +18,7 @@ from baton.server.client_request import (
     check_range,
     read_conditions,
     read_fields,
+    read_model,
     read_stop,
 )
 from baton.server.request_messages import Spoken, split_conversation
@@ -49,6 +49,7 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     stop: str | list[str] | None = None
     stream: bool | None = None
     stream_options: StreamFields | None = None
+    store: bool | None = None
     baton: ConditionFields | None = None
 
 
@@ -62,7 +63,7 @@ def read_completion(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clie
         raise bad_request("The prompt has to be one text, and no tokens.", "prompt")
     most = USUAL_MAX_TOKENS if asked.max_tokens is None else asked.max_tokens
     return ClientRequest(
-        asked.model or DEFAULT_MODEL,
+        read_model(asked.model),
         *split_conversation([Spoken(Role.USER, prompts[0])], "prompt"),
         max_tokens=check_count(most, "max_tokens"),
         temperature=check_range(asked.temperature, 2.0, "temperature"),
@@ -72,7 +73,7 @@ def read_completion(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clie
         is_streamed=bool(asked.stream),
         has_usage=bool(asked.stream_options and asked.stream_options.include_usage),
         sampling=sampling,
-        conditions=read_conditions(headers, asked.baton),
+        conditions=read_conditions(headers, asked.baton, asked.store),
         warnings=tuple(warnings),
     )
 

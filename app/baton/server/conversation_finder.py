@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 import time
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,7 +23,7 @@ from baton.server.access import Client
 from baton.server.api_errors import ApiError
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.served_run import ServedRun
-from baton.server.tool_calls import ToolCallReader, call_text
+from baton.server.tool_calls import ToolCallReader, call_text, find_blocks
 from baton.server.tool_offer import CLOSE, OPEN, ToolChoice
 
 AGAIN_SECONDS = 600.0
@@ -151,14 +150,17 @@ def _answers_as_sent(answer: str, asked: ClientRequest) -> set[str]:
 
 def _without_form(text: str) -> str:
     """Return an answer without spaces, and with the JSON of its calls in one form."""
-    return "".join(_CALL.sub(_plain_call, text).split())
+    parts, at = [], 0
+    for begin, end in find_blocks(text, OPEN, CLOSE):
+        parts += [text[at:begin], _plain_call(text[begin:end])]
+        at = end
+    return "".join("".join([*parts, text[at:]]).split())
 
 
-def _plain_call(call: re.Match[str]) -> str:
+def _plain_call(block: str) -> str:
+    """Return a call with its JSON as it is written here, whatever it is there."""
     try:
-        return OPEN + json.dumps(json.loads(call[1]), ensure_ascii=False, sort_keys=True) + CLOSE
+        parsed = json.loads(block.removeprefix(OPEN).removesuffix(CLOSE))
+        return f"{OPEN}{json.dumps(parsed, ensure_ascii=False, sort_keys=True)}{CLOSE}"
     except (ValueError, RecursionError):
-        return call[0]
-
-
-_CALL = re.compile(f"{OPEN}(.*?){CLOSE}", re.DOTALL)
+        return block

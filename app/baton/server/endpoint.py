@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,12 +19,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from baton import __version__
 from baton.core.errors import BatonError
+from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.history import new_id
 from baton.presentation.served_requests import ServedRequest
 from baton.server.access import OPEN_PATHS, Access, Client
 from baton.server.addresses import canonical_path, is_anthropic, no_address_text
-from baton.server.api_errors import ApiError, shown_error
+from baton.server.api_errors import ApiError, shown_error, stopped_error
 from baton.server.background_runs import BackgroundRuns
 from baton.server.client_request import parse_body
 from baton.server.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
@@ -47,6 +48,9 @@ CLIENT, MODEL, SERVED, ERROR = "baton.client", "baton.model", "baton.served", "b
 
 REQUEST_ID = "baton.request_id"
 """Where a request's scope has its id, which is that of its run, if it gets one."""
+
+LAST_WORD_SECONDS = 1.0
+"""How long a stream that is broken off may take to say so."""
 
 RETRY_SECONDS = 2
 """After how long a client asks again that was one too many."""
@@ -189,11 +193,16 @@ class Endpoint:
         headers = _headers(request.scope)
         async with self._bodies.read(request) as body:
             is_large = len(body) > SMALL_BODY_BYTES
+            size = len(body)
             fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
             body.clear()
+            label = Label.CLOUD
             if dialect is RESPONSES:
-                fields = await self._background.resolve(fields, request.scope[CLIENT])
+                fields, label = await self._background.resolve(fields, request.scope[CLIENT])
             asked = await _worked_on(is_large, dialect.read, fields, headers)
+            asked = replace(asked, weight=size)
+            if label is not Label.CLOUD:
+                asked = replace(asked, conditions=replace(asked.conditions, is_private=True))
             request.scope[MODEL] = asked.model
             client, id = request.scope[CLIENT], request.scope[REQUEST_ID]
             served = request.scope[SERVED] = self._player.begin(asked, client, id)
@@ -246,7 +255,7 @@ class Endpoint:
         is_large = len(body) > SMALL_BODY_BYTES
         fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
         if dialect is RESPONSES:
-            fields = await self._background.resolve(fields, client)
+            fields, _ = await self._background.resolve(fields, client)
         asked = await _worked_on(is_large, dialect.read, fields, headers)
         return await self._player.count(asked, client)
 
@@ -287,10 +296,17 @@ class Endpoint:
                         await stream.send(writer.call(head, call))
                     text += shown
                     calls += called
-        except ApiError as error:
+        except asyncio.CancelledError:  # the server ends, or there is nobody any more
+            if stream.has_begun:
+                with suppress(Exception):
+                    async with asyncio.timeout(LAST_WORD_SECONDS):
+                        await stream.send(writer.fail(answer_head(served), stopped_error()))
+                        await stream.finish()
+            raise
+        except Exception as error:
             if not stream.has_begun:
                 raise
-            await stream.send(writer.fail(answer_head(served), error))
+            await stream.send(writer.fail(answer_head(served), shown_error(error)))
         else:
             await stream.begin()
             self._background.remember(served, text, calls)

@@ -58,6 +58,9 @@ READ_BYTES = 2048
 STALL_SECONDS = 60.0
 """After so many seconds without reading anything of its answer a client counts as gone."""
 
+END_SECONDS = 5.0
+"""How long runs that are broken off at the end may take to be recorded as that."""
+
 GRACE_SECONDS = 10
 """How long requests may take to end when the server is stopped."""
 
@@ -218,6 +221,8 @@ async def serving(
         server.should_exit = True
         await endpoint.aclose()
         await running
+        if cancelled := set(server.server_state.tasks):  # their runs end in history and ledger
+            await asyncio.wait(cancelled, timeout=END_SECONDS)
         await player.aclose()
         log.close()
 

@@ -11,7 +11,6 @@ import msgspec
 from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
-    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
@@ -20,6 +19,7 @@ from baton.server.client_request import (
     json_shape,
     read_conditions,
     read_fields,
+    read_model,
     read_stop,
 )
 from baton.server.request_messages import Spoken, read_content, read_role, split_conversation
@@ -96,7 +96,7 @@ def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> Client
     sampling = check_fields(body, MessagesRequest, HARMLESS, {}, warnings)
     asked = read_fields(body, MessagesRequest)
     system, _ = read_content(asked.system, "system", warnings, "\n")
-    tools = [*read_tools(asked.tools or (), warnings)]
+    tools = read_tools(asked.tools or (), warnings)
     spoken = [Spoken(Role.SYSTEM, system)] if system else []
     names: dict[str, str] = {}
     for place, message in enumerate(asked.messages):
@@ -107,7 +107,7 @@ def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> Client
     is_single = wanted.get("disable_parallel_tool_use") is True
     choice = read_choice(wanted or None, is_single=is_single, warnings=warnings)
     return ClientRequest(
-        asked.model or DEFAULT_MODEL,
+        read_model(asked.model),
         *split_conversation(spoken, "messages"),
         max_tokens=check_count(asked.max_tokens, "max_tokens"),
         temperature=check_range(asked.temperature, 1.0, "temperature"),

@@ -14,7 +14,7 @@ from baton.core.errors import BatonError
 from baton.core.events import Cancelled, Decision, Failed, Offered
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy, Scope
-from baton.core.messages import Message, Prompt, Request, Role, estimated_tokens
+from baton.core.messages import AnswerFormat, Message, Prompt, Request, Role, estimated_tokens
 from baton.core.model_roles import OWN_MODELS_PREFIX, STARTER_ID
 from baton.core.ports import CountingWorker
 from baton.core.run.orchestra import Orchestra
@@ -28,7 +28,7 @@ from baton.server.api_errors import ApiError, bad_request, failure_error, shown_
 from baton.server.client_request import ClientRequest
 from baton.server.conversation_finder import ConversationFinder
 from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
-from baton.server.served_run import MAX_SHOWN_CHARS, ServedRun
+from baton.server.served_run import ServedRun
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
@@ -97,8 +97,8 @@ class Player:
         served = ServedRun(asked, client, self._find_answering(asked.model), run)
         self._check_grant(served)
         self._check_size(served)
-        small = [one for one in self.served if not one.is_over or one.asked.size < MAX_SHOWN_CHARS]
-        self.served = [*small[-MAX_SERVED:], served]
+        kept = [one for one in self.served if not (one.is_over and one.is_large)]
+        self.served = [*kept[-MAX_SERVED:], served]
         return served
 
     async def count(self, asked: ClientRequest, client: Client) -> int:
@@ -215,7 +215,7 @@ class Player:
                 served.is_withdrawn = True
             elif served.view.started is not None and not asked.conditions.is_kept:
                 self._unkept.append(served.view.started.conversation)
-                if asked.size >= MAX_SHOWN_CHARS:
+                if served.is_large:
                     await store.purge(self._unkept.pop())
                 elif len(self._unkept) > MAX_SERVED:
                     await store.purge(self._unkept.popleft())
@@ -275,7 +275,10 @@ class Player:
         position, kept_label = await self._finder.find(served, label)
         served.label = strictest([kept_label, label])
         await self._mark_prompts(served)
-        limits, terms = _limits(served), self._terms(served)
+        form = asked.shape
+        if asked.tools is not None:
+            form = await asyncio.to_thread(asked.tools.shape, form)
+        limits, terms = _limits(served, form), self._terms(served)
         worker = self._named_worker(served, limits.label, terms)
         if model.worker:
             limits = replace(limits, alone=True)
@@ -379,7 +382,7 @@ def _must_call(served: ServedRun) -> bool:
     return served.asked.tools is not None and not model.worker and model.manner != "ultra"
 
 
-def _limits(served: ServedRun) -> PromptLimits:
+def _limits(served: ServedRun, form: AnswerFormat | None) -> PromptLimits:
     asked = served.asked
     conditions = asked.conditions
     return PromptLimits(
@@ -391,7 +394,7 @@ def _limits(served: ServedRun) -> PromptLimits:
         attended=False,
         keep=conditions.is_kept,
         deadline=conditions.deadline,
-        shape=asked.tools.shape(asked.shape) if asked.tools is not None else asked.shape,
+        shape=form,
         top_p=asked.top_p,
         stop=asked.stop,
         client=served.client.id,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from baton.core.messages import Message, Role
 from baton.server.api_errors import ApiError, bad_request
 
 MAX_MESSAGES = 4_096
+MAX_WARNINGS = 50
 
 NOTHING = "…"
 """What stands for a prompt without a text, and before an answer that nothing was asked for."""
@@ -71,9 +73,9 @@ def read_content(
         elif kind in _MEDIA:
             texts.append(f"[{_MEDIA[kind]} stands here, which this model can't read.]")
             media = kind
-            _warn(warnings, f"{_MEDIA[kind]} was replaced by a note: no worker reads them yet.")
+            warn(warnings, f"{_MEDIA[kind]} was replaced by a note: no worker reads them yet.")
         elif kind not in _THOUGHTS:
-            _warn(warnings, f"What has the type {kind[:40]!r} was left out.")
+            warn(warnings, f"What has the type {kind[:40]!r} was left out.")
     return between.join(texts), media
 
 
@@ -106,7 +108,7 @@ def read_role(role: object, warnings: list[str], param: str) -> Role:
             return Role.ASSISTANT
         case "user" | "human":
             return Role.USER
-    _warn(warnings, f"The role {role[:40]!r} was taken for the user's.")
+    warn(warnings, f"The role {role[:40]!r} was taken for the user's.")
     return Role.USER
 
 
@@ -118,9 +120,9 @@ def split_conversation(
     Turns alternate: what one side says twice is put together. Raises ApiError where the last
     message holds what can't be read, or where there are none or too many.
     """
-    said = tuple(spoken)
+    said = tuple(islice(spoken, MAX_MESSAGES + 1))
     if len(said) > MAX_MESSAGES:
-        problem = f"There are {len(said):,} messages, and {MAX_MESSAGES:,} are the most."
+        problem = f"There are more than {MAX_MESSAGES:,} messages, which are the most."
         raise ApiError(400, "too_many_messages", problem, "Leave the oldest ones out.", param)
     if not said and not may_be_empty:
         raise bad_request("There are no messages.", param)
@@ -157,15 +159,17 @@ def _turns(messages: Iterable[Message]) -> tuple[list[str], list[Message]]:
     return system, turns
 
 
-def _warn(warnings: list[str], said: str) -> None:
-    if said not in warnings:
+def warn(warnings: list[str], said: str) -> None:
+    """Add a warning, once, and not without end."""
+    if len(warnings) < MAX_WARNINGS and said not in warnings:
         warnings.append(said)
 
 
 def note_unknown(names: Iterable[Any], warnings: list[str]) -> None:
     """Name fields that are ignored."""
-    shown = [repr(str(name)[:40]) for name in names]
+    named = [*names]
+    shown = [repr(str(name)[:40]) for name in named[:12]]
     if shown:
-        more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
-        verb = "has" if len(shown) == 1 else "have"
-        warnings.append(f"{', '.join(shown[:12])}{more} {verb} no effect here.")
+        more = f" and {len(named) - 12} more" if len(named) > 12 else ""
+        verb = "has" if len(named) == 1 else "have"
+        warn(warnings, f"{', '.join(shown)}{more} {verb} no effect here.")

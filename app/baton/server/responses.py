@@ -12,7 +12,6 @@ from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
     ANY_OBJECT,
-    DEFAULT_MODEL,
     ClientRequest,
     ConditionFields,
     check_count,
@@ -21,6 +20,7 @@ from baton.server.client_request import (
     json_shape,
     read_conditions,
     read_fields,
+    read_model,
 )
 from baton.server.request_messages import (
     Spoken,
@@ -50,6 +50,8 @@ HARMLESS = frozenset(
     }
 )
 """Fields that tune how a provider makes or bills an answer, not what is asked for."""
+
+MAX_METADATA_CHARS = 20_000
 
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "conversation": (),
@@ -98,7 +100,9 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
     warnings: list[str] = []
     sampling = check_fields(body, ResponsesRequest, HARMLESS, NEUTRAL, warnings)
     asked = read_fields(body, ResponsesRequest)
-    tools = [*read_tools(asked.tools or (), warnings)]
+    if len(str(asked.metadata or "")) > MAX_METADATA_CHARS:
+        raise bad_request("The metadata is too long.", "metadata")
+    tools = read_tools(asked.tools or (), warnings)
     said = [Spoken(Role.SYSTEM, asked.instructions)] if asked.instructions else []
     items = [asked.input] if isinstance(asked.input, dict) else asked.input or []
     said += _spoken(items, tools, warnings)
@@ -108,7 +112,7 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
     is_single = asked.parallel_tool_calls is False
     choice = read_choice(asked.tool_choice, is_single=is_single, warnings=warnings)
     return ClientRequest(
-        asked.model or DEFAULT_MODEL,
+        read_model(asked.model),
         *split_conversation(said, "input", may_be_empty=True),
         max_tokens=check_count(asked.max_output_tokens, "max_output_tokens"),
         temperature=check_range(asked.temperature, 2.0, "temperature"),

@@ -74,6 +74,11 @@ class ServedRun:
             self._view = self.view.apply(event)
 
     @property
+    def is_large(self) -> bool:
+        """Whether it takes too much room to be remembered."""
+        return self.asked.weight >= MAX_SHOWN_CHARS
+
+    @property
     def model(self) -> str:
         """The model that was asked for."""
         return self.asked.model

@@ -7,6 +7,7 @@ Qwen-Coder were trained to, or as a mere JSON object, fenced or not. All of them
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,10 @@ MAX_DEPTH = 100
 
 MAX_CALL_ID_CHARS = 64
 
+MAX_LEAD_CHARS, MAX_MISSES = 256, 100
+"""In so many characters the JSON of a call has its first key; after so many texts that only began
+like a call, no further one is looked for: to look costs time."""
+
 _CLOSERS = {OPEN: CLOSE, "<function=": "</function>", "[TOOL_CALLS]": "", "```": "```"}
 """What a call begins with, and what it ends with ("": the answer's end)."""
 
@@ -31,12 +36,24 @@ _BARE = "{"
 _FIRST_KEYS = ('"name"', '"tool', '"function"', '"type"', '"id"', '"arguments"', '"parameters"')
 _LANGUAGES = ("json", "tool_call", "tool_code")
 _FENCE = re.compile(rf"```(?:{'|'.join(_LANGUAGES)})?[ \t]*\n?")
-_XML_CALL = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
-_XML_ARGUMENT = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
+_XML_CALL = re.compile(r"<function=([^<>\s]{1,200})>(.*?)(?:</function>|\Z)", re.DOTALL)
+_XML_ARGUMENT = re.compile(r"<parameter=([^<>\s]{1,200})>\n?(.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
 _CALL_ID = re.compile(r"call_[0-9a-f]{14}_(.+)")
 _NAMES, _ARGUMENTS = ("name", "tool_name", "tool"), ("arguments", "parameters", "args", "input")
 
-_decoder = json.JSONDecoder(strict=False)
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+def _finite(number: str) -> float:
+    """Return a number. Raises ValueError for one that no program can read again."""
+    if not math.isfinite(value := float(number)):
+        raise ValueError(number)
+    return value
+
+
+_decoder = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +84,7 @@ class ToolCallReader:
     def __init__(self, offer: ToolOffer, run: Callable[[], str] = str) -> None:
         self._offer = offer
         self._run = run
-        self._count = 0
+        self._count = self._misses = 0
         self._pending = ""
         self._opener = ""
         self._gap = ""
@@ -111,6 +128,7 @@ class ToolCallReader:
                 size = len(self._opener)
                 shown += self._gap + self._pending[:size]
                 self._pending, self._opener, self._has_begun = self._pending[size:], "", True
+                self._misses += 1
                 continue
             closer = _CLOSERS.get(self._opener, "")
             end = self._pending.find(closer, len(self._opener)) if closer else -1
@@ -120,6 +138,7 @@ class ToolCallReader:
             self._pending, self._opener = self._pending[len(block) :], ""
             calls = self._take(block)
             shown += self._gap + block if calls is None else ""
+            self._misses += calls is None
             found += calls or []
             self._has_begun = True
         return shown, found
@@ -131,11 +150,12 @@ class ToolCallReader:
         if not self._has_begun and begun[:1] in ("{", "[") and not is_mark:
             self._opener = _BARE
             return len(self._pending) - len(begun)
-        places = [(at, mark) for mark in _CLOSERS if (at := self._pending.find(mark)) >= 0]
+        marks = _CLOSERS if self._misses < MAX_MISSES else {}
+        places = [(at, mark) for mark in marks if (at := self._pending.find(mark)) >= 0]
         if places:
             at, self._opener = min(places)
             return at
-        return len(self._pending) - held_back(self._pending, _CLOSERS)
+        return len(self._pending) - held_back(self._pending, marks)
 
     def _is_no_call(self) -> bool:
         """Whether what was opened can't become a call any more, so that its text is shown."""
@@ -144,7 +164,7 @@ class ToolCallReader:
         fence = _FENCE.match(self._pending)
         if self._opener != "```" or fence is None:
             return False
-        inside = self._pending[fence.end() :].partition("```")[0]
+        inside = self._pending[fence.end() : fence.end() + MAX_LEAD_CHARS].partition("```")[0]
         is_language = any(name.startswith(inside) for name in _LANGUAGES)
         return not is_language and not _may_be_call(inside)
 
@@ -193,8 +213,10 @@ class _XmlArguments(dict[str, str]):
 
 def _may_be_call(text: str) -> bool:
     """Whether a text may be the JSON of a call, as far as it is there."""
-    begun = text.lstrip(" \t\r\n[{")
-    return not begun or any(begun.startswith(key) or key.startswith(begun) for key in _FIRST_KEYS)
+    begun = text[:MAX_LEAD_CHARS].lstrip(" \t\r\n[{")
+    if not begun:
+        return len(text) < MAX_LEAD_CHARS
+    return any(begun.startswith(key) or key.startswith(begun) for key in _FIRST_KEYS)
 
 
 def _written_calls(block: str) -> Iterator[tuple[str, Any]]:
@@ -254,9 +276,18 @@ def _named_calls(value: Any) -> Iterator[tuple[str, Any]]:
     yield name, {} if arguments is None else arguments
 
 
+def find_blocks(text: str, first: str, last: str) -> Iterator[tuple[int, int]]:
+    """Yield where in a text blocks are that begin and end so; in linear time."""
+    at = 0
+    while (begin := text.find(first, at)) >= 0 and (end := text.find(last, begin)) >= 0:
+        at = end + len(last)
+        yield begin, at
+
+
 def past_calls(text: str, run: str) -> tuple[str, list[ToolCall]]:
     """Return the text of an earlier run's answer without its calls of tools, and those calls."""
-    blocks = re.findall(rf"{OPEN}.*?{CLOSE}|<function=.*?</function>", text, re.DOTALL)
+    marks = ((OPEN, CLOSE), ("<function=", "</function>"))
+    blocks = [text[a:b] for first, last in marks for a, b in find_blocks(text, first, last)]
     names = {name for block in blocks for name, _ in _written_calls(block) if name}
     reader = ToolCallReader(ToolOffer(tuple(Tool(name, "", {}) for name in names)), lambda: run)
     shown, calls = reader.feed(text)
@@ -310,7 +341,8 @@ def called_name(call: str, known: Mapping[str, str], tools: Iterable[Tool]) -> s
     if call in known:
         return known[call]
     parsed = _CALL_ID.fullmatch(call)
-    named = parsed[1] if parsed else ""
+    if not (named := parsed[1] if parsed else ""):
+        return "tool"
     full = (tool.name for tool in tools if named and _plain_name(tool.name).startswith(named))
     return next(full, named or "tool")
 

@@ -16,11 +16,14 @@ from typing import Any
 from baton.core.messages import AnswerFormat
 from baton.core.schema_bounds import schema_problem, unkept_keywords
 from baton.server.api_errors import bad_request
+from baton.server.request_messages import warn
 
 MAX_TOOLS = 128
 MAX_SCHEMA_BYTES = 32 * 1024
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+
+_DATA = frozenset({"const", "default", "enum", "examples"})
 
 _FREE_INPUT: Mapping[str, Any] = {
     "type": "object",
@@ -47,14 +50,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Which tools may be called: any of them, or those `named`; whether one must be, or none may.
+    """Which tools may be called: any, or those `named` (if not None); whether one must be, or none.
 
     With `is_single` there is one call at most.
     """
 
     must_call: bool = False
     is_none: bool = False
-    named: Collection[str] = ()
+    named: Collection[str] | None = None
     is_single: bool = False
 
 
@@ -76,13 +79,19 @@ class ToolOffer:
     def find(self, name: str) -> Tool | None:
         """Return the tool of that name, with or without its namespace, or None."""
         return next(
-            (tool for tool in self.tools if name in (tool.name, f"{tool.namespace}.{tool.name}")),
-            None,
+            (tool for tool in self.tools if name in (self.shown_name(tool), tool.name)), None
         )
+
+    def shown_name(self, tool: Tool) -> str:
+        """Return what a worker calls a tool: with its namespace where another has its name."""
+        is_alone = sum(other.name == tool.name for other in self.tools) == 1
+        return tool.name if is_alone or not tool.namespace else f"{tool.namespace}.{tool.name}"
 
     def instructions(self) -> str:
         """Return what a worker reads of them."""
-        described = "\n".join(as_json(_described(tool)) for tool in self.tools)
+        described = "\n".join(
+            as_json(_described(tool, self.shown_name(tool))) for tool in self.tools
+        )
         must = "\n\nAnswer with a function call, and with nothing else." if self.must_call else ""
         return (
             "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
@@ -112,7 +121,10 @@ class ToolOffer:
             kinds.append(
                 {
                     "type": "object",
-                    "properties": {"name": {"const": tool.name}, "arguments": arguments},
+                    "properties": {
+                        "name": {"const": self.shown_name(tool)},
+                        "arguments": arguments,
+                    },
                     "required": ["name", "arguments"],
                     "additionalProperties": False,
                 }
@@ -121,13 +133,18 @@ class ToolOffer:
         return AnswerFormat("", as_json({**alone, **whole}))
 
 
-def read_tools(
-    described: Iterable[object], warnings: list[str], namespace: str = ""
-) -> Iterator[Tool]:
-    """Yield the tools that a request offers, as any of the protocols describes them.
+def read_tools(described: Iterable[object], warnings: list[str]) -> list[Tool]:
+    """Return the tools that a request offers, as any of the protocols describes them.
 
     What isn't the client's to call is left out: only a provider can run it. Raises ApiError.
     """
+    tools = list({(t.namespace, t.name): t for t in _tools(described, warnings, "")}.values())
+    if len(tools) > MAX_TOOLS:
+        raise bad_request(f"There may be {MAX_TOOLS} tools.", "tools")
+    return tools
+
+
+def _tools(described: Iterable[object], warnings: list[str], namespace: str) -> Iterator[Tool]:
     for tool in described:
         if not isinstance(tool, Mapping):
             raise bad_request("A tool is not an object.", "tools")
@@ -136,10 +153,13 @@ def read_tools(
         fields = inner if isinstance(inner, Mapping) else tool
         name = fields.get("name")
         if kind == "namespace":
-            yield from read_tools(tool.get("tools") or (), warnings, str(name or ""))
+            inner = tool.get("tools") or []
+            if not isinstance(inner, list):
+                raise bad_request("The tools of a namespace are no list.", "tools")
+            yield from _tools(inner, warnings, str(name or ""))
         elif kind not in ("function", "custom"):
             shown = str(kind)[:40]
-            warnings.append(f"The tool {shown!r} was left out: it is one of its provider's own.")
+            warn(warnings, f"The tool {shown!r} was left out: it is one of its provider's own.")
         elif not isinstance(name, str) or not name:
             raise bad_request("A tool has no name.", "tools")
         else:
@@ -180,7 +200,7 @@ def read_choice(choice: object, *, is_single: bool, warnings: list[str]) -> Tool
         raise bad_request("This choice of a tool names no function.", "tool_choice")
     if isinstance(choice, str):
         raise bad_request(f"There is no choice of tools {kind[:40]!r}.", "tool_choice")
-    warnings.append(f"The tool {kind[:40]!r} can't be chosen: it is one of its provider's own.")
+    warn(warnings, f"The tool {kind[:40]!r} can't be chosen: it is one of its provider's own.")
     return ToolChoice(is_single=is_single)
 
 
@@ -196,14 +216,12 @@ def offer_tools(
     tools: Iterable[Tool], choice: ToolChoice, warnings: list[str], param: str = "tools"
 ) -> ToolOffer | None:
     """Return what a request offers, None for nothing. Raises ApiError."""
-    offered = tuple({(tool.namespace, tool.name): tool for tool in tools}.values())
-    if len(offered) > MAX_TOOLS:
-        raise bad_request(f"There may be {MAX_TOOLS} tools.", param)
+    offered = tuple(tools)
     if choice.is_none:
         return None
-    if choice.named:
+    if choice.named is not None:
         offered = tuple(tool for tool in offered if tool.name in choice.named)
-        if not offered:
+        if not offered and choice.must_call:
             raise bad_request("The tool that must be called is not among the tools.", "tool_choice")
     elif not offered and choice.must_call:
         raise bad_request("A tool must be called, and there is none.", "tool_choice")
@@ -213,7 +231,7 @@ def offer_tools(
         for tool in offered:
             checked_schema(tool.parameters, param)
             warnings += unkept_warnings(tool.parameters, f"the arguments of {tool.name[:60]}")
-    return ToolOffer(offered, replace(choice, named=()))
+    return ToolOffer(offered, replace(choice, named=None))
 
 
 def checked_schema(schema: object, param: str) -> str:
@@ -241,7 +259,8 @@ def with_instructions(system: str | None, offer: ToolOffer | None) -> str | None
 
 def as_json(value: object, *, is_sorted: bool = False) -> str:
     """Return a value's JSON as models are used to it."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=is_sorted)
+    written = json.dumps(value, ensure_ascii=False, sort_keys=is_sorted)
+    return written.encode("utf-8", "replace").decode()  # without halves of characters
 
 
 def _placed(schema: Mapping[str, Any], name: str, whole: dict[str, Any]) -> Mapping[str, Any]:
@@ -258,16 +277,16 @@ def _moved(schema: Any, name: str) -> Any:
         return [_moved(part, name) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    moved = {key: _moved(value, name) for key, value in schema.items()}
+    moved = {key: value if key in _DATA else _moved(value, name) for key, value in schema.items()}
     reference = moved.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         moved["$ref"] = f"#/$defs/{name}{reference[1:]}"
     return moved
 
 
-def _described(tool: Tool) -> Mapping[str, Any]:
+def _described(tool: Tool, name: str) -> Mapping[str, Any]:
     function = {
-        "name": tool.name,
+        "name": name,
         "description": tool.description,
         "parameters": tool.parameters or {"type": "object", "properties": {}},
     }
