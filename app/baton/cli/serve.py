@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from baton.presentation.served_requests import ServedRequest
     from baton.server import OpenEndpoint, ServerTokens, ServingLimits
 
+LAST_LINES_SECONDS = 1.0
+"""How long the lines of the last requests may take to be written."""
+
 MAX_WAITING_LINES = 1_000
 
 SERVED_SLOTS = 16
@@ -188,13 +191,19 @@ class _LineWriter:
     """
 
     def __init__(self) -> None:
-        self._requests: SimpleQueue[ServedRequest] = SimpleQueue()
-        threading.Thread(target=self._write, daemon=True).start()
+        self._requests: SimpleQueue[ServedRequest | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
 
     def put(self, request: ServedRequest) -> None:
         """Have the line of a request written that is over."""
         if self._requests.qsize() < MAX_WAITING_LINES:
             self._requests.put(request)
+
+    def close(self) -> None:
+        """Let what waits be written, unless the terminal holds it up."""
+        self._requests.put(None)
+        self._thread.join(LAST_LINES_SECONDS)
 
     def _write(self) -> None:
         from baton.presentation.served_requests import request_line
@@ -235,11 +244,14 @@ async def _serve(
     from baton.server import LOOPBACK, serving
 
     hosts = LOOPBACK if host is None else (host,)
-    lines = None if quiet else _LineWriter().put
-    open_endpoint = serving(baton, port, hosts, allowed=allowed, report=lines)
+    lines = None if quiet else _LineWriter()
+    report = None if lines is None else lines.put
+    open_endpoint = serving(baton, port, hosts, allowed=allowed, report=report)
     async with _stopped_by_signal() as stopped, open_endpoint as endpoint:
         if not quiet:
             notify(_ready_text(endpoint, allowed))
         await stopped.wait()
         notify("baton: Stopping; what is being answered may end.")
+    if lines is not None:
+        lines.close()
     return 0
