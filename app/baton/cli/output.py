@@ -80,7 +80,8 @@ def to_json(value: object, indent: int | None = None) -> str:
 def notify(text: str) -> None:
     """Say something on stderr that is not part of the data; nothing depends on whether it can."""
     try:
-        print(_wrap_lines(sanitise(text)), file=sys.stderr, flush=True)
+        line = _wrap_lines(sanitise(text)) + "\n"  # in one piece: other threads write lines too
+        print(line, end="", file=sys.stderr, flush=True)
     except OSError:  # what Python still holds for it would fail once more at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
