@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from baton.presentation.served_requests import ServedRequest
     from baton.server import OpenEndpoint, ServerTokens, ServingLimits
 
-LAST_LINES_SECONDS = 1.0
+LAST_LINES_SECONDS = 3.0
 """How long the lines of the last requests may take to be written."""
 
 MAX_WAITING_LINES = 1_000
