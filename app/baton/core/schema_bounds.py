@@ -10,7 +10,9 @@ MAX_DEPTH = 100
 
 _COUNTS = ("Length", "Items", "Properties", "Contains")
 _COUNTED = frozenset(f"{end}{what}" for end in ("min", "max") for what in _COUNTS)
-_DATA = frozenset({"const", "default", "enum", "examples"})
+DATA_KEYWORDS = frozenset({"const", "default", "enum", "examples"})
+"""What stands behind these is data, no schema."""
+
 _UNKEPT = frozenset(
     {
         *("contains", "dependentRequired", "dependentSchemas", "else", "if", "maxProperties"),
@@ -38,7 +40,9 @@ def schema_problem(schema: object) -> str:
         if isinstance(value, dict):
             if not is_data and (problem := _problem_of_counts(value)):
                 return problem
-            waiting += [(one, depth + 1, is_data or name in _DATA) for name, one in value.items()]
+            waiting += [
+                (one, depth + 1, is_data or name in DATA_KEYWORDS) for name, one in value.items()
+            ]
         elif isinstance(value, list):
             waiting += [(one, depth + 1, is_data) for one in value]
         if depth > MAX_DEPTH:
@@ -67,7 +71,7 @@ def unkept_keywords(schema: object) -> list[str]:
         waiting += [
             (one, name in _NAMED_SCHEMAS and not is_named)
             for name, one in value.items()
-            if is_named or name not in _DATA
+            if is_named or name not in DATA_KEYWORDS
         ]
     return sorted(found)
 

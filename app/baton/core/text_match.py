@@ -36,7 +36,7 @@ MAX_COMPARED_CHARS, _CHARS_PER_COMPARISON = 1 << 28, 1_000
 comparison by itself takes as long as so many characters."""
 
 _MAX_PROMPTS_TOGETHER, _MAX_SHORT_CHARS = 8, 1_000
-"""So many short prompts in a row are recognised whatever stands before them, and so long ones."""
+"""So many short prompts in a row, and so long ones, are recognised behind any other prompts."""
 
 _SLICE_CHARS = 1 << 16
 """A longer text is worked on in slices: one call of `re` keeps all other threads waiting."""

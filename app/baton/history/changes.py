@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from baton.core.errors import ConfigError, StoreError
@@ -16,8 +16,13 @@ from baton.core.ledger_types import Policy
 from baton.core.messages import Message, Prompt, Role, Turn, TurnStatus, conversation_title
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.core.prompt_wrapping import spoken_words
-from baton.core.text_match import fingerprint, long_text
 from baton.history import rows
+from baton.history.client_records import (
+    NO_MARKS,
+    mark_removed_texts,
+    mark_unknown_texts,
+    text_marks,
+)
 from baton.history.queries import turn_position
 from baton.platform.process_owner import current_process
 from baton.platform.sqlite import Connection, clean_text
@@ -214,7 +219,7 @@ def add_turn(
             turn.worker,
             turn.run,
             client,
-            *(_marks(turn.text, turn.role) if is_known else _NO_MARKS),
+            *(text_marks(turn.text, turn.role) if is_known else NO_MARKS),
         ],
     )
     connection.executemany(
@@ -262,7 +267,7 @@ def write_answer(
             clean_text(text),
             status,
             clean_text(worker),
-            *(_marks(text, Role.ASSISTANT) if is_known else _NO_MARKS),
+            *(text_marks(text, Role.ASSISTANT) if is_known else NO_MARKS),
             turn,
         ],
     )
@@ -275,57 +280,13 @@ def write_answer(
         )
 
 
-_Marks = tuple[str | None, str | None, int | None, str | None]
-_NO_MARKS: _Marks = (None, None, None, None)
-
-
-def _marks(text: str, role: Role) -> _Marks:
-    """Return what a text is recognised by: its fingerprint, and what suffices for a long one."""
-    text = clean_text(text)
-    return fingerprint(text, role), *(long_text(text) or _NO_MARKS[1:])
-
-
-UNKNOWN_TEXTS = """SELECT key, text, role FROM turns
-    WHERE fingerprint IS NULL AND label <> 'cloud' AND status <> 'streaming'"""
-"""Finds private texts that can't be recognised yet: from before, or cut off by a crash."""
-
-
-def mark_unknown_texts(connection: Connection) -> None:
-    """Make private texts recognisable that aren't yet."""
-    connection.executemany(
-        "UPDATE turns SET fingerprint = ?, opening = ?, length = ?, whole = ? WHERE key = ?",
-        [
-            [*_marks(row["text"], Role(row["role"])), row["key"]]
-            for row in connection.execute(UNKNOWN_TEXTS).fetchall()
-        ],
-    )
-
-
-def keep_private_marks(
-    connection: Connection, said: Sequence[tuple[str, str]], client: str, label: Label
-) -> None:
-    """Have prompts and their answers recognised as private although they aren't kept.
-
-    An answer is "" where there is none yet.
-    """
-    marks = []
-    for prompt, answer in said:
-        asked, alone, *_ = _marks(prompt, Role.USER)
-        marks += [(asked, _marks(answer, Role.ASSISTANT)[0])] if answer else []
-        marks += [(asked, "")] if alone else []
-    connection.executemany(
-        "INSERT OR IGNORE INTO private_marks VALUES (?, ?, ?, ?)",
-        [(*mark, client, label) for mark in marks],
-    )
-
-
 def save_progress(connection: Connection, texts: Mapping[str, str]) -> None:
     """Record the texts so far of answers that are being written, but for those gone by now."""
     connection.executemany(
         "UPDATE turns SET text = ?, status = ?, fingerprint = ?, opening = ?, length = ?, "
         "whole = ? WHERE id = ?",
         [
-            [clean_text(text), TurnStatus.STREAMING, *_marks(text, Role.ASSISTANT), turn]
+            [clean_text(text), TurnStatus.STREAMING, *text_marks(text, Role.ASSISTANT), turn]
             for turn, text in texts.items()
         ],
     )
@@ -386,7 +347,7 @@ def withdraw_run(connection: Connection, run: str) -> None:
         AND NOT EXISTS (SELECT 1 FROM turns AS child WHERE child.parent = turns.id)"""
     last = turn
     while turn and (gone := connection.execute(added, [turn]).fetchone()) is not None:
-        _mark_private_texts(connection, "turns.id = ?", turn)
+        mark_removed_texts(connection, "turns.id = ?", turn)
         connection.execute("DELETE FROM turns WHERE id = ?", [turn])
         last = turn = gone["parent"]
     connection.execute(
@@ -470,27 +431,11 @@ def purge(connection: Connection, conversation: str) -> None:
 
     What was private stays recognisable by its fingerprints: a program may bring it back.
     """
-    _mark_private_texts(connection, "turns.conversation = ?", conversation)
+    mark_removed_texts(connection, "turns.conversation = ?", conversation)
     removed = connection.execute("DELETE FROM conversations WHERE id = ?", [conversation])
     if removed.rowcount == 0:
         raise ConfigError(f"There is no conversation {conversation!r}.")
     connection.execute("DELETE FROM drafts WHERE conversation = ?", [conversation])
-
-
-def _mark_private_texts(connection: Connection, condition: str, value: str) -> None:
-    """Keep the fingerprints of the private ones of some turns that are about to be removed."""
-    mark_unknown_texts(connection)
-    private = f"{condition} AND turns.label <> 'cloud'"
-    connection.execute(
-        f"""INSERT OR IGNORE INTO private_marks
-            SELECT asked.fingerprint, turns.fingerprint, turns.client, turns.label
-            FROM turns JOIN turns AS asked ON asked.id = turns.parent
-            WHERE {private} AND turns.role = 'assistant' AND turns.fingerprint IS NOT NULL
-                AND asked.fingerprint IS NOT NULL
-            UNION SELECT fingerprint, '', client, label FROM turns
-            WHERE {private} AND role = 'user' AND opening IS NOT NULL""",
-        [value, value],
-    )
 
 
 def purge_hidden(connection: Connection, older_than_seconds: float) -> int:

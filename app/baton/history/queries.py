@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +16,6 @@ from typing import Any
 from baton.core.errors import ConfigError
 from baton.core.history_types import (
     Conversation,
-    OwnAnswer,
-    OwnRun,
     PastRun,
     RecentConversation,
     RunRecord,
@@ -28,7 +26,6 @@ from baton.core.labels import Label
 from baton.core.ledger_types import UsageRow
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import sanitise
-from baton.core.text_match import LongText, SaidTexts, Saying
 from baton.history import rows
 from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
 from baton.history.rows import reject_bad_values
@@ -128,94 +125,6 @@ def run(connection: Connection, typed: str) -> RunRecord:
     found = rows.find_id(connection, "runs", typed, "run")
     [record] = rows.runs(connection, "WHERE id = ?", found)
     return replace(record, events=rows.events(connection, found))
-
-
-def own_run(connection: Connection, id: str, client: str) -> OwnRun | None:
-    """Return the run of an access token with exactly that id, None for any other or a deleted one.
-
-    Its events are not among it.
-    """
-    found = rows.runs(
-        connection,
-        """JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL
-        JOIN turns ON turns.id = runs.answer WHERE runs.id = ? AND turns.client = ?""",
-        clean_text(id),
-        client,
-    )
-    if not found:
-        return None
-    [record] = found
-    others = connection.execute(
-        "SELECT 1 FROM turns WHERE conversation = ? AND client <> ? LIMIT 1",
-        [record.conversation, client],
-    ).fetchone()
-    return OwnRun(record, others is None)
-
-
-_MAX_ANSWERS = 50
-
-
-def own_answers(connection: Connection, said: str, client: str) -> list[OwnAnswer]:
-    """Return the newest answers of an access token to what `said` stands for, the latest first."""
-    found = connection.execute(
-        """SELECT runs.id, turns.text FROM turns AS asked
-        JOIN runs ON runs.conversation = asked.conversation AND runs.prompt = asked.id
-        JOIN turns ON turns.id = runs.answer
-        WHERE asked.said = ? AND asked.client = ? ORDER BY runs.key DESC LIMIT ?""",
-        [said, client, _MAX_ANSWERS],
-    )
-    return [OwnAnswer(*row) for row in found]
-
-
-def private_openings(connection: Connection) -> list[str]:
-    """Return how the texts begin that are private and long enough to be recognised alone."""
-    found = connection.execute(
-        "SELECT DISTINCT opening FROM turns WHERE opening IS NOT NULL AND label <> 'cloud'"
-    )
-    return [row["opening"] for row in found]
-
-
-_SAID_TOGETHER = """
-    SELECT DISTINCT asked.fingerprint || turns.fingerprint AS said, turns.label, turns.client
-    FROM turns JOIN turns AS asked ON asked.id = turns.parent
-    WHERE turns.role = 'assistant'
-        AND turns.fingerprint IN (SELECT value FROM json_each(:answers))
-        AND asked.fingerprint IN (SELECT value FROM json_each(:prompts))
-    UNION SELECT prompt || answer, label, client FROM private_marks
-    WHERE prompt IN (SELECT value FROM json_each(:prompts))
-            AND answer IN (SELECT value FROM json_each(:answers))
-        OR answer = '' AND prompt IN (SELECT value FROM json_each(:prompts))
-    UNION SELECT whole, label, client FROM turns
-    WHERE whole IN (SELECT value FROM json_each(:long))
-"""
-"""Who said what is brought back, and how privately: prompts with their answers, and long texts."""
-
-
-def private_texts(connection: Connection, openings: Sequence[str]) -> list[LongText]:
-    """Return what the private texts that begin so are recognised by, each once."""
-    found = connection.execute(
-        "SELECT DISTINCT opening, length, whole FROM turns WHERE label <> 'cloud' "
-        "AND opening IN (SELECT value FROM json_each(?))",
-        [rows.encode_json(openings)],
-    )
-    return [LongText(*row) for row in found]
-
-
-def sayings(connection: Connection, said: SaidTexts, long: Collection[str]) -> list[Saying]:
-    """Return who said before what a request brings back: prompts with their answers, long texts.
-
-    `long` are the fingerprints of the private ones that stand in it.
-    """
-    lists = {"prompts": said.prompts, "answers": said.answers, "long": long}
-    values = {name: rows.encode_json(sorted(those)) for name, those in lists.items()}
-    found = connection.execute(_SAID_TOGETHER, values)
-    brought = said.pairs.union(said.prompts, long)
-    with rows.reject_bad_values():
-        return [
-            Saying(row["said"], row["client"], Label(row["label"]))
-            for row in found
-            if row["said"] in brought
-        ]
 
 
 def last_run(connection: Connection, conversation: str | None) -> RunRecord | None:

@@ -34,7 +34,7 @@ from baton.core.ledger_types import Policy, UsageRow
 from baton.core.messages import Prompt, Turn, TurnStatus
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.core.text_match import SaidTexts, Saying
-from baton.history import changes, export, feedback_store, queries
+from baton.history import changes, client_records, export, feedback_store, queries
 from baton.history.export import ImportResult
 from baton.history.schema import MIGRATIONS
 from baton.platform.database_thread import DatabaseThread
@@ -265,22 +265,22 @@ class ClientHistory:
 
     async def run(self, id: str, client: str) -> OwnRun | None:
         """Return the run of an access token with exactly that id, None for any other."""
-        return await self._database.read(queries.own_run, id, client)
+        return await self._database.read(client_records.own_run, id, client)
 
     async def answers(self, said: str, client: str) -> list[OwnAnswer]:
         """Return what an access token was answered to the same messages, the latest first.
 
         `said` stands for them, as in `ConversationPosition`.
         """
-        return await self._database.read(queries.own_answers, said, client)
+        return await self._database.read(client_records.own_answers, said, client)
 
     async def sayings(self, said: SaidTexts) -> list[Saying]:
         """Return who said before, and how privately, what a request brings back."""
-        openings = await self._database.read(queries.private_openings)
+        openings = await self._database.read(client_records.private_openings)
         places = await asyncio.to_thread(said.find, openings)
-        texts = await self._database.read(queries.private_texts, sorted(places))
+        texts = await self._database.read(client_records.private_texts, sorted(places))
         long = await asyncio.to_thread(said.matches, texts, places)
-        return await self._database.read(queries.sayings, said, long)
+        return await self._database.read(client_records.sayings, said, long)
 
     async def keep_private_marks(
         self, said: Sequence[tuple[str, str]], client: str, label: Label
@@ -289,7 +289,7 @@ class ClientHistory:
 
         An answer is "" where there is none yet.
         """
-        await self._database.write(changes.keep_private_marks, said, client, label)
+        await self._database.write(client_records.keep_private_marks, said, client, label)
 
     async def withdraw(self, run: str) -> None:
         """Remove a run that was refused, with all that was added for it, from the log too."""
@@ -393,9 +393,9 @@ def _open(path: Path) -> Connection:
         connection = opened.enter_context(closing(open_database(path, MIGRATIONS)))
         with explain_errors(path):
             mark_lost_runs(connection)
-            if connection.execute(changes.UNKNOWN_TEXTS).fetchone() is not None:
+            if connection.execute(client_records.UNKNOWN_TEXTS).fetchone() is not None:
                 with transaction(connection):
-                    changes.mark_unknown_texts(connection)
+                    client_records.mark_unknown_texts(connection)
         opened.pop_all()
     return connection
 

@@ -81,7 +81,7 @@ class BackgroundRuns:
         recorded.cancel()
         if not served.id:
             await asyncio.wait({task})  # it says why
-            raise served.error or ApiError(503, "stopped", "Baton stopped before it began.")
+            raise served.error or stopped_error()
         return self._describe(self._keep(_Kept(served, written, task)))
 
     def remember(self, served: ServedRun, text: str, calls: list[ToolCall]) -> None:
@@ -204,10 +204,8 @@ class BackgroundRuns:
         if served.error is not None and served.view.status != "cancelled":
             return failed_response(answer_head(served), served.asked, served.error)
         roster, pieces = self._player.orchestra.roster, kept.written.pieces
-        text, calls = (
-            "".join(text for text, _ in pieces),
-            [call for _, two in pieces for call in two],
-        )
+        text = "".join(text for text, _ in pieces)
+        calls = [call for _, called in pieces for call in called]
         answer = make_answer(served, roster, text, calls)
         return response(answer, served.asked, _STATUSES[served.view.status])
 

@@ -96,7 +96,7 @@ class ClientRequest:
     def largest_part(self) -> str:
         """Say which part of it has the most characters, and how much of all."""
         parts = {
-            "the description of the tools": len(self.tools.instructions()) if self.tools else 0,
+            "the description of the tools": len(self.tools.instructions) if self.tools else 0,
             "the system text": len(self.system or ""),
             "the last message": len(self.prompt),
             "the earlier messages": sum(len(message.text) for message in self.earlier),

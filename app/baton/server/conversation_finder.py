@@ -1,4 +1,4 @@
-"""Where a program's request goes on: in its token's own conversation, if Baton has it.
+"""Which conversation a program's request continues: one of its token's own, if Baton has it.
 
 A program sends the whole of its conversation with each request, as it likes to write it. Each
 prompt in the history has a mark of all that was said up to it; what the answer after it said is
@@ -37,10 +37,10 @@ class ConversationFinder:
         self._store = store
 
     async def find(self, served: ServedRun, label: Label) -> tuple[ConversationPosition, Label]:
-        """Return where a request goes, and how far what it goes on with may travel.
+        """Return where a request is kept, and how far what it continues may travel.
 
         That is its token's own conversation, if Baton has it, else a new one; where its program
-        said just the same a short while ago, it has another answer to the same prompt. Raises
+        sent just the same a short while ago, it has another answer to the same prompt. Raises
         ApiError.
         """
         asked, client = served.asked, served.client
@@ -158,7 +158,7 @@ def _without_form(text: str) -> str:
 
 
 def _plain_call(block: str) -> str:
-    """Return a call with its JSON as it is written here, whatever it is there."""
+    """Return a call with its JSON in Baton's own form."""
     try:
         parsed = json.loads(block.removeprefix(OPEN).removesuffix(CLOSE))
         return f"{OPEN}{json.dumps(parsed, ensure_ascii=False, sort_keys=True)}{CLOSE}"

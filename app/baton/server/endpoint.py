@@ -27,7 +27,7 @@ from baton.server.access import OPEN_PATHS, Access, Client
 from baton.server.addresses import canonical_path, is_anthropic, no_address_text
 from baton.server.api_errors import ApiError, shown_error, stopped_error
 from baton.server.background_runs import BackgroundRuns
-from baton.server.client_request import parse_body
+from baton.server.client_request import ClientRequest, parse_body
 from baton.server.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
 from baton.server.embeddings import Embedder, read_embeddings
 from baton.server.event_stream import EventStream
@@ -192,19 +192,10 @@ class Endpoint:
         """Answer a request for a run, as long as the client is there. Raises ApiError."""
         headers = _headers(request.scope)
         async with self._bodies.read(request) as body:
-            is_large = len(body) > SMALL_BODY_BYTES
-            size = len(body)
-            fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
-            body.clear()
-            label = Label.CLOUD
-            if dialect is RESPONSES:
-                fields, label = await self._background.resolve(fields, request.scope[CLIENT])
-            asked = await _worked_on(is_large, dialect.read, fields, headers)
-            asked = replace(asked, weight=size)
-            if label is not Label.CLOUD:
-                asked = replace(asked, conditions=replace(asked.conditions, is_private=True))
-            request.scope[MODEL] = asked.model
             client, id = request.scope[CLIENT], request.scope[REQUEST_ID]
+            asked = await self._read(dialect, body, headers, client)
+            body.clear()
+            request.scope[MODEL] = asked.model
             served = request.scope[SERVED] = self._player.begin(asked, client, id)
             if served.asked.is_background:
                 begun = await self._background.begin(served)
@@ -252,12 +243,21 @@ class Endpoint:
     async def _count(
         self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
     ) -> int:
+        return await self._player.count(await self._read(dialect, body, headers, client), client)
+
+    async def _read(
+        self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
+    ) -> ClientRequest:
+        """Return what a body asks for; private if it refers to what is. Raises ApiError."""
         is_large = len(body) > SMALL_BODY_BYTES
         fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
+        label = Label.CLOUD
         if dialect is RESPONSES:
-            fields, _ = await self._background.resolve(fields, client)
+            fields, label = await self._background.resolve(fields, client)
         asked = await _worked_on(is_large, dialect.read, fields, headers)
-        return await self._player.count(asked, client)
+        is_private = asked.conditions.is_private or label is not Label.CLOUD
+        conditions = replace(asked.conditions, is_private=is_private)
+        return replace(asked, weight=len(body), conditions=conditions)
 
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
@@ -296,7 +296,7 @@ class Endpoint:
                         await stream.send(writer.call(head, call))
                     text += shown
                     calls += called
-        except asyncio.CancelledError:  # the server ends, or there is nobody any more
+        except asyncio.CancelledError:  # the server ends, or the client is gone
             if stream.has_begun:
                 with suppress(Exception):
                     async with asyncio.timeout(LAST_WORD_SECONDS):

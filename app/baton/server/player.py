@@ -24,7 +24,14 @@ from baton.core.text_match import ANSWER_CHARS, label_by_sayings, plain_text, sa
 from baton.history import Store
 from baton.server.access import Client, Grant
 from baton.server.answer_text import AnswerText
-from baton.server.api_errors import ApiError, bad_request, failure_error, shown_error, too_long
+from baton.server.api_errors import (
+    ApiError,
+    bad_request,
+    failure_error,
+    shown_error,
+    stopped_error,
+    too_long,
+)
 from baton.server.client_request import ClientRequest
 from baton.server.conversation_finder import ConversationFinder
 from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
@@ -177,13 +184,11 @@ class Player:
         view = served.view
         if view.failure is not None:
             error = failure_error(view.failure)
-            raise (
-                error
-                if error.tokens is None
-                else too_long(*error.tokens, served.asked.largest_part)
-            )
+            if error.tokens is not None:
+                error = too_long(*error.tokens, served.asked.largest_part)
+            raise error
         if view.status != "finished":
-            raise ApiError(503, "stopped", "Baton stopped before the answer was there.")
+            raise stopped_error()
 
     async def _mark_prompts(self, served: ServedRun) -> None:
         """Have what a private request says recognised by any process, where it isn't kept."""
@@ -353,7 +358,7 @@ class Player:
         """Return what a request may do: never more than the settings allow.
 
         A token that may spend is the user's yes to it, within the ceilings. To a program, private
-        means that it stays on this machine, whatever the `privacy` of a server elsewhere says.
+        means that it stays on this machine, even where the `privacy` of a remote server is local.
         """
         own = replace(self.orchestra.terms, has_private_remotes=False)
         model, grant = served.offered, served.client.grant

@@ -158,7 +158,7 @@ class ToolCallReader:
         return len(self._pending) - held_back(self._pending, marks)
 
     def _is_no_call(self) -> bool:
-        """Whether what was opened can't become a call any more, so that its text is shown."""
+        """Whether what was opened can no longer become a call, so that its text is shown."""
         if self._opener == _BARE:
             return not _may_be_call(self._pending)
         fence = _FENCE.match(self._pending)
@@ -308,8 +308,8 @@ async def read_calls(
 ) -> FoundCalls:
     """Yield an answer's text without the calls of the client's tools, and those calls.
 
-    `run` returns the id of its run once there are pieces.
-    `on_lost` gets what began like a call and is none, and says whether it is left out.
+    `run` returns the id of its run once there are pieces. `on_lost` gets what began like a call and
+    isn't one, and returns whether it is left out.
     """
     if offer is None:
         async for piece in pieces:
@@ -328,7 +328,7 @@ async def read_calls(
 
 
 def _call_id(place: str, name: str) -> str:
-    """Return an id for a call, from which its result tells what was called."""
+    """Return an id for a call, which names the tool: its result may come back without the call."""
     return f"call_{place}_{_plain_name(name)}"[:MAX_CALL_ID_CHARS]
 
 
@@ -343,8 +343,8 @@ def called_name(call: str, known: Mapping[str, str], tools: Iterable[Tool]) -> s
     parsed = _CALL_ID.fullmatch(call)
     if not (named := parsed[1] if parsed else ""):
         return "tool"
-    full = (tool.name for tool in tools if named and _plain_name(tool.name).startswith(named))
-    return next(full, named or "tool")
+    full = (tool.name for tool in tools if _plain_name(tool.name).startswith(named))
+    return next(full, named)
 
 
 def call_text(name: str, arguments: object) -> str:

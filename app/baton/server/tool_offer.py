@@ -9,12 +9,14 @@ text, so that every worker can be asked, and a provider is sent nothing that it 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from baton.core.messages import AnswerFormat
-from baton.core.schema_bounds import schema_problem, unkept_keywords
+from baton.core.schema_bounds import DATA_KEYWORDS, schema_problem, unkept_keywords
 from baton.server.api_errors import bad_request
 from baton.server.request_messages import warn
 
@@ -22,8 +24,6 @@ MAX_TOOLS = 128
 MAX_SCHEMA_BYTES = 32 * 1024
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-
-_DATA = frozenset({"const", "default", "enum", "examples"})
 
 _FREE_INPUT: Mapping[str, Any] = {
     "type": "object",
@@ -64,7 +64,7 @@ class ToolChoice:
 AUTO = ToolChoice()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolOffer:
     """The tools of a request, and how they may be called."""
 
@@ -76,22 +76,26 @@ class ToolOffer:
         """Whether the answer has to be a call."""
         return self.choice.must_call
 
+    @cached_property
+    def shown(self) -> Mapping[str, Tool]:
+        """The tools by what workers call them: with the namespace where another has its name."""
+        named = Counter(tool.name for tool in self.tools)
+        return {
+            f"{tool.namespace}.{tool.name}"
+            if tool.namespace and named[tool.name] > 1
+            else tool.name: tool
+            for tool in self.tools
+        }
+
     def find(self, name: str) -> Tool | None:
         """Return the tool of that name, with or without its namespace, or None."""
-        return next(
-            (tool for tool in self.tools if name in (self.shown_name(tool), tool.name)), None
-        )
+        found = self.shown.get(name)
+        return found or next((tool for tool in self.tools if tool.name == name), None)
 
-    def shown_name(self, tool: Tool) -> str:
-        """Return what a worker calls a tool: with its namespace where another has its name."""
-        is_alone = sum(other.name == tool.name for other in self.tools) == 1
-        return tool.name if is_alone or not tool.namespace else f"{tool.namespace}.{tool.name}"
-
+    @cached_property
     def instructions(self) -> str:
-        """Return what a worker reads of them."""
-        described = "\n".join(
-            as_json(_described(tool, self.shown_name(tool))) for tool in self.tools
-        )
+        """What a worker reads of them."""
+        described = "\n".join(as_json(_described(*one)) for one in self.shown.items())
         must = "\n\nAnswer with a function call, and with nothing else." if self.must_call else ""
         return (
             "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
@@ -115,14 +119,15 @@ class ToolOffer:
             if form is None or self.must_call
             else [_placed(json.loads(form.schema), "answer", whole)]
         )
-        for number, tool in enumerate(self.tools):
-            checked_schema(tool.parameters, "tools")
+        for number, (name, tool) in enumerate(self.shown.items()):
+            if not self.must_call:  # else it was checked with the choice
+                checked_schema(tool.parameters, "tools")
             arguments = _placed(tool.parameters or {"type": "object"}, f"tool{number}", whole)
             kinds.append(
                 {
                     "type": "object",
                     "properties": {
-                        "name": {"const": self.shown_name(tool)},
+                        "name": {"const": name},
                         "arguments": arguments,
                     },
                     "required": ["name", "arguments"],
@@ -254,12 +259,12 @@ def with_instructions(system: str | None, offer: ToolOffer | None) -> str | None
     """Return a system text that describes the tools as well."""
     if offer is None:
         return system
-    return f"{system}\n\n{offer.instructions()}" if system else offer.instructions()
+    return f"{system}\n\n{offer.instructions}" if system else offer.instructions
 
 
-def as_json(value: object, *, is_sorted: bool = False) -> str:
+def as_json(value: object) -> str:
     """Return a value's JSON as models are used to it."""
-    written = json.dumps(value, ensure_ascii=False, sort_keys=is_sorted)
+    written = json.dumps(value, ensure_ascii=False)
     return written.encode("utf-8", "replace").decode()  # without halves of characters
 
 
@@ -277,14 +282,16 @@ def _moved(schema: Any, name: str) -> Any:
         return [_moved(part, name) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    moved = {key: value if key in _DATA else _moved(value, name) for key, value in schema.items()}
+    moved = {
+        key: value if key in DATA_KEYWORDS else _moved(value, name) for key, value in schema.items()
+    }
     reference = moved.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         moved["$ref"] = f"#/$defs/{name}{reference[1:]}"
     return moved
 
 
-def _described(tool: Tool, name: str) -> Mapping[str, Any]:
+def _described(name: str, tool: Tool) -> Mapping[str, Any]:
     function = {
         "name": name,
         "description": tool.description,
