@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import unicodedata
 from typing import Protocol
 
 from baton.core.money import show_usd
@@ -84,12 +83,9 @@ def request_line(request: ServedRequest, cells: int = 0) -> str:
 
 
 def _cut(line: str, cells: int) -> str:
-    if _cells(line) <= cells:
-        return line
-    kept = ""
-    while line and _cells(kept + line[0]) < cells:
-        kept, line = kept + line[0], line[1:]
-    return f"{kept}…"
+    from rich.cells import cell_len, set_cell_size
+
+    return line if cell_len(line) <= cells else f"{set_cell_size(line, cells - 1)}…"
 
 
 def _outcome(request: ServedRequest, place: int, tokens: int, took: int) -> str:
@@ -127,12 +123,6 @@ def _places(view: RunView) -> str:
 
 
 def _column(text: str, cells: int) -> str:
-    short = _cut(text, cells)
-    return short + " " * (cells - _cells(short))
+    from rich.cells import set_cell_size
 
-
-def _cells(text: str) -> int:
-    return sum(
-        0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF")
-        for sign in text
-    )
+    return set_cell_size(_cut(text, cells), cells)
