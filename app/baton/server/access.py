@@ -133,7 +133,7 @@ def allowed_name(text: str) -> str:
     name = text.strip().lower().rstrip(".")
     if not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]", name):
         raise ConfigError(
-            f"{one_line(text, 60)!r} is no host name.",
+            f"{one_line(text, 60)!r} isn't a host name.",
             "Write it without http://, port and path, for example baton.lan.",
         )
     return name
@@ -144,7 +144,7 @@ def allowed_origin(text: str) -> str:
     origin = text.strip().rstrip("/")
     if not re.fullmatch(r"null|[a-z][a-z0-9+.-]*://[A-Za-z0-9_.:\[\]-]+", origin):
         raise ConfigError(
-            f"{one_line(text, 60)!r} is no origin.",
+            f"{one_line(text, 60)!r} isn't an origin.",
             "It is one like https://chat.example, http://localhost:3000, app://obsidian.md or null;"
             " each has to be named.",
         )

@@ -58,7 +58,7 @@ class _Kept:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it goes on."""
+        """Whether it has ended."""
         return self.task is None or self.task.done()
 
 
@@ -122,7 +122,7 @@ class BackgroundRuns:
             self._kept.pop(served.id, None)
 
     async def describe(self, id: str, client: Client) -> dict[str, Any]:
-        """Return a response of a client's as it stands.
+        """Return a client's response as it stands.
 
         Raises ApiError (404) for one that isn't there, or was deleted, and BatonError.
         """
@@ -138,9 +138,9 @@ class BackgroundRuns:
     async def resolve(
         self, body: Mapping[str, Any], client: Client
     ) -> tuple[Mapping[str, Any], Label]:
-        """Return a request's body with the items of the client's that it refers to by their ids.
+        """Return a request's body with the client's own items in place of their ids.
 
-        And how far those may travel.
+        And how far those items may travel.
         """
         items, labels = body.get("input"), [Label.CLOUD]
         if not isinstance(items, list) or not any(map(_reference, items)):
@@ -164,7 +164,7 @@ class BackgroundRuns:
         return strictest(turn.label for turn in thread)
 
     async def cancel(self, id: str, client: Client) -> dict[str, Any]:
-        """Stop a response of a client's that is played in the background; return it.
+        """Stop a client's response that runs in the background; return it.
 
         Raises ApiError: 404 for one that isn't there, 409 for one that isn't this server's to stop.
         """

@@ -58,7 +58,7 @@ class ClientRequest:
     """One request: what was said before, what is asked now, and how the answer must be.
 
     `said` are all its messages as they came, of which `prompt`, `earlier` and `system` were made.
-    `continues` is the response whose conversation it goes on with, where Baton keeps it. `sampling`
+    `continues` is the response whose conversation it continues, where Baton keeps it. `sampling`
     is as in core.messages.Request. `echoed` is what an answer repeats of the request, `warnings`
     say in sentences what of it isn't kept to. With `has_functions` tools are called as OpenAI's
     clients did at first. `weight` is how many bytes it came in.

@@ -54,7 +54,7 @@ class EventStream:
 
     @asynccontextmanager
     async def kept_alive(self, recorded: asyncio.Event) -> AsyncIterator[None]:
-        """Begin soon once a run is `recorded`, and say now and then that the stream goes on."""
+        """Begin soon once a run is `recorded`, and send a keep-alive while it is idle."""
         beating = asyncio.create_task(self._keep_alive(recorded))
         try:
             yield

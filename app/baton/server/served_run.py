@@ -25,7 +25,7 @@ class ServedRun:
     `run` is the id that its run will have ("": any), `label` how far it may travel, `began` in
     seconds since the epoch. `error` is what the client is shown where there is no answer.
     `warnings` are sentences about what isn't as it was asked for. `recorded` is set once it has an
-    id; `is_over` says that nothing of it goes on, and `is_withdrawn` that it was refused and taken
+    id; `is_over` says that it has ended, and `is_withdrawn` that it was refused and taken
     out of the history.
     """
 
@@ -47,7 +47,7 @@ class ServedRun:
         self.warnings = [*self.asked.warnings]
 
     def lose_call(self, text: str) -> bool:
-        """Say why a text that began like a call of a tool is none; return whether it is no text."""
+        """Warn of a text that began like a tool call and is not one; return whether to omit it."""
         if self.view.is_cut:
             said = "A call of a tool was cut at the most tokens, and left out: allow more of them."
         elif self.asked.tools is not None and self.asked.tools.must_call:

@@ -1,4 +1,4 @@
-"""Calls of the client's tools: read from what a worker writes, and written for it to read.
+"""Tool calls: read from what a worker writes, and written for it to read.
 
 Models write a call in many forms: as they were asked to (see `tool_offer`), as Llama, Mistral and
 Qwen-Coder were trained to, or as a mere JSON object, fenced or not. All of them are read.
@@ -118,7 +118,7 @@ class ToolCallReader:
             if not self._opener:
                 at = self._find_opener()
                 before, self._pending = self._pending[:at], self._pending[at:]
-                text = before.rstrip()  # the gap before a call is no text
+                text = before.rstrip()  # the gap before a call isn't text
                 shown, self._gap = shown + text, before[len(text) :]
                 self._has_begun = self._has_begun or bool(text)
                 if not self._opener:
@@ -306,7 +306,7 @@ async def read_calls(
     run: Callable[[], str],
     on_lost: Callable[[str], bool],
 ) -> FoundCalls:
-    """Yield an answer's text without the calls of the client's tools, and those calls.
+    """Yield an answer's text without its tool calls, and those calls.
 
     `run` returns the id of its run once there are pieces. `on_lost` gets what began like a call and
     isn't one, and returns whether it is left out.

@@ -1,4 +1,4 @@
-"""Tools of the client's, offered to any worker in the form that open models were trained on.
+"""A client's tools, offered to any worker in the form that open models were trained on.
 
 The tools stand in the system text, a call is a JSON object between `<tool_call>` tags, and what a
 tool gave comes back between `<tool_response>` tags: the form of Hermes 2 Pro (Nous Research, 2024),
@@ -35,7 +35,7 @@ _FREE_INPUT: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function of the client's; `parameters` is the JSON Schema of its arguments.
+    """A client's function; `parameters` is the JSON Schema of its arguments.
 
     A custom one takes a text, which workers write as the argument `input`. `namespace` is the group
     that it was offered in ("": none).
@@ -109,7 +109,7 @@ class ToolOffer:
     def shape(self, form: AnswerFormat | None) -> AnswerFormat | None:
         """Return the form of an answer: of a call, where one must be made, else of either.
 
-        `form` is what an answer must look like that is no call (None: any text). Raises ApiError.
+        `form` is what an answer that isn't a call must look like (None: any text). Raises ApiError.
         """
         if form is None and not self.must_call:
             return None
@@ -160,7 +160,7 @@ def _tools(described: Iterable[object], warnings: list[str], namespace: str) -> 
         if kind == "namespace":
             inner = tool.get("tools") or []
             if not isinstance(inner, list):
-                raise bad_request("The tools of a namespace are no list.", "tools")
+                raise bad_request("The tools of a namespace are not a list.", "tools")
             yield from _tools(inner, warnings, str(name or ""))
         elif kind not in ("function", "custom"):
             shown = str(kind)[:40]

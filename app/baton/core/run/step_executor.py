@@ -199,7 +199,7 @@ class StepExecution:
         worker = run.services.workers[self.worker]
         metered = run.metered(worker, number, lambda: run.approval.take_share(number))
         watch = RepetitionWatch(head_and_tail(run.conversation.material.prompt))
-        # Broken off, a paid call stays charged at all its hold; what a tool computes is no loop.
+        # Broken off, a paid call stays charged at all its hold; what a tool computes never loops.
         may_stop = worker.card.is_free and not worker.card.is_tool
         while True:
             shown = run.conversation.material
