@@ -91,8 +91,9 @@ def wait_for_prompt(screen: Terminal) -> None:
 
 def ask(screen: Terminal, text: str, shown: str) -> None:
     """Send a line, and wait for what it brings about and the next prompt."""
+    start = len(screen.raw)
     screen.send(f"{text}\r")
-    screen.wait_for(shown, 20)
+    screen.wait(lambda _: shown in screen.raw[start:].decode(errors="ignore"), 20)
     wait_for_prompt(screen)
 
 

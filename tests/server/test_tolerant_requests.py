@@ -204,6 +204,18 @@ async def test_a_picture_that_is_asked_about_is_refused(path: str, tmp_path: Pat
     assert "workers read text" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "/messages", "/responses"])
+async def test_half_a_character_of_a_cut_text_is_a_mark(path: str, tmp_path: Path) -> None:
+    """As JavaScript writes a text that was cut within an emoji, beside a whole one."""
+    worker, field = saying("4"), "input" if path == "/responses" else "messages"
+    said = [{"role": "user", "content": "\ud83d What is 2+2? 😀"}]
+    async with served_baton(tmp_path, [worker]) as served, served.client() as client:
+        body = json.dumps({"model": "small", "max_tokens": 50, "store": False, field: said})
+        answer = await client.post(path, content=body)
+    assert answer.status_code == 200, answer.text
+    assert shown(worker)[-1] == ("user", "? What is 2+2? 😀")
+
+
 async def test_unknown_items_and_parts_are_left_out(tmp_path: Path) -> None:
     """B08."""
     worker = saying("4")

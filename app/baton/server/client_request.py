@@ -129,7 +129,10 @@ def parse_body(body: bytes) -> dict[str, Any]:
     if body.count(b"{") + body.count(b"[") > MAX_BRACKETS or body.count(b",") > MAX_COMMAS:
         raise bad_request("The body holds too many objects, lists and values.")
     try:
-        parsed = msgspec.json.decode(body)
+        try:
+            parsed = msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            parsed = msgspec.json.decode(_with_whole_characters(body))
         if isinstance(parsed, dict) and not _SAFETY_FIELDS.isdisjoint(parsed):
             json.loads(body, object_pairs_hook=_refuse_doubles)
     except (ValueError, RecursionError) as error:  # bytes that aren't UTF-8 are a ValueError
@@ -139,6 +142,14 @@ def parse_body(body: bytes) -> dict[str, Any]:
     if is_too_deep(parsed):
         raise bad_request(f"The body is nested more than {MAX_DEPTH} levels deep.")
     return parsed
+
+
+def _with_whole_characters(body: bytes) -> bytes:
+    """Return JSON with a mark for each half of a character, as clients write where they cut a text.
+
+    Raises ValueError, and RecursionError.
+    """
+    return json.dumps(json.loads(body.decode()), ensure_ascii=False).encode("utf-8", "replace")
 
 
 _SAFETY_FIELDS = frozenset({"baton", "store"})

@@ -216,8 +216,8 @@ class Player:
                 await self._mark_answer(served, served.view.answer)
             store = self._orchestra_for(asked)[1]
             if error is not None and error.status < 500 and served.id and not served.view.cost:
+                served.is_withdrawn = True  # first, for who asks while it is taken out
                 await store.clients.withdraw(served.id)
-                served.is_withdrawn = True
             elif served.view.started is not None and not asked.conditions.is_kept:
                 self._unkept.append(served.view.started.conversation)
                 if served.is_large:

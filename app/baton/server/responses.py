@@ -101,7 +101,8 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
     sampling = check_fields(body, ResponsesRequest, HARMLESS, NEUTRAL, warnings)
     asked = read_fields(body, ResponsesRequest)
     if len(str(asked.metadata or "")) > MAX_METADATA_CHARS:
-        raise bad_request("The metadata is too long.", "metadata")
+        most = f"The metadata may have {MAX_METADATA_CHARS:,} characters."
+        raise bad_request(most, "metadata")
     tools = read_tools(asked.tools or (), warnings)
     said = [Spoken(Role.SYSTEM, asked.instructions)] if asked.instructions else []
     items = [asked.input] if isinstance(asked.input, dict) else asked.input or []

@@ -126,10 +126,7 @@ class ToolOffer:
             kinds.append(
                 {
                     "type": "object",
-                    "properties": {
-                        "name": {"const": name},
-                        "arguments": arguments,
-                    },
+                    "properties": {"name": {"const": name}, "arguments": arguments},
                     "required": ["name", "arguments"],
                     "additionalProperties": False,
                 }
