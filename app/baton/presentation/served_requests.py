@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import unicodedata
 from typing import Protocol
 
 from baton.core.money import show_usd
@@ -83,9 +84,12 @@ def request_line(request: ServedRequest, cells: int = 0) -> str:
 
 
 def _cut(line: str, cells: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    return line if cell_len(line) <= cells else f"{set_cell_size(line, cells - 1)}…"
+    if _cells(line) <= cells:
+        return line
+    kept = ""
+    while line and _cells(kept + line[0]) < cells:
+        kept, line = kept + line[0], line[1:]
+    return f"{kept}…"
 
 
 def _outcome(request: ServedRequest, place: int, tokens: int, took: int) -> str:
@@ -123,6 +127,12 @@ def _places(view: RunView) -> str:
 
 
 def _column(text: str, cells: int) -> str:
-    from rich.cells import set_cell_size
+    short = _cut(text, cells)
+    return short + " " * (cells - _cells(short))
 
-    return set_cell_size(_cut(text, cells), cells)
+
+def _cells(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF")
+        for sign in text
+    )
