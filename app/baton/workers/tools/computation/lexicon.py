@@ -21,7 +21,9 @@ LANGUAGES = ("en", "de", "fr", "es", "it", "pt")
 _LETTERS = {"en": "", "de": "äöüß", "fr": "êëèçœùûî", "es": "ñ¿¡", "it": "èòìù", "pt": "ãõçâê"}
 """Letters that speak for a language."""
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"(?<!\d)[^\W\d_]+")
+_HALF_DAY = re.compile(r"(?<=\d)\s?[ap]\.?m(?!\w)\.?", re.IGNORECASE)
+"""English after a number, though "am" is German as a word."""
 _DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?![\d,])")
 
 
@@ -114,9 +116,11 @@ _LISTS = ("am", "pm", "oclock", "today", "tomorrow", "yesterday", "now")
 
 def guess_language(text: str, otherwise: str = "en") -> str:
     """Return the language whose words a text has most of; its function words count double."""
-    words = [word.lower() for word in _WORD.findall(text[:2000])]
+    rest, half_days = _HALF_DAY.subn(" ", text[:2000])
+    words = [word.lower() for word in _WORD.findall(rest)]
     counts = {
-        language: sum(_weights(language).get(word, 0) for word in words)
+        language: 2 * half_days * (language == "en")
+        + sum(_weights(language).get(word, 0) for word in words)
         + 2 * sum(letter in _LETTERS[language] for letter in text[:2000].lower())
         + (language != "en" and _DECIMAL_COMMA.search(text) is not None)
         for language in LANGUAGES

@@ -11,7 +11,7 @@ from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from fractions import Fraction
 from typing import Any
 
-from baton.workers.tools.computation import CannotCompute, NotAnExpression
+from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression
 from baton.workers.tools.computation.evaluator import (
     MAX_BITS,
     NEGATIVE,
@@ -82,16 +82,16 @@ def power(base: Any, exponent: Any) -> Any:
         if isinstance(base, Fraction):
             bits = max(abs(base.numerator).bit_length(), base.denominator.bit_length())
             if abs(exponent.numerator) * bits > MAX_BITS:
-                raise CannotCompute("The numbers are too large.")
+                raise NoResult("too_large")
         elif abs(exponent.numerator) > 6:
-            raise CannotCompute("The numbers are too large.")
+            raise NoResult("too_large")
         return base**exponent.numerator
     if not isinstance(base, Fraction):
-        raise CannotCompute("This root is no real number.")
+        raise NoResult("no_root")
     if exponent.denominator <= MAX_DEGREE:
         return root(power(base, Fraction(exponent.numerator)), Fraction(exponent.denominator))
     if base <= 0:
-        raise CannotCompute("This root is no real number.")
+        raise NoResult("no_root")
     return _rounded(_PRECISE.power(_decimal(base), _decimal(exponent)))
 
 
@@ -125,8 +125,10 @@ def _number(value: Any) -> Fraction:
 
 def _whole(value: Any, most: int = 10**15) -> int:
     number = _number(value)
-    if number.denominator != 1 or abs(number) > most:
-        raise CannotCompute("A whole number is needed here, and not too large a one.")
+    if number.denominator != 1:
+        raise CannotCompute("A whole number is needed here.")
+    if abs(number) > most:
+        raise NoResult("too_large")
     return number.numerator
 
 
@@ -141,7 +143,7 @@ def root(value: Any, degree: Any = Fraction(2)) -> Fraction:
     """Return a real root, exactly where it is rational."""
     number, n = _number(value), _whole(degree, MAX_DEGREE)
     if n < 1 or (number < 0 and n % 2 == 0):
-        raise CannotCompute("This root is no real number.")
+        raise NoResult("no_root")
     sign, number = (-1, -number) if number < 0 else (1, number)
     over, under = (_exact_root(part, n) for part in (number.numerator, number.denominator))
     if over is not None and under is not None:
@@ -241,7 +243,7 @@ def _total(values: Sequence[Any]) -> Fraction:
     for number in numbers:
         under = math.lcm(under, number.denominator)
         if under.bit_length() > MAX_BITS:
-            raise CannotCompute("The numbers are too large.")
+            raise NoResult("too_large")
     over = sum(number.numerator * (under // number.denominator) for number in numbers)
     return Fraction(over, under)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
 from baton.core.plan.request_parts import CheckedPart
-from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation import CannotCompute, NoResult
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.expression_check import (
     CONSTANTS,
@@ -137,6 +137,8 @@ def _why_not_computable(
     try:
         result = evaluate(_HEADS[part.tool], part.text, results=values)
         result_text(_HEADS[part.tool], part.text, result, marked.language)
+    except NoResult:
+        return ""  # which is the answer
     except CannotCompute as error:
         return str(error)
     value = plain_value(result)

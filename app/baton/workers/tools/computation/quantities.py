@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
 
-from baton.workers.tools.computation import CannotCompute, numbers
+from baton.workers.tools.computation import CannotCompute, NoResult, numbers
 from baton.workers.tools.computation.evaluator import (
     Functions,
     Result,
@@ -89,7 +89,7 @@ def _bounded(value: _Value) -> _Value:
     size_of(value)
     powers = value.unit_items() if hasattr(value, "unit_items") else ()
     if any(abs(power) > MAX_UNIT_POWER for _, power in powers):
-        raise CannotCompute("The numbers are too large.")
+        raise NoResult("too_large")
     return value
 
 
@@ -133,7 +133,7 @@ def _convert(value: Any, code: str) -> Fraction:
         if (value.units**-1).dimensionality != _unit(code).dimensionality:
             raise CannotCompute("These units measure different things.") from error
         if not value.magnitude:
-            raise CannotCompute("This would divide by zero.") from error
+            raise NoResult("by_zero") from error
         inverse = 1 / value  # litres for 100 km into miles per gallon
         return _bounded(Fraction(inverse.to(_unit(code)).magnitude))
 

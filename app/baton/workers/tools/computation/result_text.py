@@ -38,6 +38,12 @@ def result_text(tool: str, expression: str, result: Result, language: str) -> st
     return clock_text(expression, result, words)
 
 
+def no_result_text(expression: str, reason: str, language: str) -> str:
+    """Return a sentence that says why an expression has no result."""
+    words = lexicon(language)
+    return words.answers[reason].format(value=_readable_expression(expression, words))
+
+
 def _readable_expression(expression: str, words: Lexicon) -> str:
     """Return an expression with a mathematician's signs and the language's decimal sign."""
     expression = " ".join(expression.replace("--", "- -").split())
@@ -51,7 +57,7 @@ def _readable_expression(expression: str, words: Lexicon) -> str:
             if "(" in text
             else re.sub(r"(?<=\d)\.(?=\d)", ",", text)
         )
-    text = re.sub(r"  +", " ", text).strip()
+    text = re.sub(r"(?<!\w)fact\((\d+)\)", r"\1!", re.sub(r"  +", " ", text)).strip()
     return re.sub(rf"(?<=[+{_TIMES}\u00f7{MINUS}] ){MINUS} (?=\d)", MINUS, text)  # a number's own
 
 
