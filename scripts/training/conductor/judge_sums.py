@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from judge import PlanCache, Planning, followed_parts
 from plan_check import HEADS
@@ -39,28 +39,33 @@ NOW = datetime(2026, 12, 2, 12, tzinfo=timezone(timedelta(hours=1)))
 Row = Mapping[str, Any]
 
 
-def computed(prompt: str, plan: Planning) -> Sequence[tuple[str, Any]] | None:
-    """Return the expressions that Baton computes for a prompt with their values.
-
-    Those that no later one uses; None where a worker answers all of it.
+class Computed(NamedTuple):
+    """The expressions that Baton computes for a prompt with their values, and how many parts it
+    has. An expression that a later one uses isn't among them.
     """
+
+    values: Sequence[tuple[str, Any]]
+    parts: int = 1
+
+
+def computed(prompt: str, plan: Planning) -> Computed | None:
+    """Return what Baton computes for a prompt, None where a worker answers all of it."""
     if any(can_compute(tool, prompt) for tool in ("calculator", "units", "clock")):
         try:
             written = written_expression(prompt)
+            if written is not None:
+                value = evaluate(written.tool, written.expression, now=NOW).value
+                return Computed([(written.expression, value)])
         except CannotCompute:
             return None
-        if written is not None:
-            found = evaluate(written.tool, written.expression, now=NOW)
-            return [(written.expression, found.value)]
     parts = followed_parts(prompt, plan)
-    if not any(part.tool for part in parts):
-        return None
     used = {number for part in parts for number in part.inputs}
-    found_parts = []
-    for number, part in enumerate(parts, start=1):
-        if part.tool and number not in used:
-            found_parts.append((part.text, _value(HEADS[part.tool], part.text)))
-    return found_parts
+    values = [
+        (part.text, _value(HEADS[part.tool], part.text))
+        for number, part in enumerate(parts, start=1)
+        if part.tool and number not in used
+    ]
+    return Computed(values, len(parts)) if values else None
 
 
 def _value(tool: str, text: str) -> Any:
@@ -105,6 +110,7 @@ def _number(wanted: Any) -> Fraction | None:
 
 _DURATION = re.compile(r"P(?:([\d.]+)D)?(?:T(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?")
 _UNITS = (86400, 3600, 60, 1)
+_DAYS = {f"{day:%a}".lower(): f"{day:%A}" for day in (NOW + timedelta(n) for n in range(7))}
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -125,13 +131,16 @@ def _forms(value: Any) -> Iterator[Any]:
             yield from (f"{value:%H:%M}", f"{value:%Y-%m-%d}")
         case date():
             yield from (value.isoformat(), f"{value:%A}")
-        case str() if value[:2] in ("0b", "0o", "0x"):
-            yield from (value, value[2:])
+        case str():
+            yield from (value, value.removeprefix("0b"), f"0b{value}", f"0x{value}")
+            yield _DAYS.get(value, value)
+        case list():
+            yield str(value)
         case _:
             yield value
 
 
-def grade(row: Row, found: Sequence[tuple[str, Any]] | None) -> str:
+def grade(row: Row, found: Computed | None) -> str:
     """Return `right`, `wrong`, or `left` for a worker.
 
     Of several values that are wanted each must be there, unless a worker answers a part; none may
@@ -145,9 +154,11 @@ def grade(row: Row, found: Sequence[tuple[str, Any]] | None) -> str:
     others = row.get("or") or []
     wanted = [one for one in (*several, *others) if one is not None]
     flat = [one for each in wanted for one in (each if isinstance(each, list) else [each])]
-    if not all(any(is_right(got, one, tolerance) for one in flat) for _, got in found):
+    flat += [str(each) for each in [value, *wanted] if isinstance(each, list)]
+    if not all(any(is_right(got, one, tolerance) for one in flat) for _, got in found.values):
         return "wrong"
-    return "right"
+    is_dropped = found.parts < len(several) and not isinstance(found.values[0][1], list)
+    return "wrong" if is_dropped else "right"
 
 
 def main() -> None:
@@ -171,7 +182,9 @@ def main() -> None:
             counts.setdefault(group, Counter()).update([result])
         if args.verbose:
             print(result, row["id"], json.dumps(row["prompt"], ensure_ascii=False), row["value"])
-            print("    ", [(text, _shown(value)) for text, value in found or ()])
+            print(
+                "    ", [(text, _shown(value)) for text, value in (found.values if found else ())]
+            )
     print(json.dumps({group: dict(counted) for group, counted in counts.items()}, indent=1))
 
 

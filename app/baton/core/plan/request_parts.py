@@ -18,7 +18,12 @@ from baton.core.labels import Label
 from baton.core.messages import Message, Purpose, Request, Role
 from baton.core.plan.plan import FILE, HISTORY, MAX_DRAWN_STEPS, PROMPT, Material, Need, Plan, Step
 from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
-from baton.core.plan.request_words import may_have_parts, names_operations, wants_reasoning
+from baton.core.plan.request_words import (
+    asks,
+    may_have_parts,
+    names_operations,
+    wants_reasoning,
+)
 from baton.core.plan.tool_routing import is_computable
 from baton.core.ports import RoutingContext, Worker
 from baton.core.run.rule_router import text_need
@@ -200,14 +205,44 @@ def checked_subtasks(
     ]
     if in_doubt or len(checked) > MAX_DRAWN_STEPS:
         return ()
+    doubtful = _unanswered(parts, checked)
     sound = tuple(
         replace(part, text=check.words, tool="", need=DOUBTFUL_NEED)
-        if check.problem
+        if part.tool and place in doubtful
         else replace(part, text=check.text)
-        for part, check in zip(parts, checked, strict=False)
+        for place, (part, check) in enumerate(zip(parts, checked, strict=False))
     )
+    if doubtful and not any(part.tool for part in sound):
+        return ()
     omitted = [PlanPart(one.text, need=text_need(one.text)) for one in checked[len(parts) :]]
     return with_implied_inputs((*sound, *omitted), checked)
+
+
+def _unanswered(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> Collection[int]:
+    """Return the places of sums that aren't computed: in doubt, or not what is asked.
+
+    Beside anything in doubt or left out, a sum may be a step of a story: it must ask by itself, and
+    nothing in doubt may use it.
+    """
+    doubtful = {place for place, check in enumerate(checked) if check.problem}
+    doubtful |= set(range(len(parts), len(checked)))
+    if not doubtful:
+        return doubtful
+    used = {
+        number - 1
+        for place, part in enumerate(parts)
+        if place in doubtful
+        for number in part.inputs
+    }
+    return (
+        doubtful
+        | used
+        | {
+            place
+            for place, (part, check) in enumerate(zip(parts, checked, strict=False))
+            if part.tool and not asks(check.words)
+        }
+    )
 
 
 def with_implied_inputs(

@@ -115,6 +115,23 @@ def may_have_parts(request: str) -> bool:
     return _CUE.search(_OPENING.sub("", own)) is not None
 
 
+_ASKING = late_pattern(
+    r"\?|=|^\W*\d|(?<!\w)(?:what\w*|how|which|when\w*|who|convert|calculate|compute|work out|add|"
+    r"subtract|multiply|divide|split|round|average|sum|tell me|give me|find|"
+    r"was|wie|wieviel|welche[rnsm]?|wann|wo|rechne|berechne|addiere|teile|runde|summe|sag|nenne|gib|"
+    r"combien|quel\w*|quand|calcule[rz]?|convertis|additionne|divise|arrondis|dis|donne|c'est quoi|"
+    r"cu[aá]nt[oa]s?|qu[eé]|cu[aá]l|cu[aá]ndo|calcula|convierte|pasa|suma|divide|redondea|dime|dame|"
+    r"quant[oaie]\w*|che|qual[ei]?|quando|converti|somma|dividi|arrotonda|dimmi|"
+    r"qual|converte|some|divida|arredonde|diga|diz)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def asks(text: str) -> bool:
+    """Whether a part of a request asks for something, and doesn't only say how things are."""
+    return _ASKING.search(text) is not None
+
+
 # Names of operations
 
 

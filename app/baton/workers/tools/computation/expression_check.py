@@ -44,8 +44,10 @@ def find_problem(tool: str, expression: str, request: MarkedText) -> str:
         return foreign
     match tool:
         case "calc":
-            return _find_repeated_number(expression, request.text) or _find_other_operation(
-                expression, request.text
+            return (
+                _find_repeated_number(expression, request.text)
+                or _find_other_operation(expression, request.text)
+                or _find_mixed_units(request)
             )
         case "units":
             return _find_foreign_unit(expression, request)
@@ -106,9 +108,9 @@ def _find_invented_number(expression: str, request: str) -> str:
     The 8 of 08:15 is no 8 h, and "75 por 16" no 75%.
     """
     there = {"".join(pair).replace(" ", "") for pair in _MEASURED.findall(request)}
-    numbers = request_literals(request)
+    bare = request_literals(_MEASURED.sub(" ", request))
     for number, unit in _MEASURED.findall(expression):
-        is_said = f"{number}{unit}" in there or (unit != "%" and number in numbers)
+        is_said = f"{number}{unit}" in there or (unit != "%" and number in bare)
         if not (is_said or _plain_number(number) == "1"):
             return f"{number}{'' if unit == '%' else ' '}{unit}"
     return ""
@@ -197,6 +199,24 @@ def _find_foreign_unit(expression: str, request: MarkedText) -> str:
         ):
             return code
     return ""
+
+
+def _find_mixed_units(request: MarkedText) -> str:
+    """Return two units of a request that measure the same: a calculator takes them for one."""
+    said = _unit_words(request)
+    for family in _FAMILIES:
+        if len(found := [unit for unit in family if unit in said]) > 1:
+            return f"{found[0]} as {found[1]}"
+    return ""
+
+
+_FAMILIES = (
+    ("mg", "g", "kg", "t", "oz", "lb", "st"),
+    ("ml", "cl", "dl", "l", "m3"),
+    ("mm", "cm", "m", "km", "in", "ft", "yd", "mi"),
+    ("s", "min", "h"),
+    ("kB", "MB", "GB", "TB"),
+)
 
 
 def _find_repeated_number(expression: str, request: str) -> str:

@@ -47,6 +47,7 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         for part in parts
     ]
     division = divide_request(marked.text, [(part.text, bool(part.tool)) for part in parts])
+    missing = _find_missing_number(parts, division.words, marked.text)
     values: dict[int, Any] = {}
     checked: list[CheckedPart] = []
     for number, part in enumerate(parts, start=1):
@@ -54,7 +55,7 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         if part.tool:
             why = _why_not_computable(part, marked, values, number)
             why = why or _find_lost_words(part, words)
-            why = why or _find_missing_number(words, parts, division.words)
+            why = why or missing
             why = why or _find_misreading(part.text, words, number)
             if why:  # no later expression builds on one in doubt
                 values.pop(number, None)
@@ -76,10 +77,17 @@ def _checked_part(text: str, problem: str = "", words: str = "") -> CheckedPart:
     return CheckedPart(text, problem, words, refers)
 
 
-def _find_missing_number(words: str, parts: Sequence[PlanPart], all_words: Sequence[str]) -> str:
-    """Say which number of a part's words no part holds."""
+def _find_missing_number(parts: Sequence[PlanPart], all_words: Sequence[str], request: str) -> str:
+    """Say which number of the request no expression holds, nor a text that asks something."""
     expressions = [part.text for part in parts if part.tool]
-    texts = [text for text, part in zip(all_words, parts, strict=True) if not part.tool]
+    texts = [
+        text
+        for text, part in zip(all_words, parts, strict=True)
+        if not part.tool and ("?" in text or "?" not in request)
+    ]
+    words = " ".join(
+        text for text, part in zip(all_words, parts, strict=True) if part.tool or text not in texts
+    )
     missing = find_unused_number(expressions, texts, words)
     return f"The plan leaves {missing} out." if missing else ""
 
