@@ -20,8 +20,8 @@ from baton.core.plan.plan import FILE, HISTORY, MAX_DRAWN_STEPS, PROMPT, Materia
 from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
 from baton.core.plan.request_words import (
     asks,
+    is_simple,
     may_have_parts,
-    names_operations,
     wants_reasoning,
 )
 from baton.core.plan.tool_routing import is_computable
@@ -38,7 +38,7 @@ MIN_COMPUTED_CONFIDENCE = -0.038
 """The same for one sum, alone or among other parts. Of 390 that tools can answer, 314 are then
 computed rightly and 11 wrongly; with -0.05 320 and 16, with -0.1 329 and 26."""
 
-MIN_NAMED_CONFIDENCE = -0.1
+MIN_SIMPLE_CONFIDENCE = -0.1
 """The same where the request's own words or signs name what the expression does: 13 more of the 390
 are then right and none wrong."""
 
@@ -280,8 +280,8 @@ def is_worth_following(request: str, parts: Sequence[PlanPart], written: Written
 
 def is_sure(request: str, sums: Sequence[PlanPart], confidence: float | None) -> bool:
     """Whether the model was sure enough of sums for them to be computed."""
-    is_named = all(names_operations(request, part.tool, part.text) for part in sums)
-    least = MIN_NAMED_CONFIDENCE if is_named else MIN_COMPUTED_CONFIDENCE
+    is_short = len(sums) == 1 and is_simple(request, sums[0].text)
+    least = MIN_SIMPLE_CONFIDENCE if is_short else MIN_COMPUTED_CONFIDENCE
     return confidence is None or confidence >= least
 
 
@@ -290,8 +290,7 @@ def doubtful_parts(
 ) -> Collection[int]:
     """Return the places of the sums, among several parts, of which the model wasn't sure enough.
 
-    What uses such a result isn't sure either. Where all parts are sums and one is in doubt, it may
-    be a story with one question, so the others must be named by the request.
+    What uses such a result isn't sure either.
     """
     if is_one_sum(parts) or len(written.lines) < len(parts):
         return set()
@@ -300,9 +299,6 @@ def doubtful_parts(
         uses_doubtful = doubtful & {number - 1 for number in part.inputs}
         if part.tool and (uses_doubtful or not is_sure(request, [part], line)):
             doubtful.add(place)
-    if doubtful and all(part.tool for part in parts):
-        named = (names_operations(request, part.tool, part.text) for part in parts)
-        doubtful |= {place for place, is_named in enumerate(named) if not is_named}
     return doubtful
 
 

@@ -47,8 +47,9 @@ _THOUSANDS = late_pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
 UNIT = (
     r"(?:°\s?[cf]|(?:degrees? )?(?:celsius|fahrenheit)|(?-i:[CFK])|kelvin|"
     r"(?:milli|centi|kilo)?(?:met(?:er|re)|gram|lit(?:er|re))s?|meilen?|millas?|miglia|milhas?|"
-    r"inch(?:es)?|foot|feet|yards?|(?:nautical )?miles?|ounces?|pounds?|tonnes?|stones?|gallons?|"
-    r"pints?|quarts?|cups?|tablespoons?|teaspoons?|acres?|hectares?|seconds?|minutes?|hours?|days?|"
+    r"inch(?:es)?|foot|feet|yards?|(?:nautical )?miles?|ounces?|pounds?|tonnes?|stones?|"
+    r"(?:(?:us|uk|imperial|british) )?(?:gallons?|pints?|quarts?)|"
+    r"cups?|tablespoons?|teaspoons?|acres?|hectares?|seconds?|minutes?|hours?|days?|"
     r"weeks?|(?:kilo|mega|giga|tera)?bytes?|mm|cm|km|m|mi|ft|in|yd|mg|kg|g|lbs?|oz|ml|l|mph|km/h|"
     r"m/s|(?-i:[kMGT]B)|kwh|kcal)"
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon, alternatives, lexicon
 from baton.workers.tools.computation.quantities import PINT_NAMES
@@ -51,7 +51,11 @@ def find_problem(tool: str, expression: str, request: MarkedText) -> str:
             )
         case "units":
             return _find_foreign_unit(expression, request)
-    return _find_other_count(expression, request) or _find_foreign_name(expression, request)
+    return (
+        _find_other_count(expression, request)
+        or _find_foreign_span(expression, request)
+        or _find_foreign_name(expression, request)
+    )
 
 
 def _find_foreign_literal(expression: str, request: MarkedText) -> str:
@@ -122,8 +126,10 @@ _MEASURED = re.compile(rf"(?<![\w.#:])(\d+(?:\.\d+)?) ?(%|(?:{_CODES})(?![\w(]))
 _NEGATIVE = re.compile(r"(?:^|[\s(])[-\u2212](\d+(?:\.\d+)?)(?![\d.]|-\d)")
 
 
-def find_unused_number(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
-    """Return the first number, date or time of some marked words that no part of a plan holds.
+def find_unused_numbers(
+    expressions: Iterable[str], texts: Sequence[str], words: str
+) -> Iterator[str]:
+    """Yield the numbers, dates and times of some marked words that no part of a plan holds.
 
     Not looked for: the 1 of a fraction, the base of a decimal logarithm, the number of a list's
     point, how many things are asked for, the hundred that a percentage is of ("por 100").
@@ -134,9 +140,8 @@ def find_unused_number(expressions: Iterable[str], texts: Sequence[str], words: 
     held.update(date[5:] if len(date) == 10 else date[:4] for date in dates)
     for literal in map(_plain_number, _SHAPE.findall(_UNSAID.sub(" ", words))):
         if held[literal] <= 0 and literal not in "".join(texts):
-            return literal
+            yield literal
         held[literal] -= 1
-    return ""
 
 
 _UNSAID = re.compile(
@@ -201,9 +206,23 @@ def _find_foreign_unit(expression: str, request: MarkedText) -> str:
     return ""
 
 
+def _find_foreign_span(expression: str, request: MarkedText) -> str:
+    """Return the unit of a length of time that the request doesn't name."""
+    said = _unit_words(request) | ({"min"} if _HOURS_AND_MINUTES.search(request.text) else set())
+    codes = (code for _, code in _MEASURED.findall(expression))
+    return next((code for code in codes if code in _TIME_UNITS and code not in said), "")
+
+
+_HOURS_AND_MINUTES = re.compile(r"\d h (?:and |und |et |y |e )?\d")
+
+
 def _find_mixed_units(request: MarkedText) -> str:
     """Return two units of a request that measure the same: a calculator takes them for one."""
-    said = _unit_words(request)
+    said = {unit for _, unit in _MEASURED.findall(request.text)}
+    for code, forms in lexicon(request.language).units.items():
+        words = alternatives(form for form in forms if len(form) > MIN_WORD_CHARS - 1)
+        if words and re.search(rf"(?<!\w){words}(?!\w)", request.text, re.IGNORECASE):
+            said.add(code)
     for family in _FAMILIES:
         if len(found := [unit for unit in family if unit in said]) > 1:
             return f"{found[0]} as {found[1]}"

@@ -7,7 +7,7 @@ alone: `#1 / 2 where #1 = units: 42 km -> mi`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -21,7 +21,7 @@ from baton.workers.tools.computation.expression_check import (
     correct_expression,
     find_foreign_word,
     find_problem,
-    find_unused_number,
+    find_unused_numbers,
     request_literals,
 )
 from baton.workers.tools.computation.plan_steps import REFERENCE, WHERE
@@ -47,15 +47,15 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         for part in parts
     ]
     division = divide_request(marked.text, [(part.text, bool(part.tool)) for part in parts])
-    missing = _find_missing_number(parts, division.words, marked.text)
+    missing = _missing_numbers(parts, division.words, marked.text)
     values: dict[int, Any] = {}
     checked: list[CheckedPart] = []
     for number, part in enumerate(parts, start=1):
         words = division.words[number - 1]
         if part.tool:
             why = _why_not_computable(part, marked, values, number)
-            why = why or _find_lost_words(part, words)
-            why = why or missing
+            why = why or _find_lost_words(part, words, marked.language)
+            why = why or missing.get(number - 1, "")
             why = why or _find_misreading(part.text, words, number)
             if why:  # no later expression builds on one in doubt
                 values.pop(number, None)
@@ -77,24 +77,29 @@ def _checked_part(text: str, problem: str = "", words: str = "") -> CheckedPart:
     return CheckedPart(text, problem, words, refers)
 
 
-def _find_missing_number(parts: Sequence[PlanPart], all_words: Sequence[str], request: str) -> str:
-    """Say which number of the request no expression holds, nor a text that asks something."""
+def _missing_numbers(
+    parts: Sequence[PlanPart], all_words: Sequence[str], request: str
+) -> Mapping[int, str]:
+    """Return a number of the request that the plan leaves out, by the place of a part.
+
+    It is left out where no expression holds it, nor a text that asks something. Where no sum's own
+    words have it, all sums lack it.
+    """
+    pairs = list(zip(all_words, parts, strict=False))
+    asked = [t for t, part in pairs if not part.tool and ("?" in t or "?" not in request)]
+    sums = {place: t for place, (t, part) in enumerate(pairs) if part.tool}
+    told = [t for t, part in pairs if not (part.tool or t in asked)]
     expressions = [part.text for part in parts if part.tool]
-    texts = [
-        text
-        for text, part in zip(all_words, parts, strict=True)
-        if not part.tool and ("?" in text or "?" not in request)
-    ]
-    words = " ".join(
-        text for text, part in zip(all_words, parts, strict=True) if part.tool or text not in texts
-    )
-    missing = find_unused_number(expressions, texts, words)
-    return f"The plan leaves {missing} out." if missing else ""
+    missing: dict[int, str] = {}
+    for number in find_unused_numbers(expressions, asked, " ".join([*sums.values(), *told])):
+        owners = [place for place, text in sums.items() if number in request_literals(text)]
+        missing |= dict.fromkeys(owners or sums, f"The plan leaves {number} out.")
+    return missing
 
 
-def _find_lost_words(part: PlanPart, words: str) -> str:
+def _find_lost_words(part: PlanPart, words: str, language: str) -> str:
     """Say what a part's own words say of its numbers that its expression doesn't."""
-    lost = find_lost_relation(_HEADS[part.tool], part.text, words)
+    lost = find_lost_relation(_HEADS[part.tool], part.text, words, language)
     return f"It leaves out what the request says: {lost}." if lost else ""
 
 

@@ -32,6 +32,8 @@ PINT_NAMES = {
     "ml": "milliliter", "cl": "centiliter", "dl": "deciliter", "l": "liter", "m3": "meter ** 3",
     "tsp": "teaspoon", "tbsp": "tablespoon", "cup": "cup", "floz": "fluid_ounce", "pt": "pint",
     "qt": "quart", "gal": "gallon",
+    "ifloz": "imperial_fluid_ounce", "ipt": "imperial_pint", "iqt": "imperial_quart",
+    "igal": "imperial_gallon", "ston": "short_ton", "lton": "long_ton",
     "mm2": "millimeter ** 2", "cm2": "centimeter ** 2", "m2": "meter ** 2",
     "km2": "kilometer ** 2", "ha": "hectare", "a": "are", "acre": "acre", "ft2": "foot ** 2",
     "yd2": "yard ** 2", "mi2": "mile ** 2", "in2": "inch ** 2",

@@ -11,84 +11,119 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from baton.core.late_pattern import late_pattern
+from baton.workers.tools.computation.lexicon import LANGUAGES
 
 
-class _Rule(NamedTuple):
+class _Licence(NamedTuple):
+    """What a request says, by language, where an expression may do something."""
+
+    does: re.Pattern[str]
+    says: Mapping[str, re.Pattern[str]]
+
+
+class _Relation(NamedTuple):
     """What a request `says` where something is so, but not `unless`.
 
-    A licence allows what it `does`. A relation `needs` something in the expression, besides the
-    request's own numbers, or `forbids` it; `name` is what is lost.
+    Then a tool's expression `needs` something besides the request's own numbers, or `forbids` it;
+    `name` is what is lost.
     """
 
-    says: re.Pattern[str]
-    unless: re.Pattern[str] | None
-    does: re.Pattern[str]
-    needs: re.Pattern[str] | None
-    forbids: re.Pattern[str] | None
     name: str
     tool: str
+    says: re.Pattern[str]
+    unless: re.Pattern[str] | None
+    needs: re.Pattern[str] | None
+    forbids: re.Pattern[str] | None
 
     def is_said(self, request: str) -> bool:
         """Whether a request says it."""
         return bool(self.says.search(request)) and not (self.unless and self.unless.search(request))
 
-
-def _rule(found: Mapping[str, Any]) -> _Rule:
-    return _Rule(
-        _words(found.get("says", ()), found.get("signs")),
-        _words(found["unless"], found.get("unless_signs")) if "unless" in found else None,
-        late_pattern(found.get("does", "")),
-        late_pattern(found["needs"]) if "needs" in found else None,
-        late_pattern(found["forbids"]) if "forbids" in found else None,
-        found.get("name", ""),
-        found.get("tool", ""),
-    )
+    def is_lost(self, expression: str, besides: str) -> bool:
+        """Whether it doesn't show in an expression, and in that without the request's numbers."""
+        is_missing = self.needs is not None and not self.needs.search(besides)
+        return is_missing or (self.forbids is not None and bool(self.forbids.search(expression)))
 
 
-def _words(says: Sequence[str], signs: str | None) -> re.Pattern[str]:
+def _pattern(says: Iterable[str], signs: str | None) -> re.Pattern[str] | None:
     """Return what finds any of some words, or of some signs, in small or large letters."""
-    words = [rf"(?<!\w)(?:{'|'.join(says)})(?!\w)"] if says else []
-    return late_pattern("|".join([*words, *([signs] if signs is not None else [])]), re.IGNORECASE)
+    words = "|".join(says)
+    found = [f"(?<!\\w)(?:{words})(?!\\w)"] if words else []
+    found += [signs] if signs is not None else []
+    return late_pattern("|".join(found), re.IGNORECASE) if found else None
 
 
 @cache
-def _rules() -> tuple[Sequence[_Rule], Sequence[_Rule]]:
+def _rules() -> tuple[Sequence[_Licence], Sequence[_Relation]]:
     """Return the licences and the relations."""
     source = files("baton.workers.tools.computation") / "relations.toml"
     found = tomllib.loads(source.read_text(encoding="utf-8"))
-    return tuple(map(_rule, found["licence"])), tuple(map(_rule, found["relation"]))
+    licences = [
+        _Licence(late_pattern(rule["does"]), _licence_words(rule)) for rule in found["licence"]
+    ]
+    relations = [
+        _Relation(
+            rule["name"],
+            rule["tool"],
+            _pattern(rule.get("says", ()), rule.get("signs")) or late_pattern(""),
+            _pattern(rule.get("unless", ()), rule.get("unless_signs")),
+            late_pattern(rule["needs"]) if "needs" in rule else None,
+            late_pattern(rule["forbids"]) if "forbids" in rule else None,
+        )
+        for rule in found["relation"]
+    ]
+    return licences, relations
 
 
-def find_lost_relation(tool: str, expression: str, request: str) -> str:
+def _licence_words(rule: Mapping[str, Any]) -> Mapping[str, re.Pattern[str]]:
+    says, signs = rule.get("says", ()), rule.get("signs")
+    found = {
+        language: _pattern(
+            {says[language], says["en"]} if isinstance(says, Mapping) else says, signs
+        )
+        for language in LANGUAGES
+    }
+    return {language: pattern for language, pattern in found.items() if pattern is not None}
+
+
+def find_lost_relation(tool: str, expression: str, request: str, language: str) -> str:
     """Return what a request says that doesn't show in an expression, "" for nothing known.
 
     `request` is marked: the words of it that the expression stands for.
     """
     licences, relations = _rules()
     for operation in _operations(tool, expression, request):
-        if not any(r.does.fullmatch(operation) and r.is_said(request) for r in licences):
+        if not any(
+            licence.does.fullmatch(operation) and licence.says[language].search(request)
+            for licence in licences
+        ):
             return f"no {operation.removeprefix('#').removeprefix('c:')}"
     besides = expression
     for literal in _NUMBER.findall(request):
         besides = re.sub(rf"(?<![\d.]){re.escape(literal)}(?![\d.])", " ", besides, count=1)
-    for rule in relations:
-        if rule.tool == tool and rule.is_said(request):
-            is_lost = rule.needs is not None and not rule.needs.search(besides)
-            if is_lost or (rule.forbids is not None and rule.forbids.search(expression)):
-                return rule.name
-    for over, under in _FRACTION.findall(request) if tool == "calc" else ():
-        divides = re.search(rf"(?:by|durch|par|entre|por|per) {over}/{under}", request)
-        there = rf"\({over} ?/ ?{under}\)" if divides else rf"(?<![\d.]){over} ?/ ?{under}(?![\d.])"
+    for relation in relations:
+        is_said = relation.tool == tool and relation.is_said(request)
+        if is_said and relation.is_lost(expression, besides):
+            return relation.name
+    return _find_lost_fraction(expression, request) if tool == "calc" else ""
+
+
+def _find_lost_fraction(expression: str, request: str) -> str:
+    """Return a fraction or mixed number of a request that an expression takes apart."""
+    for over, under in _FRACTION.findall(request):
+        divides = re.search(rf"(?:by|durch|par|entre|dividido por|diviso) {over}/{under}", request)
+        whole = rf"{over} ?/ ?{under}"
+        there = rf"\({whole}\)" if divides else rf"(?<![\d.]){whole}(?![\d.])"
         is_share = over == "1" and not divides and re.search(rf"/ ?{under}(?![\d.])", expression)
         if not is_share and not re.search(there, expression):
             return f"{over}/{under}"
-    for whole, part, parts in _MIXED.findall(request) if tool == "calc" else ():
+    for whole, part, parts in _MIXED.findall(request):
         decimal = re.escape(f"{int(whole) + int(part) / max(1, int(parts)):g}")
         if not re.search(rf"{whole} ?\+ ?\(?{part} ?/ ?{parts}|{decimal}", expression):
             return f"{whole} {part}/{parts}"

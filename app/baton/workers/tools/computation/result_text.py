@@ -136,13 +136,17 @@ def quantity_text(
     )
     name = {"C": "°C", "F": "°F", "deg": "°"}.get(code, name)
     name = _SUPERSCRIPT.sub(lambda m: "²³"[int(m[0]) - 2], name)
+    name = f"{name} (US)" if code in _AMERICAN else name
     return f"{number_text(value, words, digits)} {name}"
 
 
 _IN_WORDS = frozenset({"d", "w", "mo", "y", "ft", "in", "yd", "mi", "nmi", "oz", "lb", "st"})
 _IN_WORDS |= {"tsp", "tbsp", "cup", "floz", "pt", "qt", "gal", "acre", "ft2", "yd2", "mi2", "kn"}
+_IN_WORDS |= {"ifloz", "ipt", "iqt", "igal", "ston", "lton"}
 _IN_WORDS |= {"t", "a", "hp", "cal", "B", "bit"}
 """Units that are written as a word; the others are, by their code, the same everywhere."""
+_AMERICAN = frozenset({"tsp", "tbsp", "cup", "floz", "pt", "qt", "gal", "mpg"})
+"""Units of which there are British ones, too, that are larger."""
 _SUPERSCRIPT = re.compile(r"(?<=[a-z])[23](?!\d)")
 
 
