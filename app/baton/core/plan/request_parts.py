@@ -225,24 +225,12 @@ def _unanswered(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> Co
     nothing in doubt may use it.
     """
     doubtful = {place for place, check in enumerate(checked) if check.problem}
+    sums = {place for place, part in enumerate(parts) if part.tool}
     doubtful |= set(range(len(parts), len(checked)))
     if not doubtful:
         return doubtful
-    used = {
-        number - 1
-        for place, part in enumerate(parts)
-        if place in doubtful
-        for number in part.inputs
-    }
-    return (
-        doubtful
-        | used
-        | {
-            place
-            for place, (part, check) in enumerate(zip(parts, checked, strict=False))
-            if part.tool and not asks(check.words)
-        }
-    )
+    used = {n - 1 for place, part in enumerate(parts) if place in doubtful for n in part.inputs}
+    return doubtful | used | {place for place in sums if not asks(checked[place].words)}
 
 
 def with_implied_inputs(

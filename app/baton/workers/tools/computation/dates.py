@@ -257,7 +257,7 @@ class Calendar:
 
     def _days_between(self, start: Any, end: Any) -> int:
         first, second = self._date_pair(start, end)
-        return (second - first).days
+        return abs((second - first).days)
 
     def _months(self, start: Any, end: Any) -> Fraction:
         first, second = self._date_pair(start, end)

@@ -11,8 +11,10 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon, alternatives, lexicon
+from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.quantities import PINT_NAMES
 from baton.workers.tools.messages import MarkedText
 
@@ -56,6 +58,59 @@ def find_problem(tool: str, expression: str, request: MarkedText) -> str:
         or _find_foreign_span(expression, request)
         or _find_foreign_name(expression, request)
     )
+
+
+def find_lost_name(tool: str, expression: str, words: MarkedText, request: str) -> str:
+    """Return a unit, weekday, holiday or day of a part's words that its expression lacks.
+
+    Or a city that the marked request names anywhere.
+    """
+    match tool:
+        case "units":
+            return _find_lost_unit(expression, words)
+        case "clock":
+            return _find_lost_day(expression, words) or _find_lost_city(
+                expression, replace(words, text=request)
+            )
+    return ""
+
+
+def _find_lost_unit(expression: str, words: MarkedText) -> str:
+    """Return a unit that no part of an expression has; a rate's time often stands in no word."""
+    named = {code for _, code in _MEASURED.findall(words.text) if code != "%"}
+    units = lexicon(words.language).units.values()
+    long = alternatives(form for forms in units for form in forms if len(form) > MIN_WORD_CHARS)
+    for found in re.finditer(rf"(?<!\w){long}(?!\w)", words.text, re.IGNORECASE):
+        named.add(unit_code(found[0], words.language))
+    used = {*_CODE.findall(expression), *(("s", "min", "h", "d") if "/" in expression else ())}
+    lost = (c for c in named if c not in expression and not used.issuperset(c.split("/")))
+    return next(lost, "")
+
+
+def _find_lost_day(expression: str, words: MarkedText) -> str:
+    """Return a day by its name; one beside a date says nothing more."""
+    if expression.startswith(("zone(", "now(", "diff(")):
+        return ""
+    known = lexicon(words.language)
+    said = words.text.casefold()
+    days = {"tomorrow": known.tomorrow, "yesterday": known.yesterday}
+    if not re.search(r"\d-\d\d", expression):
+        days |= dict(zip(WEEKDAYS, known.weekdays, strict=True))
+    days |= {name: known.holidays[name] for name in named_holidays(words.text, known)}
+    for name, forms in days.items():
+        found = re.search(rf"(?<!la )(?<!\w){alternatives(map(str.casefold, forms))}(?!\w)", said)
+        if found and name not in expression:
+            return name
+    return ""
+
+
+def _find_lost_city(expression: str, words: MarkedText) -> str:
+    cities = alternatives(city.casefold() for city in lexicon(words.language).cities)
+    named = set(re.findall(rf"(?<!\w){cities}(?!\w)", words.text.casefold()))
+    used = expression.casefold()
+    is_about_zones = expression.startswith(("zone(", "now(", "diff("))
+    lost = [city for city in named if city not in used]
+    return lost[0] if lost and (is_about_zones or len(named) > 1) else ""
 
 
 def _find_foreign_literal(expression: str, request: MarkedText) -> str:
@@ -199,7 +254,7 @@ def _find_foreign_unit(expression: str, request: MarkedText) -> str:
         code = match[1]
         if (
             code not in said
-            and code not in _TIME_UNITS
+            and (code not in _TIME_UNITS or _ONE_TO_ANOTHER.fullmatch(expression))
             and code not in ("m2", "m3", "cm2", "km2", "ft2")
         ):
             return code
@@ -214,6 +269,9 @@ def _find_foreign_span(expression: str, request: MarkedText) -> str:
 
 
 _HOURS_AND_MINUTES = re.compile(r"\d h (?:and |und |et |y |e )?\d")
+
+
+_ONE_TO_ANOTHER = re.compile(r"[\d.]+ \S+ -> \S+")
 
 
 def _find_mixed_units(request: MarkedText) -> str:

@@ -20,6 +20,7 @@ from baton.workers.tools.computation.expression_check import (
     CONSTANTS,
     correct_expression,
     find_foreign_word,
+    find_lost_name,
     find_problem,
     find_unused_numbers,
     request_literals,
@@ -55,6 +56,10 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         if part.tool:
             why = _why_not_computable(part, marked, values, number)
             why = why or _find_lost_words(part, words, marked.language)
+            if name := find_lost_name(
+                _HEADS[part.tool], part.text, replace(marked, text=words), marked.text
+            ):
+                why = why or f"It leaves {name} out."
             why = why or missing.get(number - 1, "")
             why = why or _find_misreading(part.text, words, number)
             if why:  # no later expression builds on one in doubt

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from baton.core.late_pattern import late_pattern
-from baton.workers.tools.computation.lexicon import LANGUAGES
+from baton.workers.tools.computation.lexicon import LANGUAGES, is_known
 
 
 class _Licence(NamedTuple):
@@ -111,7 +111,27 @@ def find_lost_relation(tool: str, expression: str, request: str, language: str) 
         is_said = relation.tool == tool and relation.is_said(request)
         if is_said and relation.is_lost(expression, besides):
             return relation.name
-    return _find_lost_fraction(expression, request) if tool == "calc" else ""
+    if tool != "calc":
+        return ""
+    is_story = _SIGN.search(expression) and len(_unknown_words(request)) > MAX_UNKNOWN_WORDS
+    return "a story" if is_story else _find_lost_fraction(expression, request)
+
+
+MAX_UNKNOWN_WORDS = 4
+"""In a story things happen to the numbers, in words that no list has: "47 sheep ran off"."""
+
+
+def _unknown_words(request: str) -> Collection[str]:
+    """Return the words of a request that say nothing of numbers, so far as is known here."""
+    licences, relations = _rules()
+    patterns = [pattern for licence in licences for pattern in set(licence.says.values())]
+    patterns += [relation.says for relation in relations]
+    telling = [pattern for pattern in patterns if not pattern.search("")]
+    return {
+        word
+        for word in re.findall(r"[^\W\d_]{3,}", request.casefold())
+        if not (is_known(word) or any(pattern.fullmatch(word) for pattern in telling))
+    }
 
 
 def _find_lost_fraction(expression: str, request: str) -> str:
@@ -136,7 +156,9 @@ def _operations(tool: str, expression: str, request: str) -> Iterator[str]:
     `+%` adds a percentage, `-%` takes one off, `%*` is a part, `/(1+%` what was there before it.
     """
     if tool == "clock":
-        yield from (f"c:{name}" for name in _FUNCTION.findall(expression) or ("shift",))
+        for name in _CLOCK.findall(expression):
+            nth = _NTH.search(expression) if name == "nth" else None
+            yield f"c:nth {nth[1]}" if nth else f"c:{name}"
     if tool != "calc":
         return
     for pattern, operation in _SHAPES:
@@ -163,6 +185,8 @@ _SHAPES = (
     (re.compile(r"[\d.]+% ?\*|\* ?[\d.]+%"), "%*"),
 )
 _FUNCTION = re.compile(r"[a-z]+(?=\()|(?<![\w(,] )(?<!\w)pi(?!\w)")
+_CLOCK = re.compile(r"[a-z]+(?=\()|(?<=\S )[-+](?= )")
+_NTH = re.compile(r"nth\((-?\d)")
 _SIGN = re.compile(r"(?<=[\w)%!])\s*([-+*/^])")
 _REFERENCE = re.compile(r"#\d|0[bxo][\da-f]+")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
