@@ -52,6 +52,10 @@ DATA = (
         "app/baton/workers/tools/computation/lexicon/*.toml",
         "baton/workers/tools/computation/lexicon",
     ),
+    (
+        "app/baton/workers/tools/computation/relations.toml",
+        "baton/workers/tools/computation",
+    ),
     ("app/baton/server/clients/*.toml", "baton/server/clients"),
     ("app/baton/workers/templates/*.toml", "baton/workers/templates"),
     ("app/baton/tui/app.tcss", "baton/tui"),

@@ -29,7 +29,6 @@ from baton.workers.local import conductor_adapter, starter
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
 from baton.workers.tools.computation.evaluation import evaluate
-from baton.workers.tools.computation.evaluator import Result
 from baton.workers.tools.computation.quantities import Amount
 from baton.workers.tools.computation.result_text import plain_value
 from baton.workers.tools.computation.written_expression import written_expression
@@ -77,8 +76,7 @@ def _value(tool: str, text: str) -> Any:
         result = evaluate(head, source, now=NOW, results=values)
         plain = plain_value(result)
         values[int(name[1:])] = result.value if plain is None else plain
-    result: Result = evaluate(tool, expression, now=NOW, results=values)
-    return result.value
+    return evaluate(tool, expression, now=NOW, results=values).value
 
 
 def is_right(value: Any, wanted: Any, tolerance: float = 1e-4) -> bool:

@@ -194,10 +194,12 @@ def checked_subtasks(
 ) -> tuple[PlanPart, ...]:
     """Return a request's parts as subtasks, () where they are in doubt.
 
-    A model works out an expression in doubt from the person's words, and what the plan omits.
-    Where a text is in doubt, a single expression is, or the parts are too many, it isn't split.
+    A model works out an expression in doubt from the person's words, what that uses, and what the
+    plan omits. Where a text is in doubt, a single expression is, or the parts are too many, it
+    isn't split.
     """
     tools = [part.tool for part in parts]
+    pairs = list(zip(parts, checked, strict=False))
     in_doubt = [
         check
         for check, tool in zip_longest(checked, tools)
@@ -205,32 +207,21 @@ def checked_subtasks(
     ]
     if in_doubt or len(checked) > MAX_DRAWN_STEPS:
         return ()
-    doubtful = _unanswered(parts, checked)
+    doubtful = {place for place, check in enumerate(checked) if check.problem}
+    is_open = bool(doubtful) or len(checked) > len(parts)
+    if is_open and any(part.tool and not asks(check.words) for part, check in pairs):
+        return ()  # what isn't asked for is a step of a story
+    doubtful |= {
+        n - 1 for place, part in enumerate(parts) if place in doubtful for n in part.inputs
+    }
     sound = tuple(
         replace(part, text=check.words, tool="", need=DOUBTFUL_NEED)
         if part.tool and place in doubtful
         else replace(part, text=check.text)
-        for place, (part, check) in enumerate(zip(parts, checked, strict=False))
+        for place, (part, check) in enumerate(pairs)
     )
-    if doubtful and not any(part.tool for part in sound):
-        return ()
     omitted = [PlanPart(one.text, need=text_need(one.text)) for one in checked[len(parts) :]]
     return with_implied_inputs((*sound, *omitted), checked)
-
-
-def _unanswered(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> Collection[int]:
-    """Return the places of sums that aren't computed: in doubt, or not what is asked.
-
-    Beside anything in doubt or left out, a sum may be a step of a story: it must ask by itself, and
-    nothing in doubt may use it.
-    """
-    doubtful = {place for place, check in enumerate(checked) if check.problem}
-    sums = {place for place, part in enumerate(parts) if part.tool}
-    doubtful |= set(range(len(parts), len(checked)))
-    if not doubtful:
-        return doubtful
-    used = {n - 1 for place, part in enumerate(parts) if place in doubtful for n in part.inputs}
-    return doubtful | used | {place for place in sums if not asks(checked[place].words)}
 
 
 def with_implied_inputs(

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.computation.relation_check import find_lost_relation
-
-HELD_OUT = Path(__file__).parents[4] / "scripts/training/conductor/held_out"
 
 WRONG = [
     (
@@ -104,17 +99,6 @@ def test_a_lost_relation_is_noticed(tool: str, expression: str, request_text: st
 @pytest.mark.parametrize(("tool", "expression", "request_text"), RIGHT)
 def test_a_right_expression_is_let_through(tool: str, expression: str, request_text: str) -> None:
     assert _lost(tool, expression, request_text) == ""
-
-
-def test_no_right_expression_of_the_held_out_requests_is_refused() -> None:
-    refused = []
-    for file in sorted(HELD_OUT.glob("computable.*.jsonl")):
-        for line in file.read_text("utf-8").splitlines():
-            row = json.loads(line)
-            tool, _, expression = row["expression"].partition(": ")
-            if lost := _lost(tool, expression, row["prompt"], row["lang"]):
-                refused.append((row["prompt"], expression, lost))
-    assert refused == []
 
 
 def _lost(tool: str, expression: str, request_text: str, language: str = "") -> str:

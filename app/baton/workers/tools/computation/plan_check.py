@@ -93,10 +93,10 @@ def _missing_numbers(
     pairs = list(zip(all_words, parts, strict=False))
     asked = [t for t, part in pairs if not part.tool and ("?" in t or "?" not in request)]
     sums = {place: t for place, (t, part) in enumerate(pairs) if part.tool}
-    told = [t for t, part in pairs if not (part.tool or t in asked)]
+    stated = [t for t, part in pairs if not (part.tool or t in asked)]
     expressions = [part.text for part in parts if part.tool]
     missing: dict[int, str] = {}
-    for number in find_unused_numbers(expressions, asked, " ".join([*sums.values(), *told])):
+    for number in find_unused_numbers(expressions, asked, " ".join([*sums.values(), *stated])):
         owners = [place for place, text in sums.items() if number in request_literals(text)]
         missing |= dict.fromkeys(owners or sums, f"The plan leaves {number} out.")
     return missing
