@@ -16,6 +16,7 @@ from operator import length_hint
 from typing import NamedTuple
 
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.gguf.foreign_format import PROBE_BYTES, foreign_format
 from baton.gguf.metadata import MAX_LAYERS, MalformedHeader, Metadata, Series, Value, layer_memory
 
 __all__ = [
@@ -159,8 +160,7 @@ def parse_header(data: Data, size: int | None = None) -> Header:
     Raises HeaderIncomplete when it goes on after `data`, and MalformedHeader; that too where the
     file, of that `size`, is shorter than its header promises.
     """
-    if not b"GGUF".startswith(data[:4]):
-        raise MalformedHeader("it isn't a GGUF file")
+    _check_format(data)
     return _parse(_Reader(data, size), size)
 
 
@@ -170,15 +170,13 @@ def read_header(more: Callable[[int], bytes], size: int) -> Header:
     Each byte is read and looked at once. Raises MalformedHeader.
     """
     begun = bytearray(more(min(size, _STEP_BYTES)))
-    if not b"GGUF".startswith(begun[:4]):
-        raise MalformedHeader("it isn't a GGUF file")
+    _check_format(begun)
     return _parse(_Reader(begun, size, more), size)
 
 
 def read_kind(data: Data) -> ModelKind:
     """Return what a file's first bytes say of its kind. Raises MalformedHeader."""
-    if not b"GGUF".startswith(data[:4]):
-        raise MalformedHeader("it isn't a GGUF file")
+    _check_format(data)
     values: dict[str, Value] = {}
     with suppress(HeaderIncomplete):
         _read_keys(_Reader(data, None), values)
@@ -195,6 +193,12 @@ def _parse(reader: _Reader, size: int | None) -> Header:
     if size is not None and weights.end > size:
         raise MalformedHeader(f"it ends after {size:,} of {weights.end:,} bytes")
     return _make_header(metadata, weights)
+
+
+def _check_format(data: Data) -> None:
+    if not b"GGUF".startswith(data[:4]):
+        what, hint = foreign_format(bytes(data[:PROBE_BYTES]))
+        raise MalformedHeader(f"it isn't a GGUF file{what and f', but {what}'}", hint)
 
 
 class _Reader:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,8 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.plan.follow_up import is_follow_up
 from baton.core.plan.plan import Material
+from baton.core.plan.request_parts import TrainedConductor, split_request
+from baton.core.ports import RoutingContext
 from baton.core.quality.unknowable import Lack, missing_knowledge
 from baton.core.run.rule_router import RuleRouter
 
@@ -60,6 +63,16 @@ async def test_a_chain_of_follow_ups_leads_to_its_request() -> None:
     assert (await RuleRouter().route(after, ROSTER)).need.difficulty == 1
     live = material("What is the weather in Oslo now?", "Sunny.", "and in Rome?", "Hot.", "sure?")
     assert missing_knowledge(live) is Lack.NOW
+
+
+@pytest.mark.parametrize("text", ["and with 20 % off?", "yes, add 5", "both times"])
+async def test_numbers_of_a_follow_up_are_not_computed_by_themselves(text: str) -> None:
+    """The conductor, which would read them, isn't even asked."""
+    threaded = material("A coat costs 80 euros, and I have 3.", "What of it?", text)
+    routing = SimpleNamespace(material=threaded, roster=(), limits=SimpleNamespace(label=None))
+    nobody = cast("TrainedConductor", SimpleNamespace(tools=None))
+    write = cast("Any", None)
+    assert await split_request(nobody, cast("RoutingContext", routing), write) is None
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ _FILLERS = frozenset(
     # English
     "a an the it its that this these those them they he she him her one ones thing part point "
     "case line way and or but so then now not no don doesn didn isn is are am was were be of to "
-    "for in with on off me i you your we us let can could would will should may might please "
+    "for in with on off me i you your we us add let can could would will should may might please "
     "just about what s t m re ll ve which get got understand see mean means follow believe "
     "think great good nice perfect cool fine well very much helps helped true right wrong too "
     "also does did has have there here at as if up tell show give say repeat try write ahead "

@@ -101,7 +101,7 @@ class HubMetadata:
                     raise _unusable_failure(file, "its header doesn't come to an end") from cut
                 wanted = min(most, max(cut.needed, 2 * wanted))
             except gguf.MalformedHeader as error:
-                raise _unusable_failure(file, str(error)) from error
+                raise _unusable_failure(file, str(error), error.hint) from error
 
     # Repositories
 
@@ -310,11 +310,11 @@ def _changed_failure(offer: ModelOffer) -> Failure:
     )
 
 
-def _unusable_failure(file: str, why: str) -> Failure:
+def _unusable_failure(file: str, why: str, hint: str = "") -> Failure:
     return Failure(
         "ModelFileError",
         f"{one_line(file)} is no model that can be used: {one_line(why)}.",
-        "Choose another file.",
+        hint or "Choose another file.",
     )
 
 

@@ -43,7 +43,8 @@ def read_file_header(path: Path) -> Header:
     except MalformedHeader as error:
         raise ModelFileError(
             f"{name} is no model that can be used: {one_line(str(error))}.",
-            "Baton runs GGUF files: look for one of that kind, or get this one again.",
+            error.hint
+            or "Baton runs GGUF files: look for one of that kind, or get this one again.",
         ) from error
     except (FileNotFoundError, NotADirectoryError):
         raise ModelFileError(f"There is no file {name}.", "Check its path.") from None

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import baton
 from baton.core.errors import ModelFileError
 from baton.core.messages import Card
+from baton.core.sanitiser import one_line
 from baton.gguf.header import Header, MalformedHeader, read_header
 from baton.gguf.memory_fit import ModelLoad, estimate_load
 from baton.platform.build_info import build_info
@@ -106,7 +107,9 @@ def read_model_header(path: Path) -> Header:
         raise ModelFileError(f"There is no file {path}.", "Check its path.") from None
     except MalformedHeader as error:
         hint = "Baton runs GGUF files: look for one of that kind, or download it again."
-        raise ModelFileError(f"{path} is no model that can be used: {error}.", hint) from None
+        raise ModelFileError(
+            f"{path} is no model that can be used: {one_line(str(error))}.", error.hint or hint
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "Check its owner and its folder's."
