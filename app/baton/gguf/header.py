@@ -26,6 +26,7 @@ __all__ = [
     "parse_header",
     "read_header",
     "read_kind",
+    "read_part",
 ]
 
 Data = bytes | bytearray | memoryview | mmap
@@ -183,6 +184,23 @@ def read_kind(data: Data) -> ModelKind:
     has_weights = len(data) >= 16 and _U64.unpack_from(data, 8)[0] > 0
     architecture, kind = (values.get(f"general.{key}", "") for key in ("architecture", "type"))
     return ModelKind(str(architecture), str(kind), has_weights)
+
+
+def read_part(more: Callable[[int], bytes], size: int) -> tuple[int, int]:
+    """Return which part of how many a file says that it is, from 1; (1, 1) of a whole model.
+
+    Raises MalformedHeader, also where the file is cut off.
+    """
+    begun = bytearray(more(min(size, _STEP_BYTES)))
+    _check_format(begun)
+    reader, values = _Reader(begun, size, more), dict[str, Value]()
+    weights = _TensorSizes(reader, _read_keys(reader, values), _alignment(values))
+    if weights.end > size:
+        raise MalformedHeader(f"it ends after {size:,} of {weights.end:,} bytes")
+    number, count = (values.get(f"split.{key}", n) for key, n in (("no", 0), ("count", 1)))
+    if not isinstance(number, int) or not isinstance(count, int):
+        raise MalformedHeader("it doesn't say which part it is")
+    return number + 1, count
 
 
 def _parse(reader: _Reader, size: int | None) -> Header:
