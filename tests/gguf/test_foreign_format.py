@@ -39,6 +39,6 @@ def test_what_is_no_gguf_file_is_named(data: bytes, what: str, hint: str) -> Non
 
 
 def test_unknown_bytes_are_only_no_gguf_file() -> None:
-    with pytest.raises(MalformedHeader, match="it isn't a GGUF file$") as refused:
+    with pytest.raises(MalformedHeader, match=r"it isn't a GGUF file$") as refused:
         parse_header(b"\x7fELF\x02\x01\x01" + bytes(range(256)))
     assert refused.value.hint == ""

@@ -75,27 +75,36 @@ async def test_numbers_of_a_follow_up_are_not_computed_by_themselves(text: str) 
     assert await split_request(nobody, cast("RoutingContext", routing), write) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["How are you?", "who are you", "What is it?", "What time is it?", "come stai?", "no thanks"]
-    + ["and 13 times 13?", "and what is 12 + 30?", "Write a poem about it", "", "?", "x" * 99],
+ALONE = (
+    "How are you?",
+    "who are you",
+    "What is it?",
+    "What time is it?",
+    "come stai?",
+    "no thanks",
 )
+ALONE += ("and 13 times 13?", "and what is 12 + 30?", "Write a poem about it", "", "?", "x" * 99)
+
+
+@pytest.mark.parametrize("text", ALONE)
 def test_a_prompt_that_stands_alone_is_no_follow_up(text: str) -> None:
     assert not is_follow_up(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["tell me more", "keep going", "what else?", "try again", "option 2", "2", "b", "yes, thanks"]
-    + ["mach's", "gib mir ein Beispiel", "und weiter?", "dis m'en plus", "encore une fois"]
-    + [
-        "de acuerdo",
-        "otra vez",
-        "dimmi di più",
-        "va bene",
-        "dá-me um exemplo",
-        "pode ser, continua",
-    ],
+MORE = (
+    "tell me more",
+    "keep going",
+    "what else?",
+    "try again",
+    "option 2",
+    "2",
+    "b",
+    "yes, thanks",
 )
+MORE += ("mach's", "gib mir ein Beispiel", "und weiter?", "dis m'en plus", "encore une fois")
+MORE += ("de acuerdo", "otra vez", "dimmi di più", "va bene", "dá-me um exemplo")
+
+
+@pytest.mark.parametrize("text", [*MORE, "pode ser, continua"])
 def test_other_words_for_more_are_follow_ups(text: str) -> None:
     assert is_follow_up(text)
