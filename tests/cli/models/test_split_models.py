@@ -179,8 +179,8 @@ def test_a_model_in_parts_answers(call: Call, tmp_path: Path) -> None:
     config = find_paths().config_file
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(f'[[workers]]\nid = "two"\nkind = "local"\nmodel = "{paths[0]}"\n')
-    asked = ("ask", "--no-daemon", "-s", "Be brief.", "--temperature", "0", "Capital of France?")
-    asked = (*asked, "--seed", "1", "--max-tokens", "12")
+    how = ("--temperature", "0", "--seed", "1", "--max-tokens", "12", "-s", "Be brief.")
+    asked = ("ask", "--no-daemon", *how, "Capital of France?")
     one, two = (call(*asked, "-m", worker) for worker in ("small", "two"))
     assert (one.code, two.code) == (0, 0), two.err
     assert two.out == one.out != ""

@@ -75,7 +75,7 @@ async def test_numbers_of_a_follow_up_are_not_computed_by_themselves(text: str) 
     assert await split_request(nobody, cast("RoutingContext", routing), write) is None
 
 
-ALONE = (
+ALONE: tuple[str, ...] = (
     "How are you?",
     "who are you",
     "What is it?",
@@ -91,7 +91,7 @@ def test_a_prompt_that_stands_alone_is_no_follow_up(text: str) -> None:
     assert not is_follow_up(text)
 
 
-MORE = (
+MORE: tuple[str, ...] = (
     "tell me more",
     "keep going",
     "what else?",

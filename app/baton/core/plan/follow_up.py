@@ -44,7 +44,7 @@ def is_follow_up(text: str) -> bool:
     if not 0 < len(words) <= MAX_WORDS or _SMALL_TALK.match(text):
         return False
     if len(words) == 1 and len(words[0]) == 1:  # which one: 2, b
-        return words[0].isalnum()
+        return True
     known = _words()
     thanks = not known["thanks"].isdisjoint(words)
     own = [word for word in words if len(word) > 1 and not any(word in of for of in known.values())]
