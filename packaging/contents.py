@@ -47,6 +47,7 @@ ROUTER = (
 
 DATA = (
     ("app/baton/bench/conductor_episodes.toml", "baton/bench"),
+    ("app/baton/core/plan/follow_up_words.toml", "baton/core/plan"),
     ("app/baton/workers/cloud/prices.json", "baton/workers/cloud"),
     (
         "app/baton/workers/tools/computation/lexicon/*.toml",

@@ -162,13 +162,19 @@ async def test_the_files_of_a_repository(hub: Hub, hub_source: HubSource) -> Non
         "a/files", {"q4/m.gguf": SMALL, "n.GGUF": b"n", "x.safetensors": b"x", **parts}
     )
     offers = await hub_source.list_files("a/files")
-    assert [offer.source.file for offer in offers] == ["q4/m.gguf", "n.GGUF"]
+    assert {offer.source.file for offer in offers} == {
+        "q4/m.gguf",
+        "n.GGUF",
+        "big-00001-of-00002.gguf",
+    }
     assert {offer.source.revision for offer in offers} == {commit}
-    with pytest.raises(ModelFileError, match="one of 2 files"):
-        await hub_source.look_up(Source("a/files", "big-00001-of-00002.gguf"))
-    hub.add("a/parts", parts)
-    with pytest.raises(ModelFileError, match="one of 2 files"):
-        await hub_source.list_files("a/parts")
+    for number in (1, 2):
+        found = await hub_source.look_up(Source("a/files", f"big-0000{number}-of-00002.gguf"))
+        assert (found.source.file, found.size) == ("big-00001-of-00002.gguf", 8)
+        assert [part.size for part in found.parts] == [4, 4]
+    hub.add("a/parts", {"big-00002-of-00002.gguf": b"part"})
+    (lone,) = await hub_source.list_files("a/parts")
+    assert [part.size for part in lone.parts] == [0, 4]
     hub.add("a/none", {"README.md": b"-"})
     assert await hub_source.list_files("a/none") == []
     with pytest.raises(ConfigError, match="no file") as caught:

@@ -107,10 +107,16 @@ class AskOptions:
 @quiet_option
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The answer's length cap.")
 @click.option(
-    "--temperature", type=click.FloatRange(0, 2), metavar="T", help="0 always answers alike."
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    metavar="T",
+    help="0 takes the likeliest word each time.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Repeat the same chances."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    metavar="N",
+    help="Repeat the same chances; alike unless the model answers others meanwhile.",
 )
 @click.option(
     "--drop-oldest", is_flag=True, help="Leave out the oldest turns that don't fit any more."

@@ -19,7 +19,11 @@ MAX_LAYERS = 512
 
 
 class MalformedHeader(ValueError):
-    """This is no header; the text is a part of a sentence saying why."""
+    """This is no header; the text is a part of a sentence saying why, `hint` what to do, or ""."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
 
 
 class Series(NamedTuple):

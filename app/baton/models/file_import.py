@@ -14,12 +14,14 @@ from baton.core.errors import ConfigError, ModelFileError
 from baton.core.model_roles import STARTER_ID
 from baton.download.progress import Progress
 from baton.gguf.header import Header
+from baton.gguf.split_files import joined_hash, name_without_part, part_paths
 from baton.models.library import absolute_path, explain_path_errors
 from baton.models.model_download import free_id
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord, ModelState
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.gguf.split_files import joined_hash, name_without_part, part_paths
+from baton.models.library import Library
 
 
 class ModelImport:
@@ -35,7 +37,7 @@ class ModelImport:
 
         Yields each model when it has been verified. Raises ModelFileError and ConfigError.
         """
-        typed, path = path, absolute_path(path)
+        typed, path = path, part_paths(absolute_path(path))[0]
         with explain_path_errors(path):
             is_bundle = path.is_dir()
         if is_bundle:
@@ -62,17 +64,20 @@ class ModelImport:
         if id in self._library.taken_ids():
             raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
         others = {other.path: other for other in self._library.model_store.external_models()}
-        of = others.get(path, ExternalModel(header.name or path.stem, path, 0, ""))
+        of = others.get(
+            path, ExternalModel(header.name or name_without_part(path.stem), path, 0, "")
+        )
         id = id or self._interrupted_id(path)
         id = id or free_id(
             self._library, path.name if path.name.lower().endswith(".gguf") else of.name
         )
+        stamp = self._library.model_store.file_stamp(path)
         return ModelRecord(
             id=id,
             name=of.name,
             file=path.name if path.name.lower().endswith(".gguf") else f"{id}.gguf",
             source=of.source,
-            size=path.stat().st_size,
+            size=stamp.size if stamp is not None else 0,
             sha256=of.sha256,
             licence=header.licence,
         )
@@ -80,12 +85,13 @@ class ModelImport:
     def _interrupted_id(self, path: Path) -> str:
         """Return the id under which a file was being copied when Baton was killed, or ""."""
         for held in self._library.model_store.models():
-            record, size = held.record, path.stat().st_size
+            record, stamp = held.record, self._library.model_store.file_stamp(path)
             left = (
                 held.state is ModelState.COMING
                 and record.source == UNKNOWN_SOURCE
                 and not record.sha256
             )
+            size = stamp.size if stamp is not None else 0
             if left and (record.file, record.size) == (path.name, size):
                 return held.id
         return ""
@@ -153,7 +159,7 @@ class ModelImport:
             async for step in steps:
                 if not isinstance(step, str):
                     yield step
-                elif record.sha256 not in ("", step):
+                elif record.sha256 not in ("", joined_hash(step.split())):
                     raise ModelFileError(
                         f"{file.name} isn't the file of its record, so it wasn't taken.",
                         "Copy it again from where it came.",
@@ -165,7 +171,7 @@ class ModelImport:
         self, record: ModelRecord, file: Path
     ) -> AsyncGenerator[Progress | LibraryModel]:
         target = self._library.get(record.id).path
-        async with aclosing(self._library.model_source.copy(file, target, record.sha256)) as steps:
+        async with aclosing(self._library.model_source.copy(file, target, record.hashes)) as steps:
             async for step in steps:
                 yield (
                     self._library.record_arrival(record, target, step)

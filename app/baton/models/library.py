@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.catalogue_types import CatalogueEntry, ModelRole
+from baton.core.catalogue_types import CatalogueEntry, FilePart, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.core.model_roles import STARTER_ID
@@ -31,6 +31,7 @@ from baton.gguf.memory_fit import (
     estimate_load,
     judge_fit,
 )
+from baton.gguf.split_files import joined_hash, part_paths
 from baton.models.model_types import (
     DoesNotFit,
     ExternalModel,
@@ -194,6 +195,11 @@ class Library:
         """
         stamp = stamp or self.model_store.file_stamp(path)
         size = stamp.size if stamp is not None else record.size
+        hashes = sha256.split()
+        if len(hashes) > 1:
+            sizes = [part.stat().st_size for part in part_paths(path)]
+            record = replace(record, parts=tuple(map(FilePart, sizes, hashes)))
+        sha256 = joined_hash(hashes)
         now = self.model_store.get(record.id)
         if now is not None and now.record.sha256 == record.sha256:
             record = replace(record, roles=now.record.roles, forced=now.record.forced)
@@ -253,7 +259,9 @@ class Library:
                 async for step in steps:
                     model = step if isinstance(step, LibraryModel) else model
         if model.state is ModelState.GONE:
-            raise ModelFileError(f"The file of {name} isn't there any more.", _FETCH_HINT)
+            raise ModelFileError(
+                f"{model.missing.capitalize()} of {name} isn't there any more.", _FETCH_HINT
+            )
         if model.state is ModelState.BROKEN:
             raise ModelFileError(f"{name} is not used: {model.record.wrong}.", _FETCH_HINT)
 
@@ -278,10 +286,10 @@ class Library:
                     yield step
                 elif self.model_store.get(model.id) is None:
                     raise ConfigError(f"{record.name} was removed meanwhile.", _LIST_HINT)
-                elif record.sha256 in ("", step):
+                elif record.sha256 in ("", joined_hash(step.split())):
                     yield self.record_arrival(record, model.path, step, stamp)
                 else:
-                    wrong = "its contents aren't what they were when it came"
+                    wrong = f"{_changed_text(record, step)} what they were when it came"
                     yield self.model_store.save(replace(record, stamp=stamp, wrong=wrong))
 
     async def _export(
@@ -294,13 +302,23 @@ class Library:
         for model in models:
             record = self.model_store.bundled_record(folder, model.record)
             target = folder / record.file
-            async with aclosing(self.model_source.copy(model.path, target, record.sha256)) as steps:
+            async with aclosing(self.model_source.copy(model.path, target, record.hashes)) as steps:
                 async for step in steps:
                     if isinstance(step, str):
-                        self.model_store.write_bundle(folder, [replace(record, sha256=step)])
+                        sha256 = joined_hash(step.split())
+                        self.model_store.write_bundle(folder, [replace(record, sha256=sha256)])
                         yield target
                     else:
                         yield step
+
+
+def _changed_text(record: ModelRecord, hashes: str) -> str:
+    """Return whose contents have changed, with "aren't": those of some parts, or of the model."""
+    pairs = enumerate(zip(record.parts, hashes.split(), strict=False), start=1)
+    changed = [str(number) for number, (part, sha256) in pairs if part.sha256 != sha256]
+    if not changed:
+        return "its contents aren't"
+    return f"the contents of part {', '.join(changed)} of {len(record.parts)} aren't"
 
 
 def idle_machine(machine: Hardware) -> Hardware:

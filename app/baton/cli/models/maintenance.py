@@ -218,7 +218,7 @@ def _verdict_text(held: LibraryModel) -> str:
     if held.state is ModelState.COMING:
         return "not all of it is here yet"
     if held.state is ModelState.GONE:
-        return f"gone: there is no {one_line(str(held.path))} any more"
+        return f"gone: {held.missing} ({one_line(str(held.path))}) isn't there any more"
     if held.state is ModelState.BROKEN:
         return f"broken: {held.record.wrong}"
     return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"

@@ -361,7 +361,7 @@ def _state_text(known: KnownModel) -> str:
     if record is not None and record.wrong:
         return f"{known.state}: {record.wrong}"
     if known.state == "gone":
-        return "gone: its file isn't there any more"
+        return f"gone: {known.held.missing if known.held else 'the file'} isn't there any more"
     if known.state == IN_CATALOGUE:
         return f"not here; `baton models pull {known.id}` fetches it"
     if record is not None and record.paused:

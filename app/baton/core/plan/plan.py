@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from baton.core.errors import PlanError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Message, Role, Turn, Usage, conversation_messages, fenced
+from baton.core.plan.follow_up import followed_prompt
 from baton.core.prompt_wrapping import bare_question
 from baton.core.sanitiser import one_line
 
@@ -97,6 +98,12 @@ class Material:
     def question(self) -> str:
         """The person's words in it: without what a program put around them."""
         return bare_question(self.prompt)
+
+    @property
+    def request(self) -> str:
+        """The question, or the one that it follows if it is a follow-up ("yes", "go on")."""
+        prompts = [turn.text for turn in self.turns[:-1] if turn.role is Role.USER]
+        return followed_prompt([*map(bare_question, prompts), self.question])
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -125,8 +125,11 @@ async def split_request(
     """
     tools = frozenset(card.id for card in routing.roster if card.is_tool)
     reader = RequestReader(conductor.tools, tools, write, routing.limits.label)
-    parts = await reader.parts(routing.material.question)
-    return plan_from_parts(parts, routing.material) if parts else None
+    material = routing.material
+    if material.request != material.question:  # its numbers mean nothing without what it follows
+        return None
+    parts = await reader.parts(material.question)
+    return plan_from_parts(parts, material) if parts else None
 
 
 @frozen_dataclass

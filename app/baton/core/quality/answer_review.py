@@ -113,7 +113,7 @@ async def _review_step(
     if (lack := missing_knowledge(asked)) is not None:
         texts = LACK_TEXTS[lack]
         return [Warned(lack.value, texts.message, texts.hint, step=number), *wrong]
-    if step.check or _is_proven(checks) or is_greeting(asked.question):
+    if step.check or _is_proven(checks) or is_greeting(asked.request):
         return wrong
     chance = await context.chance(outcome, number, part)
     if chance >= MIN_CHANCE:

@@ -168,7 +168,7 @@ class RunStrategyContext:
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
         """Return how well each worker would do in each role; see core.ports.StrategyContext."""
-        router, text = self._run.services.router, self._run.conversation.material.question
+        router, text = self._run.services.router, self._run.conversation.material.request
         return sound_scores(await router.score_turns(text, position, workers), workers)
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:

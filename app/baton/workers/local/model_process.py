@@ -31,6 +31,7 @@ from baton.core.messages import (
     Writing,
 )
 from baton.core.sanitiser import one_line
+from baton.gguf.split_files import part_paths
 from baton.ipc import supervisor
 from baton.ipc.messages import Failed, FrameError, Message
 from baton.ipc.process import (
@@ -325,13 +326,13 @@ class ModelProcess(Supervisor):
 
     def _has_file_changed(self) -> bool:
         """Whether there is another file by now. One that is gone is read to the end."""
-        now = file_stamps(self.path)
+        now = file_stamps(*part_paths(self.path))
         return bool(now) and now != self._state
 
     def _start(self) -> Child:
         """Borrow a child where one is lent, else start one, once there is room for it."""
         settings = self.settings
-        self._state = file_stamps(self.path)
+        self._state = file_stamps(*part_paths(self.path))
         load = estimate_file_load(self.path, settings.context, settings.kv, settings.slots)
         self._bytes = max(load.total, self._bytes)
         opening = LoadModel(

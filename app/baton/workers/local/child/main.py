@@ -218,6 +218,7 @@ class Runner:
                 shows_lines=bool(form),
                 only_reads=request.only_reads,
                 client=request.client,
+                knows_nothing=request.seed is not None,
             )
         except LlamaError as error:
             raise failure_of(error) from error

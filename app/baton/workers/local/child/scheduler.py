@@ -95,7 +95,12 @@ class Scheduler:
             if sequence.context in full or self._is_being_read(sequence):
                 continue
             try:
-                slot = sequence.context.take(sequence.tokens, sequence.adapter, sequence.client)
+                slot = sequence.context.take(
+                    sequence.tokens,
+                    sequence.adapter,
+                    sequence.client,
+                    knows_nothing=sequence.knows_nothing,
+                )
             except LlamaError as error:
                 self._fail(sequence, error)
                 continue
