@@ -41,19 +41,14 @@ def memory_allowance(read: Read) -> MemoryAllowance | None:
     """
     found = []
     for folder, second in _group_folders(read, "memory"):
-        if second:
-            prefix, used_name, limit_names = "", "memory.current", ("memory.max", "memory.high")
-        else:
-            prefix, used_name, limit_names = (
-                "total_",
-                "memory.usage_in_bytes",
-                ("memory.limit_in_bytes",),
-            )
+        limit_names = ("memory.max", "memory.high") if second else ("memory.limit_in_bytes",)
         limits = [_number(read, f"{folder}/{name}") for name in limit_names]
         limit = min((one for one in limits if one is not None and one >= 0), default=_NO_LIMIT)
         if limit >= _NO_LIMIT:
             continue
+        prefix = "" if second else "total_"
         names = {f"{prefix}{x}" for x in ("active_file", "inactive_file", "slab_reclaimable")}
+        used_name = "memory.current" if second else "memory.usage_in_bytes"
         used = _number(read, f"{folder}/{used_name}") or 0
         cached = _sum_statistics(read, f"{folder}/memory.stat", names)
         found.append(MemoryAllowance(limit, max(0, limit - max(0, used - cached))))

@@ -373,6 +373,17 @@ class Paths:
         """Where the background process lends its models, if there is one."""
         return self.state / "lender.sock"
 
+    def id(self) -> str:
+        """Return what tells this home from all others, also on other machines, and names none."""
+        import platform
+        from hashlib import sha256
+
+        place: tuple[object, ...] = (platform.node(), os.path.realpath(self.data))
+        with suppress(OSError):
+            status = self.data.stat()
+            place = (*place, status.st_dev, status.st_ino)
+        return sha256(repr(place).encode("utf-8", "replace")).hexdigest()[:16]
+
     @property
     def logs(self) -> Path:
         """Crash reports and the children's own prints."""
@@ -463,8 +474,7 @@ def write_settings(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     import tomlkit
 
     with _lock_file(file):
-        read_file(file)  # says what is wrong with it better than tomlkit does
-        document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
+        document = tomlkit.parse(read_file(file).text)
         inverse = inverse_changes(document.unwrap(), changes)
         apply_changes(document, changes)
         text = tomlkit.dumps(document)

@@ -76,7 +76,7 @@ def read_file(file: Path) -> SettingsSource:
     Raises ConfigError.
     """
     try:
-        text = read_ordinary(file, MAX_FILE_BYTES).decode("utf-8").replace("\r\n", "\n")
+        text = _decode(file, read_ordinary(file, MAX_FILE_BYTES))
     except FileNotFoundError as error:
         if file.is_symlink():
             what = f"{file} is a link to a file that isn't there."
@@ -84,8 +84,6 @@ def read_file(file: Path) -> SettingsSource:
         return SettingsSource(str(file), {})
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text.", "Save it as UTF-8.") from error
     import tomllib
 
     try:
@@ -95,6 +93,19 @@ def read_file(file: Path) -> SettingsSource:
     except RecursionError as error:
         what = f"{file} is not valid TOML: it is nested too deeply."
         raise ConfigError(what, "`baton config edit`.") from error
+
+
+def _decode(file: Path, raw: bytes) -> str:
+    """Return a file's text without the byte-order mark of some editors. Raises ConfigError."""
+    if b"\0" in raw or raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        what = f"{file} is not UTF-8 text but UTF-16, which Notepad and PowerShell call Unicode."
+        raise ConfigError(what, "Save it as UTF-8.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        what = f"{file} is not UTF-8 text (at line {line})."
+        raise ConfigError(what, "Save it as UTF-8.") from error
 
 
 def read_environment(environ: Mapping[str, str], struct: type[msgspec.Struct]) -> SettingsSource:

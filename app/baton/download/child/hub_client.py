@@ -34,6 +34,7 @@ from baton.core.labels import Label, address_label
 from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
 from baton.platform.proxies import has_host, is_usable, proxy_for
+from baton.platform.secrets import KEY_EDGES
 
 DEFAULT_HUB = "https://huggingface.co"
 """The hub, where HF_ENDPOINT names no other."""
@@ -274,7 +275,7 @@ def account_token(environ: Mapping[str, str]) -> str:
         with suppress(OSError, ValueError, RuntimeError):
             named = _token_file(environ).read_text("utf-8")
     # One that doesn't fit in a header would break every request.
-    token = named.strip()
+    token = named.strip(KEY_EDGES)
     return token if re.fullmatch(r"[\x21-\x7e]+", token) else ""
 
 

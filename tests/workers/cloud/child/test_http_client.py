@@ -710,7 +710,7 @@ async def test_a_call_that_is_stopped_closes_its_connection(out: Out) -> None:
 
 
 async def test_a_request_that_holds_a_key_is_not_sent(out: Out) -> None:
-    odd = 'sk-"quoted\\0123456789'
+    odd = r"sk-\escaped\0123456789"
     environ = {"LAB_KEY": KEY, "ODD_KEY": odd}
     async with provider(answer(401, ERROR)) as server:
         way = out(environ)

@@ -22,6 +22,7 @@ import httpx
 from baton import __version__
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
+from baton.core.messages import VIA_HEADER
 from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
 from baton.platform import proxies as addresses, secrets
@@ -368,6 +369,8 @@ def _headers(call: CloudCall, request: HttpRequest) -> dict[str, str]:
         "content-type": "application/json",
         "user-agent": f"baton/{__version__}",
     }
+    if call.via:
+        headers[VIA_HEADER] = call.via
     for name, value in request.headers.items():
         if name.lower() in request_guard.ALLOWED_HEADERS and (
             call.key or KEY_PLACEHOLDER not in value
