@@ -385,6 +385,11 @@ class Paths:
         return sha256(repr(place).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
+    def has_lender(self) -> bool:
+        """Whether a background process may be there, and may be asked."""
+        return os.access(self.lender_socket, os.F_OK)
+
+    @property
     def logs(self) -> Path:
         """Crash reports and the children's own prints."""
         return self.state / "log"
@@ -393,7 +398,7 @@ class Paths:
 def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
     """Return Baton's folders: all under BATON_HOME if that is set, else where the system wants.
 
-    Raises ConfigError for a BATON_HOME in the home of an unknown user.
+    Raises ConfigError for a BATON_HOME in the home of an unknown user, and without any home.
     """
     if home := environ.get("BATON_HOME"):
         try:
@@ -406,9 +411,16 @@ def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
     from platformdirs import PlatformDirs
 
     dirs = PlatformDirs("baton", appauthor=False)
-    return Paths(
-        dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path
-    )
+    try:
+        return Paths(
+            dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path
+        )
+    except RuntimeError as error:
+        what = f"HOME is {one_line(environ['HOME'])!r}" if environ.get("HOME") else "HOME isn't set"
+        raise ConfigError(
+            f"{what}, and this user has no home folder, so Baton has no place for its files.",
+            "Set HOME to a whole path, or BATON_HOME to a folder of yours.",
+        ) from error
 
 
 def keyless_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

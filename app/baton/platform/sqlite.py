@@ -226,7 +226,10 @@ def explain_errors(path: Path | None, wording: DatabaseWording = HISTORY) -> Ite
         # Texts are decoded leniently, so this was a message that quotes a broken schema.
         raise DatabaseDamaged("its schema is unreadable", wording) from error
     except OSError as error:
-        message = f"The {wording.name} at {path} can't be used: {error.strerror}."
+        why = error.strerror or str(error)
+        if error.filename and str(error.filename) != str(path):
+            why = f"{error.filename}: {why}" if str(error.filename) not in why else why
+        message = f"The {wording.name} at {path} can't be used: {why}."
         raise StoreError(message, _DENIED_TEXT[1].format(without=wording.alternative)) from error
 
 

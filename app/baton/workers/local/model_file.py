@@ -14,6 +14,7 @@ from baton.core.messages import Card
 from baton.gguf.header import Header, MalformedHeader, read_header
 from baton.gguf.memory_fit import ModelLoad, estimate_load
 from baton.platform.build_info import build_info
+from baton.platform.durable_files import expand_home
 
 STARTER = "smollm2-135m"
 """The starter model's name in settings."""
@@ -38,7 +39,7 @@ def find_model(model: str) -> ModelFile:
     """
     if model == STARTER:
         return starter()
-    path = Path(model).expanduser().absolute()
+    path = expand_home(model).absolute()
     size = path.stat().st_size if path.is_file() else 0
     return ModelFile(path, Card(path.stem, "local", path.stem, size=size))
 

@@ -208,11 +208,9 @@ class CloudHttpClient:
         try:
             return self._transport(proxy)
         except (ImportError, ValueError, httpx.InvalidURL) as error:
-            raise Failure(
-                "ConfigError",
-                f"The proxy for {call.who} can't be used. Nothing was sent.",
-                "It is http:// or https://, in `cloud.proxy` or in HTTPS_PROXY.",
-            ) from error
+            rules, privacy = self._rules, Label(call.privacy)
+            fault = addresses.proxy_fault(call.base_url, rules.proxy, rules.proxies, privacy)
+            raise Failure("ConfigError", *fault) from error
 
     async def _send(
         self,
