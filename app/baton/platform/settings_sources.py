@@ -6,6 +6,7 @@ that looks like a misspelt switch. Every mistake names its source, in the file w
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -78,9 +79,9 @@ def read_file(file: Path) -> SettingsSource:
     try:
         text = _decode(file, read_ordinary(file, MAX_FILE_BYTES))
     except FileNotFoundError as error:
-        if file.is_symlink():
-            what = f"{file} is a link to a file that isn't there."
-            raise ConfigError(what, "Bring that file back, or remove the link.") from error
+        if link := next((place for place in (file, *file.parents) if _is_dangling(place)), None):
+            what = f"{link} is a link to {link.readlink()}, which isn't there."
+            raise ConfigError(what, "Bring that back, or remove the link.") from error
         return SettingsSource(str(file), {})
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
@@ -93,6 +94,10 @@ def read_file(file: Path) -> SettingsSource:
     except RecursionError as error:
         what = f"{file} is not valid TOML: it is nested too deeply."
         raise ConfigError(what, "`baton config edit`.") from error
+
+
+def _is_dangling(place: Path) -> bool:
+    return place.is_symlink() and not os.access(place, os.F_OK)
 
 
 def _decode(file: Path, raw: bytes) -> str:

@@ -20,6 +20,9 @@ from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
 _LOW_BYTES = 2**30
 """Bytes of disk or memory below which it is worth a warning."""
 
+_FULL_BYTES = 2**21
+"""Bytes of disk below which no history and no ledger can be made."""
+
 _LEDGER_REMOVED = "The ledger was removed"
 
 
@@ -99,6 +102,8 @@ async def check_disk(context: CheckContext) -> str:
     folder = context.paths.data
     free = shutil.disk_usage(_nearest_folder(folder)).free
     text = f"{show_size(free)} free for {folder}"
+    if free < _FULL_BYTES:
+        raise CheckFailed(f"The disk is full: {text}.")
     return CheckWarning(text) if free < _LOW_BYTES else text
 
 
