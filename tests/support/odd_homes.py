@@ -142,15 +142,17 @@ HOMES |= {
 }
 
 
-def run_in(
-    odd: OddHome, home: Path, *args: str, piped: bytes = b"", seconds: float = 60
-) -> tuple[int, str, str] | None:
-    """Run a command in a home that was made odd; None where this machine can't make it so.
+def start_of(odd: OddHome, home: Path) -> tuple[list[str], dict[str, str]] | None:
+    """Return what starts Baton in an odd home, and its environment; None where that can't be.
 
-    Root is held to the modes of files. Returns the exit code (0 for what served until it was
-    stopped), stdout and stderr.
+    Root is held to the modes of files.
     """
-    environ: dict[str, str | None] = {**os.environ, "BATON_HOME": str(home), **odd.environ}
+    environ: dict[str, str | None] = {
+        **os.environ,
+        "BATON_HOME": str(home),
+        "EDITOR": "true",
+        **odd.environ,
+    }
     needs_stranger = odd.environ.get("BATON_HOME", "") is None
     is_root = os.geteuid() == 0
     if shutil.which("setpriv") is None or ((needs_stranger or odd.command) and not is_root):
@@ -158,14 +160,27 @@ def run_in(
     before = [*odd.command]
     if is_root:
         before += _AS_STRANGER if needs_stranger else _HELD
-    command = [*before, *BATON, *args]
+    return [*before, *BATON], {name: value for name, value in environ.items() if value is not None}
+
+
+def run_in(
+    odd: OddHome, home: Path, *args: str, piped: bytes = b"", seconds: float = 60
+) -> tuple[int, str, str] | None:
+    """Run a command in a home that was made odd; None where this machine can't make it so.
+
+    Returns the exit code (0 for what served until it was stopped), stdout and stderr.
+    """
+    started = start_of(odd, home)
+    if started is None:
+        return None
+    command, environ = started
     with subprocess.Popen(
-        command,
+        [*command, *args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd="/",
-        env={name: value for name, value in environ.items() if value is not None},
+        env=environ,
     ) as process:
         try:
             out, err = process.communicate(piped, timeout=seconds)
