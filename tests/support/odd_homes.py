@@ -18,7 +18,6 @@ STRANGER = 4242
 """A user that no test runs as; without an entry in passwd."""
 
 _HELD = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-_HELD += ["--inh-caps=-dac_override,-dac_read_search"]
 _AS_STRANGER = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
 
 
