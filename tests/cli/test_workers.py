@@ -365,12 +365,12 @@ def test_what_a_server_says_of_its_failure_ends_with_one_stop(
         assert f": {sentence} Nothing was charged." in call("ask", "-m", "lab", "Hello?").err
 
 
-def test_a_model_in_nobodys_home_is_no_file(call: Call, home: Path) -> None:
-    done = call("ask", "-m", "~nobody-here/x.gguf", "Hello?")
+def test_a_model_in_the_home_of_an_unknown_user_is_no_file(call: Call, home: Path) -> None:
+    done = call("ask", "-m", "~unknown-user/x.gguf", "Hello?")
     assert done.code in (2, 5)
-    assert "~nobody-here" in done.err
+    assert "~unknown-user" in done.err
     file = home / "config" / "config.toml"
     file.parent.mkdir(parents=True)
-    file.write_text('[[workers]]\nid = "x"\nmodel = "~nobody-here/x.gguf"\n')
+    file.write_text('[[workers]]\nid = "x"\nmodel = "~unknown-user/x.gguf"\n')
     assert call("workers", "ls").code == 0
-    assert "~nobody-here" in call("ask", "-m", "x", "Hello?").err
+    assert "~unknown-user" in call("ask", "-m", "x", "Hello?").err

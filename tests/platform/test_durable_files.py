@@ -293,7 +293,7 @@ def test_why_a_folder_cannot_be_used(tmp_path: Path) -> None:
             make_folder(wrong)
 
 
-def test_a_home_that_is_nobodys_stays_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_of_an_unknown_user_stays_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     assert expand_home("~/a") == Path("/somewhere/a")
-    assert expand_home("~nobody-here/a") == Path("~nobody-here/a")
+    assert expand_home("~unknown-user/a") == Path("~unknown-user/a")

@@ -83,7 +83,10 @@ def _foreign(path: str) -> Callable[[Path], object]:
 def _newer(path: str) -> Callable[[Path], object]:
     def make(home: Path) -> None:
         with closing(sqlite3.connect(home / path)) as connection:
-            connection.execute("PRAGMA user_version = 999")
+            connection.execute("INSERT INTO migrations (name, applied) VALUES ('to come', 0)")
+            (count,) = connection.execute("SELECT count(*) FROM migrations").fetchone()
+            connection.execute(f"PRAGMA user_version = {count}")
+            connection.commit()
 
     return make
 
@@ -130,12 +133,14 @@ HOMES |= {
             "sh",
         ),
     ),
-    "nobody has a home": OddHome(_as_it_is, "HOME", {"BATON_HOME": None, "HOME": None}),
+    "there is no home": OddHome(_as_it_is, "HOME", {"BATON_HOME": None, "HOME": None}),
     "HOME is empty": OddHome(_as_it_is, "HOME", {"BATON_HOME": None, "HOME": ""}),
     "HOME isn't a whole path": OddHome(_as_it_is, "HOME", {"BATON_HOME": None, "HOME": "here"}),
     "HOME is the root": OddHome(_as_it_is, "/.", {"BATON_HOME": None, "HOME": "/"}),
     "HOME is missing": OddHome(_as_it_is, "/missing", {"BATON_HOME": None, "HOME": "/missing"}),
-    "BATON_HOME is nobody's": OddHome(_as_it_is, "~nobody-here", {"BATON_HOME": "~nobody-here/x"}),
+    "BATON_HOME is of an unknown user": OddHome(
+        _as_it_is, "~unknown-user", {"BATON_HOME": "~unknown-user/x"}
+    ),
     "BATON_HOME is a device": OddHome(_as_it_is, "/dev/null", {"BATON_HOME": "/dev/null"}),
     "BATON_HOME is too long": OddHome(_as_it_is, "xxx", {"BATON_HOME": f"/tmp/{'x' * 300}"}),
 }

@@ -51,5 +51,5 @@ def test_links_pipes_and_names_that_write_to_the_terminal(tmp_path: Path) -> Non
     assert tree_paths(tmp_path / "none") == []
 
 
-def test_nobodys_home_has_no_files() -> None:
-    assert folder_paths("~nobody-here/a") == []
+def test_the_home_of_an_unknown_user_has_no_files() -> None:
+    assert folder_paths("~unknown-user/a") == []

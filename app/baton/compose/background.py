@@ -78,12 +78,13 @@ def share(settings: Settings, paths: Paths, *, stays: bool = True) -> str:
 
 def _make_folder(state: Path) -> str:
     """Make the folder of the background process's socket; say why that can't be, or return ""."""
-    from baton.platform.durable_files import make_folder
+    from baton.platform.durable_files import folder_fault, make_folder
 
     try:
         make_folder(state)
     except OSError as error:
-        return f"Models aren't shared with other Batons: {state} can't be used: {error.strerror}."
+        why = folder_fault(state) or f"{state} can't be used ({error.strerror})"
+        return f"Models aren't shared with other Batons: {why}."
     return ""
 
 
