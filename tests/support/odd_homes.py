@@ -51,6 +51,10 @@ def _remove(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
+def _missing(path: str) -> Callable[[Path], object]:
+    return lambda home: _remove(home / path)
+
+
 def _file(path: str) -> Callable[[Path], object]:
     def make(home: Path) -> None:
         _remove(home / path)
@@ -103,7 +107,7 @@ for _name in FOLDERS:
         f"{_name} is a file": OddHome(_file(_name), _name),
         f"{_name} is read-only": OddHome(_read_only(_name), _name),
         f"{_name} is another user's": OddHome(_foreign(_name), _name),
-        f"{_name} is missing": OddHome(lambda home, name=_name: _remove(home / name)),
+        f"{_name} is missing": OddHome(_missing(_name)),
     }
 for _name in ("data/baton.db", "data/ledger.db", "config/config.toml"):
     HOMES |= {
