@@ -434,7 +434,7 @@ ENVIRONMENTS: list[tuple[dict[str, str], type[BatonError], str]] = [
     ({"HF_HUB_OFFLINE": "1"}, ConfigError, "HF_HUB_OFFLINE is set"),
     ({"HF_ENDPOINT": "nowhere"}, ConfigError, "HF_ENDPOINT is no address"),
     ({"HF_ENDPOINT": "http://127.0.0.1:1"}, WorkerUnavailable, "can't be reached"),
-    ({"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": "http://127.0.0.1:1"},
+    ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "http://127.0.0.1:1"},
      WorkerUnavailable, "can't be reached|proxy"),
     ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "gopher://x"}, ConfigError, "proxy"),
     ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "http://127.0.0.1:99999"},
@@ -467,7 +467,7 @@ async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
     hub.clear_faults()
     hub.log.clear()
     hub.add("a/proxy", {"m.gguf": SMALL})
-    there = {"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": hub.url, "NO_PROXY": "other"}
+    there = {"HF_ENDPOINT": "http://hub.example.org", "http_proxy": hub.url, "NO_PROXY": "other"}
     hub_source = HubSource(environ=environ(hub, tmp_path, **there))
     try:
         offer = await hub_source.look_up(Source("a/proxy", "m.gguf"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.tui.file_paths import tree_paths
+from baton.tui.file_paths import folder_paths, tree_paths
 
 
 def plant(root: Path, *paths: str) -> None:
@@ -49,3 +49,7 @@ def test_links_pipes_and_names_that_write_to_the_terminal(tmp_path: Path) -> Non
     (tmp_path / "a" / ".gitignore").write_bytes(b"\xff\xfe[\n")
     assert tree_paths(tmp_path) == [".gitignore", "a/", "a/.gitignore", "a/b", "a/loop"]
     assert tree_paths(tmp_path / "none") == []
+
+
+def test_the_home_of_an_unknown_user_has_no_files() -> None:
+    assert folder_paths("~unknown-user/a") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from itertools import takewhile
@@ -11,6 +12,18 @@ import click
 from baton.cli.output import emit, notify
 from baton.core.errors import BatonError, ConfigError, StoreError
 from baton.core.sanitiser import one_line
+
+_ENVIRONMENT_ERRORS = {
+    getattr(errno, name)
+    for name in (
+        *("EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "ELOOP", "ENOTDIR", "EISDIR", "EEXIST"),
+        *("ENAMETOOLONG", "EMFILE", "ENFILE", "EIO", "ESTALE"),
+    )
+    if hasattr(errno, name)
+}
+"""What the system refuses because of files and folders as they are: no fault of Baton's code."""
+
+_PATH_HINT = "Check its owner and its permissions, and that its disk isn't full."
 
 
 def report_failure(error: Exception, args: Sequence[str]) -> int:
@@ -56,6 +69,11 @@ def _as_baton_error(error: Exception) -> BatonError:
     if isinstance(error, ImportError):  # what writes a report might miss the same
         reason = one_line(str(error), 300)
         return BatonError(f"A part of Baton can't be loaded: {reason}.", "Install it again.")
+    if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRORS:
+        if not error.filename:
+            return StoreError(f"The system refused it: {error.strerror}.", "Try again.")
+        place = one_line(os.fsdecode(error.filename), 300)
+        return StoreError(f"{place} can't be used: {error.strerror}.", _PATH_HINT)
     return _internal_error(error)
 
 

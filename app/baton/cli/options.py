@@ -12,6 +12,7 @@ from baton.cli.completion import complete_conversation, complete_worker, complet
 from baton.cli.output import notify
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
+from baton.platform.durable_files import expand_home
 from baton.platform.settings import MODES, find_paths
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, 
     if not is_file and worker.partition("/")[0] in PROVIDERS:
         adhoc: WorkerSettings = CloudWorkerSettings(id=worker, model=worker)
     else:
-        file = Path(worker).expanduser().absolute()
+        file = expand_home(worker).absolute()
         adhoc = LocalWorkerSettings(id=file.stem, model=str(file))
     return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id
 

@@ -31,6 +31,7 @@ from baton.core.messages import Card
 from baton.core.money import Price, format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
+from baton.platform.durable_files import expand_home
 from baton.platform.settings import (
     CloudWorkerSettings,
     LocalWorkerSettings,
@@ -465,7 +466,7 @@ def _system_text(manner: WorkerConfiguration) -> str:
 def _adapter_text(entry: LocalWorkerSettings) -> str:
     if not entry.adapter:
         return ""
-    path = Path(entry.adapter).expanduser().absolute()
+    path = expand_home(entry.adapter).absolute()
     if not path.is_file():
         return f"{path}, which isn't there: without it, this worker can't answer"
     return f"{path}, {show_size(path.stat().st_size)}, with a strength of {entry.adapter_scale:g}"
@@ -503,6 +504,6 @@ def configuration_object(manner: WorkerConfiguration) -> dict[str, Any]:
     if isinstance(entry, LocalWorkerSettings):
         found |= {"seed": entry.seed, "thinking": entry.thinking}
         if entry.adapter:
-            path = Path(entry.adapter).expanduser().absolute()
+            path = expand_home(entry.adapter).absolute()
             found["adapter"] = {"file": str(path), "scale": entry.adapter_scale}
     return found

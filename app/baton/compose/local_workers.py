@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from baton.core.errors import BatonError, ModelFileError
 from baton.core.messages import Card
 from baton.gguf.memory_fit import MEMORY_SHARE
+from baton.platform.durable_files import expand_home
 from baton.platform.settings import LocalWorkerSettings as LocalSettings, Paths, Settings
 from baton.workers.local import (
     STARTER,
@@ -248,7 +249,7 @@ def _generation_settings(worker: LocalSettings, model: ModelFile) -> GenerationS
         repeat_penalty=worker.repeat_penalty,
         seed=worker.seed,
         thinking=worker.thinking,
-        adapter=Path(worker.adapter).expanduser().absolute() if worker.adapter else None,
+        adapter=expand_home(worker.adapter).absolute() if worker.adapter else None,
         adapter_scale=worker.adapter_scale,
     )
 

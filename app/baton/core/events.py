@@ -214,7 +214,8 @@ class Called:
     `finish` is None when the call ended before the worker's own end. `cost` is what was charged;
     where it isn't `confirmed`, the most it can have cost. `call` is its id in the ledger. A call
     of step 0 belongs to no step: planning, checks. `expected_tokens` is the 99th percentile of the
-    text's length, 0 where nothing was known of it.
+    text's length, 0 where nothing was known of it. `other_model` is the name under which the worker
+    answered, where that is another model than it was asked for.
     """
 
     at: float = field(default=0.0, kw_only=True)
@@ -234,6 +235,7 @@ class Called:
     held: int = 0
     call: str = ""
     expected_tokens: int = 0
+    other_model: str = ""
 
 
 @frozen_dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import field, replace
 from enum import StrEnum
 from itertools import zip_longest
@@ -180,6 +181,17 @@ class Finish(StrEnum):
     REPETITION = "repetition"  # it repeated itself and was stopped
 
 
+VIA_HEADER = "baton-via"
+"""The header with the ids of `ENDPOINTS_PASSED`, with commas between them."""
+
+ENDPOINTS_PASSED: ContextVar[tuple[str, ...]] = ContextVar("ENDPOINTS_PASSED", default=())
+"""The homes (Paths.id) whose endpoints the current request came through, the last one last.
+
+Workers at addresses that the user configured are shown them: an endpoint that finds its own home
+among them refuses, so that no request goes in circles.
+"""
+
+
 @frozen_dataclass
 class Usage:
     """The genuine end of an answer, as the worker counted it.
@@ -191,7 +203,8 @@ class Usage:
     `least` and `first` are those of the unlikeliest and the first, and `lines`, of a plan, the mean
     of each line's. Without `is_confirmed` the worker gave no plausible count, and these are the
     most it can be. `stop` is that of the request's stop texts before which it ended ("": another
-    end, or it isn't known).
+    end, or it isn't known). `other_model` is the name under which the worker answered, where that
+    is another model than it was asked for.
     """
 
     tokens_in: int
@@ -207,6 +220,7 @@ class Usage:
     is_confirmed: bool = True
     lines: tuple[float, ...] = ()
     stop: str = ""
+    other_model: str = ""
 
 
 Chunk = (

@@ -36,6 +36,7 @@ from baton.core.events import (
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Finish
 from baton.core.plan.plan import Plan, Step
+from baton.core.sanitiser import one_line
 
 _INCOMPLETE_REASONS = {
     Finish.FILTER: "The provider's content filter ended the answer, so it is not whole.",
@@ -258,7 +259,12 @@ class RunView:
                 return self._with_step(replace(old, checks=(*old.checks, event)))
             case Called():
                 planning = "" if event.step == 0 else self.planning
-                return replace(self, calls=(*self.calls, event), planning=planning)
+                said = self.substitutions
+                if (other := other_model_text(event)) not in ("", *said):
+                    said = (*said, other)
+                return replace(
+                    self, calls=(*self.calls, event), planning=planning, substitutions=said
+                )
             case Offered():
                 return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():
@@ -316,6 +322,14 @@ def fold_events(events: Iterable[Event]) -> RunView:
     except IndexError:  # no Baton wrote them: they were imported
         return RunView()
     return view
+
+
+def other_model_text(call: Called) -> str:
+    """Say that a worker answered under another model's name than it was asked for, or return ""."""
+    if not call.other_model:
+        return ""
+    name = one_line(call.other_model, 80)
+    return f"{call.worker} answered with the model {name}, which isn't the one that was asked for."
 
 
 def _is_same_request(sent: Sent, unsent: Unsent) -> bool:

@@ -27,6 +27,7 @@ from baton.download.progress import Progress
 from baton.download.releases import Build, ReleaseFile, Switch, is_address, is_newer
 from baton.install.installation import Installation, probe_version
 from baton.platform.build_info import BuildInfo
+from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
     from baton.download import ReleaseSource
@@ -174,7 +175,7 @@ class Updater:
                 "Leave offline, or take a release from a folder:"
                 " `baton self update --from FOLDER`.",
             )
-        return source if is_address(source) else str(Path(source).expanduser().absolute())
+        return source if is_address(source) else str(expand_home(source).absolute())
 
     async def _installed_build(self) -> Build:
         """Return what is installed: what runs, unless another Baton has just changed it."""

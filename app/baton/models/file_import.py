@@ -18,6 +18,7 @@ from baton.gguf.split_files import joined_hash, name_without_part, part_paths
 from baton.models.library import absolute_path, explain_path_errors
 from baton.models.model_download import free_id
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord, ModelState
+from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
     from baton.gguf.split_files import joined_hash, name_without_part, part_paths
@@ -47,7 +48,7 @@ class ModelImport:
             ]
         else:
             # By the path as it was typed, which errors then show.
-            header = self._library.model_store.read_header(typed.expanduser())
+            header = self._library.model_store.read_header(expand_home(typed))
             found = [(self._record_for_file(path, id, header), path)]
         return self._add(found, link, force)
 

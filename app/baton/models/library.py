@@ -41,6 +41,7 @@ from baton.models.model_types import (
     ModelState,
 )
 from baton.models.recommendation_memory import RecommendationMemory
+from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
     from baton.models.ports import ModelSource, ModelStore
@@ -329,7 +330,7 @@ def idle_machine(machine: Hardware) -> Hardware:
 def absolute_path(path: Path) -> Path:
     """Return a path with `~` replaced, from the root. Raises ModelFileError."""
     with explain_path_errors(path):
-        return path.expanduser().absolute()
+        return expand_home(path).absolute()
 
 
 @contextmanager

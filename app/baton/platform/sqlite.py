@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from baton.core.errors import StoreError
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.platform.durable_files import make_folder, open_private
+from baton.platform.durable_files import folder_fault, make_folder, open_private
 
 if TYPE_CHECKING:
     import sqlite3 as sqlite3
@@ -226,7 +226,8 @@ def explain_errors(path: Path | None, wording: DatabaseWording = HISTORY) -> Ite
         # Texts are decoded leniently, so this was a message that quotes a broken schema.
         raise DatabaseDamaged("its schema is unreadable", wording) from error
     except OSError as error:
-        message = f"The {wording.name} at {path} can't be used: {error.strerror}."
+        why = (path and folder_fault(path.parent)) or error.strerror
+        message = f"The {wording.name} at {path} can't be used: {why}."
         raise StoreError(message, _DENIED_TEXT[1].format(without=wording.alternative)) from error
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
-from baton.platform.durable_files import create_file, make_folder
+from baton.platform.durable_files import create_file, expand_home, make_folder
 from baton.platform.os_signals import run_in_foreground
 from baton.platform.secrets import plain_environ
 from baton.platform.settings import keyless_environ
@@ -152,7 +152,7 @@ def export_path(typed: str, folder: Path, title: str) -> Path:
     """Return where an export goes: into the typed file or folder, or the usual folder."""
     if not typed:
         return unused_path(folder, title)
-    path = Path(typed).expanduser()
+    path = expand_home(typed)
     return unused_path(path, title) if path.is_dir() else path
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.sanitiser import sanitise
+from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -49,7 +50,7 @@ def is_outside(typed: str) -> bool:
 def folder_paths(typed: str, limit: int = MAX_ENTRIES) -> list[str]:
     """Return what is in the folder of a typed path and begins like it; folders end in a slash."""
     folder, _, start = typed.rpartition("/")
-    where = Path(f"{folder}/" if "/" in typed else ".").expanduser()
+    where = expand_home(f"{folder}/" if "/" in typed else ".")
     try:
         with os.scandir(where) as entries:
             found = [

@@ -99,7 +99,7 @@ def test_a_mirror_may_be_plain_http_and_never_sees_an_accounts_token(
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # of the hub, which this isn't
     with serve_release(own.publish()) as mirror:
-        monkeypatch.setenv("HTTP_PROXY", mirror.address.removesuffix("/b"))
+        monkeypatch.setenv("http_proxy", mirror.address.removesuffix("/b"))
         done = call("self", "update", "--from", "http://mirror.example/b")
         assert done.code == 0, done.err
         assert own.world.version() == NEW

@@ -393,7 +393,7 @@ def test_endpoints_that_are_none(endpoint: str) -> None:
 
 @pytest.mark.parametrize("proxy", ["http://", "http://:8080", "http://127.0.0.1:0", "ftp://x"])
 def test_a_proxy_that_cannot_be_used_is_an_error(proxy: str) -> None:
-    said = r"The proxy that is set .* can't be used"
+    said = rf"The proxy in HTTPS_PROXY, {proxy}, can't be used"
     with (
         closing(hub_client.HubClient({"HTTPS_PROXY": proxy})) as web,
         pytest.raises(Failure, match=said),

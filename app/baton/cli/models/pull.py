@@ -48,7 +48,7 @@ Examples:
   baton models pull https://example.org/a.gguf --role coder
 
 \b
-HF_ENDPOINT (another hub), HF_TOKEN, HF_HUB_OFFLINE and HTTPS_PROXY are respected.
+HF_ENDPOINT (another hub), HF_TOKEN, HF_HUB_OFFLINE and https_proxy are respected.
 Without a network: `baton models export` on another machine, `baton models import` here.
 """
 

@@ -15,6 +15,7 @@ from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
+from baton.platform.durable_files import expand_home
 from baton.presentation.answers import (
     AnswerSummary,
     CardsById,
@@ -387,5 +388,5 @@ def _spare_history() -> None:
 
 
 def _short(path: Path) -> str:
-    home = Path.home()
+    home = expand_home("~")
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

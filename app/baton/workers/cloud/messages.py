@@ -52,6 +52,7 @@ class CallWorker(Message, tag="call"):
     schema: str
     most: dict[str, float] | None
     privacy: str
+    via: str
 
 
 class FindKey(Message, tag="find_key"):
@@ -102,11 +103,15 @@ class TokenCount(Struct, frozen=True):
 
 
 class CallDone(FinalReply, tag="done"):
-    """The answer's end; `bound` is the most tokens that can be charged without a count."""
+    """The answer's end; `bound` is the most tokens that can be charged without a count.
+
+    `model` is the model's name by its own word, "" where it didn't say.
+    """
 
     finish: str
     usage: TokenCount | None
     bound: int
+    model: str
 
 
 class KeyLookedUp(FinalReply, tag="key"):

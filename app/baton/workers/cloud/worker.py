@@ -19,6 +19,7 @@ from baton.core.errors import (
 )
 from baton.core.labels import Label, address_label
 from baton.core.messages import (
+    ENDPOINTS_PASSED,
     Card,
     Chunk,
     Declined,
@@ -44,7 +45,7 @@ from baton.workers.cloud.messages import (
     RequestAnnounced,
     SendRequest,
 )
-from baton.workers.cloud.price_table import successor_of
+from baton.workers.cloud.price_table import is_same_model, successor_of
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
@@ -387,7 +388,16 @@ class CloudWorker:
             schema=_clean(request.shape.schema) if request.shape else "",
             most=_max_price(card),
             privacy=card.privacy.value,
+            via=self._via(lease.address.url),
         )
+
+    def _via(self, url: str) -> str:
+        """Return through which homes the request came; far addresses learn how many, not which."""
+        if not self._has_own_address:
+            return ""
+        passed, home = ENDPOINTS_PASSED.get(), self._gateway.home
+        ids = passed if passed[-1:] == (home,) else (*passed, home)
+        return ",".join("-" if address_label(url) is Label.CLOUD else id for id in ids)
 
     def _name_at(self, lease: AddressLease) -> str:
         """Return what the asked one is called: its provider, or itself, at which address."""
@@ -402,6 +412,7 @@ class CloudWorker:
         """Return what was counted; without a plausible count, the most it can be."""
         finish = Finish(done.finish) if done.finish in set(Finish) else Finish.STOP
         context = self.card.context
+        other = "" if is_same_model(self.card.model, done.model) else done.model
         if (count := done.usage) is not None:
             return Usage(
                 count.tokens_in,
@@ -411,12 +422,15 @@ class CloudWorker:
                 context,
                 count.cache_written,
                 count.reported,
+                other_model=other,
             )
         read = sum(estimated_tokens(message.text) for message in request.messages)
         if self.card.price is not None and self.card.price.is_free:
-            return Usage(read, estimated_tokens(said), finish, context=context)
+            return Usage(read, estimated_tokens(said), finish, context=context, other_model=other)
         most = max_input_tokens(request.messages, request.shape)
-        return Usage(most, done.bound, finish, context=context, is_confirmed=False)
+        return Usage(
+            most, done.bound, finish, context=context, is_confirmed=False, other_model=other
+        )
 
 
 def _beginning(request: Request) -> str:

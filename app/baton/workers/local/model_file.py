@@ -16,6 +16,7 @@ from baton.gguf.header import Header, MalformedHeader, read_header, read_part
 from baton.gguf.memory_fit import ModelLoad, estimate_load
 from baton.gguf.split_files import check_parts, name_without_part, part_paths
 from baton.platform.build_info import build_info
+from baton.platform.durable_files import expand_home
 
 STARTER = "smollm2-135m"
 """The starter model's name in settings."""
@@ -40,7 +41,7 @@ def find_model(model: str) -> ModelFile:
     """
     if model == STARTER:
         return starter()
-    path = part_paths(Path(model).expanduser().absolute())[0]
+    path = part_paths(expand_home(model).absolute())[0]
     size = _file_bytes(path) if all(part.is_file() for part in part_paths(path)) else 0
     name = name_without_part(path.stem)
     return ModelFile(path, Card(name, "local", name, size=size))

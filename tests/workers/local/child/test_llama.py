@@ -11,10 +11,10 @@ import pytest
 
 from baton.core.sampling_settings import Sampling
 from baton.ipc.parent_channel import Failure
+from baton.platform.machine_limits import physical_cores
 from baton.workers.local import starter
 from baton.workers.local.child import llama, model_context
 from baton.workers.local.child.chat_template import ChatTemplate, compile_template
-from baton.workers.local.child.cpu_threads import physical_cores
 from baton.workers.local.child.llama_loader import LlamaError
 from baton.workers.local.child.model_context import Context
 from baton.workers.local.child.prompt import encode

@@ -17,6 +17,9 @@ from msgspec.structs import replace
 from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse_json
 from baton.workers.cloud.messages import TokenCount
 
+MAX_NAME_CHARS = 200
+"""How much of a model's name is looked at."""
+
 
 class Events:
     """Server-sent events.
@@ -75,7 +78,7 @@ class AnswerReader(ABC):
     `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
     of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
     that is neither (the call of a tool, an image), `is_count_broken` whether there was a count that
-    can't be one.
+    can't be one. `model` is the model's name by the provider's first word, "" without one.
     """
 
     dialect = ""
@@ -83,6 +86,7 @@ class AnswerReader(ABC):
     def __init__(self) -> None:
         self.finish = ""
         self.error = ""
+        self.model = ""
         self.wrote = False
         self.written = 0
         self.size = 0
@@ -158,6 +162,7 @@ class AnswerReader(ABC):
         if not isinstance(parsed, dict):
             self._broken = True
             return ""
+        self.model = self.model or _model_name(parsed)
         try:
             return self._take(parsed)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError):
@@ -205,6 +210,19 @@ class AnswerReader(ABC):
     @abstractmethod
     def _take(self, event: Mapping[str, Any]) -> str:
         """Note what an event says; return its text."""
+
+
+def _model_name(event: Mapping[str, Any]) -> str:
+    """Return the name of the model in an event of any dialect, or ""."""
+    match event:
+        case (
+            {"model": str(name)}
+            | {"modelVersion": str(name)}
+            | {"response": {"model": str(name)}}
+            | {"message": {"model": str(name)}}
+        ):
+            return name[:MAX_NAME_CHARS]
+    return ""
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

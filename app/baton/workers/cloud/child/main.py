@@ -137,7 +137,7 @@ class CallRunner:
             async with aclosing(self._http.post(call, request)) as texts:
                 async for text in texts:
                     sender.add(text)
-            reply = CallDone(call.finish, call.usage, call.output_bound)
+            reply = CallDone(call.finish, call.usage, call.output_bound, call.reader.model)
         except Failure as failure:
             reply = failure.failed
         except asyncio.CancelledError:

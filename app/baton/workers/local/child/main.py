@@ -155,7 +155,7 @@ class Runner:
         self._model = model
 
     def _context(self, model: llama.Model, limit: int, *, quantised: bool = False) -> Context:
-        from baton.workers.local.child.cpu_threads import physical_cores
+        from baton.platform.machine_limits import physical_cores
         from baton.workers.local.child.model_context import Context
 
         threads = self._request.threads or physical_cores()
