@@ -6,12 +6,13 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from baton.core.errors import ConfigError
-from baton.workers.attachments import decode_text, mentioned_files, missing_files, read_attachment
+from baton.presentation.words import file_text
+from baton.workers.attachments import read_attachment
 
 MB = 2**20
 
@@ -59,17 +60,6 @@ def test_text_is_read_in_the_encodings_that_say_what_they_are(
     attachment = read_attachment(file)
     assert attachment.text == "# Lisboa\r\n\tManhã, 3 €"
     assert (attachment.name, attachment.size) == ("notes.md", file.stat().st_size)
-
-
-@given(st.text().filter(lambda text: "\0" not in text and not text.startswith("\ufeff")))
-def test_no_utf8_text_is_changed_by_reading_it(text: str) -> None:
-    assert decode_text(text.encode(), "x") == text
-
-
-@given(st.binary())
-def test_any_bytes_are_text_or_refused(data: bytes) -> None:
-    with contextlib.suppress(ConfigError):
-        assert "\0" not in decode_text(data, "x")
 
 
 def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
@@ -126,29 +116,63 @@ def test_a_name_can_not_reach_the_terminal(tmp_path: Path) -> None:
     assert name.isprintable()
 
 
-def test_only_existing_files_are_mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("notes.txt", "a b.txt", "odd,", "me@example.com"):
-        Path(name).write_text("see @notes.txt")
-    Path("folder").mkdir()
-    found = mentioned_files(
-        'Compare @notes.txt, (@notes.txt) and @"a b.txt" with @nobody or @folder, '
-        "write to me@example.com, @odd, @~nobody/x @" + "x" * 5000
+def unreadable_pdf(path: Path, meanings: str) -> Path:
+    """Write a PDF of one line, whose font says what each of its letters means."""
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import DecodedStreamObject, NameObject
+
+    letters = "abcdefghij"[: len(meanings)]
+    writer = PdfWriter(clone_from=PdfReader(pdf(letters, path)))
+    lines = "".join(
+        f"<{ord(letter):02x}> <{meaning.encode('utf-16-be').hex()}>\n"
+        for letter, meaning in zip(letters, meanings, strict=True)
     )
-    assert found == [Path("notes.txt"), Path("a b.txt"), Path("odd,")]
+    table = DecodedStreamObject()
+    table.set_data(
+        f"begincmap\n1 begincodespacerange\n<00> <ff>\nendcodespacerange\n"
+        f"{len(meanings)} beginbfchar\n{lines}endbfchar\nendcmap\n".encode()
+    )
+    font: Any = writer.pages[0]["/Resources"]["/Font"]["/F1"]  # type: ignore[index]
+    font[NameObject("/ToUnicode")] = writer._add_object(table)
+    with path.open("wb") as file:
+        writer.write(file)
+    return path
 
 
-def test_missing_files_are_what_looks_like_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("meanings", "text", "note"),
+    [
+        ("O\0ce\ue000w", "O\ufffdce\ufffdw", "2 of its characters can't be read"),
+        ("\uf0b7ne\U000f1234", "•ne\ufffd", "1 of its characters can't be read"),
+        ("O\ufb03ce", "O\ufb03ce", ""),
+        ("a\x1b[1mb", "ab", ""),
+    ],
+)
+def test_glyphs_without_meaning_are_marked_and_counted(
+    tmp_path: Path, meanings: str, text: str, note: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("notes.txt").write_text("x")
-    Path("src.d").mkdir()
-    text = 'See @notes.txt, @no.txt, @no.txt! @"a b.md" @dir/x @src.d @nobody me@example.com @...'
-    assert missing_files(text) == ["no.txt", "a b.md", "dir/x"]
+    file = read_attachment(unreadable_pdf(tmp_path / "a.pdf", meanings))
+    assert (file.text, file.note) == (text, note)
 
 
-@given(st.text())
-def test_any_text_can_be_looked_through(text: str) -> None:
-    assert all(path.is_file() for path in mentioned_files("@" + text))
-    missing_files("@" + text)
+def test_a_pdf_of_nothing_but_such_glyphs_is_refused(tmp_path: Path) -> None:
+    assert "fonts don't say" in refusal(unreadable_pdf(tmp_path / "a.pdf", "\0\ue001"))
+
+
+def test_pages_without_text_are_said_to_reader_and_worker(tmp_path: Path) -> None:
+    from pypdf import PdfWriter
+
+    writer = PdfWriter()
+    for name, text in {"a": "", "b": "Lisbon", "c": ""}.items():
+        writer.append(pdf(text, tmp_path / name))
+    with (tmp_path / "mixed.pdf").open("wb") as file:
+        writer.write(file)
+    attachment = read_attachment(tmp_path / "mixed.pdf")
+    assert attachment.text == "[Page 1 has no text.]\n\nLisbon\n\n[Page 3 has no text.]"
+    assert attachment.note == "2 of 3 pages have no text (1, 3)"
+    assert file_text(attachment).endswith("tokens); 2 of 3 pages have no text (1, 3)")
+
+
+def test_colours_of_a_log_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "build.log").write_text("\x1b[31merror\x1b[0m: no\n")
+    assert read_attachment(tmp_path / "build.log").text == "error: no\n"

@@ -306,14 +306,22 @@ class Card:
         return Label.LAN if self.remote else Label.LOCAL
 
 
+MENTION_SIGNS = "@\uff20"
+"""Before a path in a prompt one of them names a file: a text without them names none."""
+
+
 @frozen_dataclass
 class Attachment:
-    """A file's text that goes along with a prompt. `size` is the file's, in bytes."""
+    """A file's text that goes along with a prompt. `size` is the file's, in bytes.
+
+    `note` is what the text lacks of the file, for the person who attaches it; it isn't stored.
+    """
 
     name: str
     text: str
     size: int
     label: Label = Label.CLOUD
+    note: str = ""
 
 
 def with_unique_names(files: Sequence[Attachment]) -> tuple[Attachment, ...]:

@@ -47,7 +47,14 @@ def percent_done(done: int, total: int) -> int:
     return 100 * done // total if total else 0
 
 
+def files_text(files: Sequence[Attachment]) -> str:
+    """Sum up many files: how many, their size and about how many tokens they take."""
+    size, tokens = sum(f.size for f in files), sum(estimated_tokens(f.text) for f in files)
+    return f"{count_text(len(files), 'file')} ({show_size(size)}, about {tokens:,} tokens)"
+
+
 def file_text(file: Attachment) -> str:
-    """Name a file with its size and about how many tokens it takes."""
-    tokens = estimated_tokens(file.text)
-    return f"{one_line(file.name, 40)} ({show_size(file.size)}, about {tokens:,} tokens)"
+    """Name a file with its size, about how many tokens it takes, and what its text lacks."""
+    size = f"{show_size(file.size)}, about {estimated_tokens(file.text):,} tokens"
+    lack = f"; {file.note}" if file.note else ""
+    return f"{one_line(file.name, 40)} ({size}){lack}"

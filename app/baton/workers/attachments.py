@@ -1,7 +1,8 @@
 """Files that go along with a prompt: text, code, Markdown, CSV, and the text of PDFs.
 
 Everything that isn't an ordinary file full of text is refused with one sentence, and nothing here
-can hang: a pipe or a device is detected before it is opened.
+can hang: a pipe or a device is detected before it is opened. What of a PDF has no meaning is
+counted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
 from baton.core.messages import Attachment
-from baton.core.sanitiser import one_line
+from baton.core.sanitiser import one_line, remove_terminal_codes
+from baton.workers.text_encoding import decode_text
 
 MAX_TEXT_BYTES = 4 * 10**6
 """How many bytes of text a file may hold."""
@@ -25,10 +27,13 @@ MAX_PDF_BYTES = 64 * 10**6
 """How many bytes a PDF may have; its text may have as many as any other."""
 
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
-_MENTION = re.compile(r"""(?:(?<=[\s(\["'])|^)@(?:"([^"\n]+)"|(\S+))""")
-_FILE_NAME = re.compile(r"/|[^.]\.\w{1,8}\Z")
-_TRAILING_PUNCTUATION = ".,;:!?)]}'\""
+_UNREADABLE = re.compile(
+    "[\0-\x08\x0b\x0e-\x1f\x7f-\x9f\ufffd-\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]"
+)
+"""What stands in a PDF's text for a glyph whose meaning its font doesn't say."""
+
+_BULLETS = str.maketrans("\uf0b7\uf0a7\uf0d8\uf0fc\uf076\uf0e0", "•▪➢✓❖→")
+"""Glyphs of Symbol and Wingdings, which word processors put before the lines of a list."""
 
 
 def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
@@ -36,73 +41,17 @@ def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
 
     The message names the path as it was given.
     """
-    name = one_line(str(path))
+    name, note = one_line(str(path)), ""
     data = _read_bytes(path, name, max(limit, MAX_PDF_BYTES))
     if b"%PDF-" in data[:1024]:
-        text = _read_pdf_text(data, name, limit)
+        text, note = _read_pdf_text(data, name, limit)
     elif len(data) > limit:
         raise _too_large_error(name, limit)
     else:
         text = decode_text(data, name)
     if not text.strip():
         raise ConfigError(f"{name} is empty.", "Choose a file with text in it.")
-    return Attachment(one_line(path.name or str(path)), text, len(data))
-
-
-def decode_text(data: bytes, name: str) -> str:
-    """Return the text in UTF-8 bytes, or in UTF-16 ones that say so. Raises ConfigError.
-
-    Nothing is guessed or replaced: a wrong guess would change what the worker reads unseen.
-    """
-    encoding = next((codec for mark, codec in _ENCODINGS if data.startswith(mark)), "utf-8")
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        if b"\0" in data:
-            raise _binary_error(name) from None
-        raise ConfigError(
-            f"{name} is not UTF-8 text (byte {error.start:,}), so nothing of it was sent.",
-            "`iconv -f latin1 -t utf-8` converts it, `iconv -c -t utf-8` drops bad bytes.",
-        ) from error
-    if "\0" in text:
-        raise _binary_error(name)
-    return text
-
-
-def mentioned_files(text: str) -> list[Path]:
-    """Return the existing files that a prompt names as `@path` or `@"a path"`, each once.
-
-    Mail addresses and @names of nothing stay plain text.
-    """
-    found: dict[Path, None] = {}
-    for quoted, bare in _MENTION.findall(text):
-        candidates = [quoted] if quoted else [bare, bare.rstrip(_TRAILING_PUNCTUATION)]
-        for candidate in candidates:
-            if candidate and (path := _existing_path(candidate)) and path.is_file():
-                found[path] = None
-                break
-    return list(found)
-
-
-def missing_files(text: str) -> list[str]:
-    """Return the `@paths` in a prompt that look like files which aren't there, each once.
-
-    With a slash or an ending they do; an @name alone may mean anything.
-    """
-    found: dict[str, None] = {}
-    for quoted, bare in _MENTION.findall(text):
-        name = quoted or bare.rstrip(_TRAILING_PUNCTUATION)
-        if _FILE_NAME.search(name) and _existing_path(name) is None:
-            found[name] = None
-    return list(found)
-
-
-def _existing_path(candidate: str) -> Path | None:
-    try:
-        path = Path(candidate).expanduser()
-        return path if path.exists() else None
-    except (OSError, RuntimeError, ValueError):  # too long, a ~user that isn't there, a null byte
-        return None
+    return Attachment(one_line(path.name or str(path)), text, len(data), note=note)
 
 
 def _read_bytes(path: Path, name: str, limit: int) -> bytes:
@@ -138,11 +87,8 @@ def _too_large_error(name: str, limit: int) -> ConfigError:
     )
 
 
-def _binary_error(name: str) -> ConfigError:
-    return ConfigError(f"{name} is not text.", "Text, code, Markdown, CSV and PDF can be read.")
-
-
-def _read_pdf_text(data: bytes, name: str, limit: int) -> str:
+def _read_pdf_text(data: bytes, name: str, limit: int) -> tuple[str, str]:
+    """Return a PDF's text, and what of it can't be read as a sentence, or ""."""
     from pypdf import PdfReader
     from pypdf.errors import FileNotDecryptedError
 
@@ -164,9 +110,23 @@ def _read_pdf_text(data: bytes, name: str, limit: int) -> str:
         raise
     except Exception as error:  # pypdf warns that broken files raise anything
         raise ConfigError(f"{name} is a broken PDF.", "Save it as text and attach that.") from error
-    text = "\n\n".join(page for page in pages if page)
-    if not text:
-        raise ConfigError(
-            f"{name} has no text in it, only pictures of pages.", "Run it through OCR first."
-        )
-    return text
+    return _join_pages([remove_terminal_codes(page.translate(_BULLETS)) for page in pages], name)
+
+
+def _join_pages(pages: list[str], name: str) -> tuple[str, str]:
+    """Return the pages' text with a mark for each glyph and page without meaning, and a note."""
+    texts = [_UNREADABLE.sub("\ufffd", page) for page in pages]
+    glyphs = sum(text.count("\ufffd") for text in texts)
+    empty = [str(number) for number, text in enumerate(texts, 1) if not text.strip("\ufffd \n")]
+    if len(empty) == len(texts):
+        why = "its fonts don't say what they write" if glyphs else "only pictures of pages"
+        raise ConfigError(f"{name} has no text in it, {why}.", "Run it through OCR first.")
+    shown = ", ".join([*empty[:5], *(["..."] if len(empty) > 5 else [])])
+    parts = [
+        f"{len(empty):,} of {len(texts):,} pages have no text ({shown})" if empty else "",
+        f"{glyphs:,} of its characters can't be read" if glyphs else "",
+    ]
+    whole = (
+        text if text.strip() else f"[Page {n} has no text.]" for n, text in enumerate(texts, 1)
+    )
+    return "\n\n".join(whole), " and ".join(filter(None, parts))
