@@ -13,6 +13,7 @@ import pytest
 from baton.core.errors import ConfigError
 from baton.presentation.words import file_text
 from baton.workers.attachments import read_attachment
+from support.sample_pdfs import write_pdf
 
 MB = 2**20
 
@@ -22,33 +23,6 @@ def refusal(path: Path, limit: int = MB) -> str:
         read_attachment(path, limit)
     assert caught.value.hint
     return caught.value.message
-
-
-def pdf(text: str, path: Path, password: str = "") -> Path:
-    """Write a one-page PDF by hand, so that its text is known."""
-    from pypdf import PdfWriter
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
-
-    writer = PdfWriter()
-    page = writer.add_blank_page(300, 300)
-    font = DictionaryObject(
-        {
-            NameObject("/Type"): NameObject("/Font"),
-            NameObject("/Subtype"): NameObject("/Type1"),
-            NameObject("/BaseFont"): NameObject("/Helvetica"),
-        }
-    )
-    fonts = DictionaryObject({NameObject("/F1"): writer._add_object(font)})
-    page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-    if text:
-        stream = DecodedStreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode())
-        page[NameObject("/Contents")] = writer._add_object(stream)
-    if password:
-        writer.encrypt(password)
-    with path.open("wb") as file:
-        writer.write(file)
-    return path
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -63,7 +37,7 @@ def test_text_is_read_in_the_encodings_that_say_what_they_are(
 
 
 def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
-    assert read_attachment(pdf("Three days in Lisbon", tmp_path / "a.pdf")).text == (
+    assert read_attachment(write_pdf("Three days in Lisbon", tmp_path / "a.pdf")).text == (
         "Three days in Lisbon"
     )
 
@@ -71,8 +45,8 @@ def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda p: pdf("", p), "no text in it"),
-        (lambda p: pdf("secret", p, password="x"), "needs a password"),
+        (lambda p: write_pdf("", p), "no text in it"),
+        (lambda p: write_pdf("secret", p, password="x"), "needs a password"),
         (lambda p: p.write_bytes(b"%PDF-1.7\nnonsense"), "broken PDF"),
         (lambda p: p.write_bytes(b"\x7fELF\0\0\1"), "is not text"),
         (lambda p: p.write_bytes("Ol\xe9".encode("latin-1")), "not UTF-8 text (byte 2)"),
@@ -98,7 +72,7 @@ def test_what_is_no_text_is_refused_in_one_sentence(
 def test_a_broken_pdf_says_nothing_on_its_own(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    whole = pdf("Lisbon", tmp_path / "a.pdf").read_bytes()
+    whole = write_pdf("Lisbon", tmp_path / "a.pdf").read_bytes()
     (tmp_path / "a.pdf").write_bytes(whole.replace(b"endobj", b"endbjo", 2)[:-20])
     with contextlib.suppress(ConfigError):
         read_attachment(tmp_path / "a.pdf")
@@ -122,7 +96,7 @@ def unreadable_pdf(path: Path, meanings: str) -> Path:
     from pypdf.generic import DecodedStreamObject, NameObject
 
     letters = "abcdefghij"[: len(meanings)]
-    writer = PdfWriter(clone_from=PdfReader(pdf(letters, path)))
+    writer = PdfWriter(clone_from=PdfReader(write_pdf(letters, path)))
     lines = "".join(
         f"<{ord(letter):02x}> <{meaning.encode('utf-16-be').hex()}>\n"
         for letter, meaning in zip(letters, meanings, strict=True)
@@ -164,7 +138,7 @@ def test_pages_without_text_are_said_to_reader_and_worker(tmp_path: Path) -> Non
 
     writer = PdfWriter()
     for name, text in {"a": "", "b": "Lisbon", "c": ""}.items():
-        writer.append(pdf(text, tmp_path / name))
+        writer.append(write_pdf(text, tmp_path / name))
     with (tmp_path / "mixed.pdf").open("wb") as file:
         writer.write(file)
     attachment = read_attachment(tmp_path / "mixed.pdf")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -12,10 +13,14 @@ from baton.cli.output import emit, notify
 from baton.core.errors import BatonError, ConfigError, StoreError
 from baton.core.sanitiser import one_line
 
+_QUOTED_BYTE = re.compile(r"(?<!\\)\\udc[89a-f][0-9a-f]")
+"""How Python quotes a byte of an argument that isn't UTF-8."""
+
 
 def report_failure(error: Exception, args: Sequence[str]) -> int:
     """Report what ended a command, as JSON too where that was asked for; return the exit code."""
     failure = _as_baton_error(error)
+    failure.message = _QUOTED_BYTE.sub("\ufffd", failure.message)
     options = list(takewhile(lambda word: word != "--", args))
     if "--json" in options or "--events" in options:
         from baton.cli.json_output import failure_line

@@ -229,7 +229,7 @@ def _with_each_file(args: Sequence[str]) -> list[str]:
         elif word.startswith(("-f", "--file=")):
             is_listing = True
         elif is_listing and not word.startswith("-") and _is_path(word):
-            words.append("-f")
+            words.append("--file")  # which click finds without a search for similar ones
         else:
             is_listing = False
         words.append(word)

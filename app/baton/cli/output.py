@@ -93,9 +93,14 @@ def csv_text(
 
     written = io.StringIO()
     table = csv.DictWriter(written, columns, lineterminator="\n")
+    # A lone carriage return isn't quoted else, and would begin a row.
+    quoted = csv.DictWriter(written, columns, lineterminator="\n", quoting=csv.QUOTE_ALL)
     if header:
         table.writeheader()
-    table.writerows({key: _inert_cell(value) for key, value in row.items()} for row in rows)
+    for row in rows:
+        cells = {key: _inert_cell(value) for key, value in row.items()}
+        is_broken = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
+        (quoted if is_broken else table).writerow(cells)
     return written.getvalue().removesuffix("\n")
 
 
