@@ -326,22 +326,19 @@ def _build_prompt(
     whole = "\n\n".join(part for part in ("" if is_attached else piped, text) if part.strip())
     if not whole and not files:
         raise _empty_prompt_error()
-    lacks = (
-        *(_lack_object("missing_file", said, "Check the path.") for said in options.missing),
-        *([_lack_object("piped_text", lack, "`-f -` waits for its end.")] if lack else []),
-        *(
-            _lack_object("unreadable", f"{file.name}: {file.note}.", "Look into the file.")
-            for file in files
-            if file.note
-        ),
-    )
+    lacks = [_lack_object("missing_file", said, "Check the path.") for said in options.missing]
+    if lack:
+        lacks.append(_lack_object("piped_text", lack, "`-f -` waits for its end."))
     if not options.quiet:
         _show_files(files)
-        for said in lacks:
-            if said["kind"] != "unreadable":  # which stands behind the file
-                notify(f"baton: {said['message']} {said['hint']}")
+        for each in lacks:
+            notify(f"baton: {each['message']} {each['hint']}")
+    for file in files:
+        if file.note:  # which is said behind the file's name
+            said = f"{file.name}: {file.note}."
+            lacks.append(_lack_object("unreadable", said, "Look into the file."))
     system = None if options.system is None else _check_utf8(options.system)
-    return Prompt(whole, files, system), lacks
+    return Prompt(whole, files, system), tuple(lacks)
 
 
 def _lack_object(kind: str, message: str, hint: str) -> dict[str, str]:

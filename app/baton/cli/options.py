@@ -201,16 +201,11 @@ class PromptCommand(click.Command):
 
     def _mark_text(self, words: Sequence[str]) -> list[str]:
         """Mark the words that begin with a dash and can't be options, unless they are values."""
-        takes_value = {
-            name
-            for option in self.params
-            if isinstance(option, click.Option) and not option.is_flag
-            for name in option.opts
-        }
-        before = ("", *words)
+        options = [each for each in self.params if isinstance(each, click.Option)]
+        valued = {name for option in options if not option.is_flag for name in option.opts}
         return [
-            _TEXT + word if _DASHED_TEXT.match(word) and last not in takes_value else word
-            for last, word in zip(before, words, strict=False)
+            _TEXT + word if _DASHED_TEXT.match(word) and last not in valued else word
+            for last, word in zip(("", *words), words, strict=False)
         ]
 
 

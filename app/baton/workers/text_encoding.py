@@ -113,21 +113,14 @@ _MULTIBYTE_CODECS = frozenset(map(_codec, _MULTIBYTE))
 
 
 def _undecodable_error(data: bytes, name: str, encoding: str, at: int) -> ConfigError:
-    if encoding != "utf-8":
-        return ConfigError(
-            f"{name} is {encoding.upper()} text that is broken at byte {at:,}, so nothing of it"
-            " was sent.",
-            f"`iconv -c -f {encoding.upper()} -t UTF-8` converts it without what is broken.",
-        )
-    if b"\0" in data:
+    if encoding == "utf-8" and b"\0" in data:
         return _binary_error(name)
     replaced = data.decode("utf-8", "replace")
     good = sum(sign > "\x7f" and sign != "\ufffd" for sign in replaced)
-    if good > 2 * replaced.count("\ufffd"):
+    if encoding != "utf-8" or good > 2 * replaced.count("\ufffd"):
         return ConfigError(
-            f"{name} is UTF-8 text with bad bytes in it (the first is byte {at:,}), so nothing of"
-            " it was sent.",
-            "`iconv -c -f UTF-8 -t UTF-8` drops them.",
+            f"{name} is broken {encoding.upper()} text (byte {at:,}), so nothing of it was sent.",
+            f"`iconv -c -f {encoding.upper()} -t UTF-8` drops what is broken.",
         )
     likely = _likely_encoding(data)
     seems = f" but seems to be {_COMMON_NAMES.get(likely, likely)}" if likely else ""
