@@ -328,11 +328,11 @@ def test_what_a_pdf_lacks_is_said(scripted: Scripted, call: Call, tmp_path: Path
     writer.add_blank_page(300, 300)
     writer.write(tmp_path / "a.pdf")
     done = call("ask", "-f", str(tmp_path / "a.pdf"), "Hello", "--json")
-    assert done.err.endswith("tokens); 1 of 2 pages have no text (2)\n")
+    assert done.err.endswith("tokens); 1 page without text (2)\n")
     [warning] = json.loads(done.out)["warnings"]
     assert (warning["kind"], warning["message"]) == (
         "unreadable",
-        "a.pdf: 1 of 2 pages have no text (2).",
+        "a.pdf has 1 page without text (2).",
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from baton.core.errors import ConfigError
-from baton.presentation.words import file_text
+from baton.presentation.words import file_text, lack_text
 from baton.workers.attachments import read_attachment
 from support.sample_pdfs import write_pdf
 
@@ -116,8 +116,8 @@ def unreadable_pdf(path: Path, meanings: str) -> Path:
 @pytest.mark.parametrize(
     ("meanings", "text", "note"),
     [
-        ("O\0ce\ue000w", "O\ufffdce\ufffdw", "2 of its characters can't be read"),
-        ("\uf0b7ne\U000f1234", "•ne\ufffd", "1 of its characters can't be read"),
+        ("O\0ce\ue000w", "O\ufffdce\ufffdw", "2 characters that can't be read"),
+        ("\uf0b7ne\U000f1234", "•ne\ufffd", "1 character that can't be read"),
         ("O\ufb03ce", "O\ufb03ce", ""),
         ("a\x1b[1mb", "ab", ""),
     ],
@@ -126,7 +126,7 @@ def test_glyphs_without_meaning_are_marked_and_counted(
     tmp_path: Path, meanings: str, text: str, note: str
 ) -> None:
     file = read_attachment(unreadable_pdf(tmp_path / "a.pdf", meanings))
-    assert (file.text, file.note) == (text, note)
+    assert (file.text, lack_text(file)) == (text, note)
 
 
 def test_a_pdf_of_nothing_but_such_glyphs_is_refused(tmp_path: Path) -> None:
@@ -143,8 +143,7 @@ def test_pages_without_text_are_said_to_reader_and_worker(tmp_path: Path) -> Non
         writer.write(file)
     attachment = read_attachment(tmp_path / "mixed.pdf")
     assert attachment.text == "[Page 1 has no text.]\n\nLisbon\n\n[Page 3 has no text.]"
-    assert attachment.note == "2 of 3 pages have no text (1, 3)"
-    assert file_text(attachment).endswith("tokens); 2 of 3 pages have no text (1, 3)")
+    assert file_text(attachment).endswith("tokens); 2 pages without text (1, 3)")
 
 
 def test_colours_of_a_log_are_not_read(tmp_path: Path) -> None:

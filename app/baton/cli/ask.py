@@ -307,6 +307,7 @@ def _build_prompt(
     pieces as a file is.
     """
     from baton.core.messages import Prompt
+    from baton.presentation.words import lack_text
     from baton.workers import read_attachment
 
     is_attached = STDIN in options.files
@@ -334,8 +335,8 @@ def _build_prompt(
         for each in lacks:
             notify(f"baton: {each['message']} {each['hint']}")
     for file in files:
-        if file.note:  # which is said behind the file's name
-            said = f"{file.name}: {file.note}."
+        if lack := lack_text(file):  # which is said behind the file's name
+            said = f"{file.name} has {lack}."
             lacks.append(_lack_object("unreadable", said, "Look into the file."))
     system = None if options.system is None else _check_utf8(options.system)
     return Prompt(whole, files, system), tuple(lacks)
@@ -365,11 +366,11 @@ MAX_FILES_SHOWN = 10
 
 
 def _show_files(files: tuple[Attachment, ...]) -> None:
-    from baton.presentation.words import file_text, files_text
+    from baton.presentation.words import file_text, files_text, lack_text
 
     is_many = len(files) > MAX_FILES_SHOWN
     for file in files:
-        if not is_many or file.note:
+        if not is_many or lack_text(file):
             notify(f"With {file_text(file)}")
     if is_many:
         notify(f"With {files_text(files)}")

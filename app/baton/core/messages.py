@@ -310,18 +310,18 @@ MENTION_SIGNS = "@\uff20"
 """Before a path in a prompt one of them names a file: a text without them names none."""
 
 
+EMPTY_PAGE, NO_MEANING = "[Page {} has no text.]", "\ufffd"
+"""What stands in a PDF's text for a page of pictures, and for a glyph without a meaning."""
+
+
 @frozen_dataclass
 class Attachment:
-    """A file's text that goes along with a prompt. `size` is the file's, in bytes.
-
-    `note` is what the text lacks of the file, for the person who attaches it; it isn't stored.
-    """
+    """A file's text that goes along with a prompt. `size` is the file's, in bytes."""
 
     name: str
     text: str
     size: int
     label: Label = Label.CLOUD
-    note: str = ""
 
 
 def with_unique_names(files: Sequence[Attachment]) -> tuple[Attachment, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from baton.core.byte_format import show_size
-from baton.core.messages import Attachment, estimated_tokens
+from baton.core.messages import EMPTY_PAGE, NO_MEANING, Attachment, estimated_tokens
 from baton.core.sanitiser import one_line
 
 
@@ -56,5 +57,19 @@ def files_text(files: Sequence[Attachment]) -> str:
 def file_text(file: Attachment) -> str:
     """Name a file with its size, about how many tokens it takes, and what its text lacks."""
     size = f"{show_size(file.size)}, about {estimated_tokens(file.text):,} tokens"
-    lack = f"; {file.note}" if file.note else ""
-    return f"{one_line(file.name, 40)} ({size}){lack}"
+    lack = lack_text(file)
+    return f"{one_line(file.name, 40)} ({size}){'; ' if lack else ''}{lack}"
+
+
+def lack_text(file: Attachment) -> str:
+    """Say which pages of a file have no text and how much of it can't be read, or return ""."""
+    pages, glyphs = _EMPTY_PAGE.findall(file.text), file.text.count(NO_MEANING)
+    shown = ", ".join([*pages[:5], *(["..."] if len(pages) > 5 else [])])
+    parts = [
+        f"{count_text(len(pages), 'page')} without text ({shown})" if pages else "",
+        f"{count_text(glyphs, 'character')} that can't be read" if glyphs else "",
+    ]
+    return join_words([part for part in parts if part])
+
+
+_EMPTY_PAGE = re.compile(f"^{re.escape(EMPTY_PAGE)}$".replace(r"\{\}", r"(\d+)"), re.MULTILINE)

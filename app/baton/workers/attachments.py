@@ -16,7 +16,7 @@ from pathlib import Path
 
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
-from baton.core.messages import Attachment
+from baton.core.messages import EMPTY_PAGE, NO_MEANING, Attachment
 from baton.core.sanitiser import one_line, remove_terminal_codes
 from baton.workers.text_encoding import decode_text
 
@@ -41,17 +41,17 @@ def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
 
     The message names the path as it was given.
     """
-    name, note = one_line(str(path)), ""
+    name = one_line(str(path))
     data = _read_bytes(path, name, max(limit, MAX_PDF_BYTES))
     if b"%PDF-" in data[:1024]:
-        text, note = _read_pdf_text(data, name, limit)
+        text = _read_pdf_text(data, name, limit)
     elif len(data) > limit:
         raise _too_large_error(name, limit)
     else:
         text = decode_text(data, name)
     if not text.strip():
         raise ConfigError(f"{name} is empty.", "Choose a file with text in it.")
-    return Attachment(one_line(path.name or str(path)), text, len(data), note=note)
+    return Attachment(one_line(path.name or str(path)), text, len(data))
 
 
 def _read_bytes(path: Path, name: str, limit: int) -> bytes:
@@ -87,8 +87,8 @@ def _too_large_error(name: str, limit: int) -> ConfigError:
     )
 
 
-def _read_pdf_text(data: bytes, name: str, limit: int) -> tuple[str, str]:
-    """Return a PDF's text, and what of it can't be read as a sentence, or ""."""
+def _read_pdf_text(data: bytes, name: str, limit: int) -> str:
+    """Return the text of a PDF's pages, with a mark for each page and glyph that has none."""
     from pypdf import PdfReader
     from pypdf.errors import FileNotDecryptedError
 
@@ -98,7 +98,8 @@ def _read_pdf_text(data: bytes, name: str, limit: int) -> tuple[str, str]:
     size = 0
     try:
         for page in PdfReader(io.BytesIO(data)).pages:
-            pages.append(page.extract_text().encode("utf-8", "replace").decode().strip())
+            text = page.extract_text().encode("utf-8", "replace").decode()
+            pages.append(remove_terminal_codes(text).strip())
             size += len(pages[-1])
             if size > limit:
                 raise _too_large_error(name, limit)
@@ -110,23 +111,8 @@ def _read_pdf_text(data: bytes, name: str, limit: int) -> tuple[str, str]:
         raise
     except Exception as error:  # pypdf warns that broken files raise anything
         raise ConfigError(f"{name} is a broken PDF.", "Save it as text and attach that.") from error
-    return _join_pages([remove_terminal_codes(page.translate(_BULLETS)) for page in pages], name)
-
-
-def _join_pages(pages: list[str], name: str) -> tuple[str, str]:
-    """Return the pages' text with a mark for each glyph and page without meaning, and a note."""
-    texts = [_UNREADABLE.sub("\ufffd", page) for page in pages]
-    glyphs = sum(text.count("\ufffd") for text in texts)
-    empty = [str(number) for number, text in enumerate(texts, 1) if not text.strip("\ufffd \n")]
-    if len(empty) == len(texts):
-        why = "its fonts don't say what they write" if glyphs else "only pictures of pages"
+    texts = [_UNREADABLE.sub(NO_MEANING, page.translate(_BULLETS)) for page in pages]
+    if not "".join(texts).strip(f"{NO_MEANING} \n"):
+        why = "its fonts don't say what they write" if any(texts) else "only pictures of pages"
         raise ConfigError(f"{name} has no text in it, {why}.", "Run it through OCR first.")
-    shown = ", ".join([*empty[:5], *(["..."] if len(empty) > 5 else [])])
-    parts = [
-        f"{len(empty):,} of {len(texts):,} pages have no text ({shown})" if empty else "",
-        f"{glyphs:,} of its characters can't be read" if glyphs else "",
-    ]
-    whole = (
-        text if text.strip() else f"[Page {n} has no text.]" for n, text in enumerate(texts, 1)
-    )
-    return "\n\n".join(whole), " and ".join(filter(None, parts))
+    return "\n\n".join(text or EMPTY_PAGE.format(number) for number, text in enumerate(texts, 1))
