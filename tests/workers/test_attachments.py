@@ -129,6 +129,23 @@ def test_glyphs_without_meaning_are_marked_and_counted(
     assert (file.text, lack_text(file)) == (text, note)
 
 
+def test_glyphs_that_are_names_only_are_marked(tmp_path: Path) -> None:
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import ArrayObject, DictionaryObject, NameObject, NumberObject
+
+    writer = PdfWriter(clone_from=PdfReader(write_pdf("abcde and/or /b2", tmp_path / "a.pdf")))
+    font: Any = writer.pages[0]["/Resources"]["/Font"]["/F1"]  # type: ignore[index]
+    names = [*map(NameObject, ("/g12", "/g3", "/g45", "/gid00017"))]
+    given = {"/Type": NameObject("/Encoding"), "/Differences": [NumberObject(97), *names]}
+    given["/Differences"] = ArrayObject(given["/Differences"])
+    font[NameObject("/Encoding")] = DictionaryObject(
+        {NameObject(name): value for name, value in given.items()}
+    )
+    writer.write(tmp_path / "a.pdf")
+    text = read_attachment(tmp_path / "a.pdf").text
+    assert text.startswith("\ufffd\ufffd\ufffd\ufffde ")
+
+
 def test_a_pdf_of_nothing_but_such_glyphs_is_refused(tmp_path: Path) -> None:
     assert "fonts don't say" in refusal(unreadable_pdf(tmp_path / "a.pdf", "\0\ue001"))
 

@@ -32,6 +32,9 @@ _UNREADABLE = re.compile(
 )
 """What stands in a PDF's text for a glyph whose meaning its font doesn't say."""
 
+_GLYPH_NAMES = re.compile(r"/(?:gid|cid|glyph|index)\d+|(?:/[A-Za-z]\d{1,4}){3,}")
+"""How pypdf writes glyphs of which it knows the name only."""
+
 _BULLETS = str.maketrans("\uf0b7\uf0a7\uf0d8\uf0fc\uf076\uf0e0", "•▪➢✓❖→")
 """Glyphs of Symbol and Wingdings, which word processors put before the lines of a list."""
 
@@ -99,6 +102,7 @@ def _read_pdf_text(data: bytes, name: str, limit: int) -> str:
     try:
         for page in PdfReader(io.BytesIO(data)).pages:
             text = page.extract_text().encode("utf-8", "replace").decode()
+            text = _GLYPH_NAMES.sub(lambda names: NO_MEANING * names[0].count("/"), text)
             pages.append(remove_terminal_codes(text).strip())
             size += len(pages[-1])
             if size > limit:
