@@ -75,6 +75,10 @@ def test_a_japanese_mail_says_itself_what_it_is() -> None:
     assert decode_text(JAPANESE.encode("iso-2022-jp"), "a.txt") == JAPANESE
 
 
+def test_a_strange_terminal_code_makes_utf8_no_japanese_mail() -> None:
+    assert decode_text("\x1b$BKäse".encode(), "a.txt").endswith("Käse")
+
+
 def test_too_few_bytes_are_not_guessed_at() -> None:
     message, hint = refusal("Привет\n".encode("koi8-r"))
     assert message == "a.txt is not UTF-8 text (byte 0), so nothing of it was sent."

@@ -62,7 +62,7 @@ def _certain_encoding(data: bytes) -> str:
     """Return the encoding that a mark, NUL bytes or escape sequences show, else UTF-8."""
     if marked := next((codec for mark, codec in _MARKS if data.startswith(mark)), ""):
         return marked
-    if b"\x1b$B" in data or b"\x1b$@" in data:
+    if data.isascii() and (b"\x1b$B" in data or b"\x1b$@" in data):
         return "iso-2022-jp"
     if b"\0" not in data or _is_list(data):
         return "utf-8"

@@ -84,7 +84,7 @@ class PromptArea(TextEditor):
 
     def put(self, text: str) -> None:
         """Replace the whole prompt, and go to its end."""
-        self.load_text(sanitise(text))
+        self.load_text(sanitise(remove_terminal_codes(text)))
         self.move_cursor(self.document.end)
 
     def remember(self, prompts: Sequence[str]) -> None:
