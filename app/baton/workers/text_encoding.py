@@ -89,10 +89,10 @@ def _likely_encoding(data: bytes) -> str:
         is_alone = not any(a > 127 < b for a, b in pairwise(data))
         return "WINDOWS-1252" if high and is_alone else ""
     found = list(from_bytes(data, cp_isolation=[*_UNICODE, *_OLDER]))
-    likely: set[str] = set()
+    likely, multibyte = set[str](), set(map(_codec, _MULTIBYTE))
     for match in found:
         is_clear = match.coherence >= found[0].coherence - _COHERENCE
-        is_clear |= match.encoding in _MULTIBYTE_CODECS and not has_nul
+        is_clear |= match.encoding in multibyte and not has_nul
         if is_clear and match.chaos <= found[0].chaos + _CHAOS:
             likely.update((match.encoding, *match.could_be_from_charset))
     names = (*_UNICODE, *_OLDER) if has_nul else (*_OLDER, *_UNICODE)
@@ -107,9 +107,6 @@ def _likely_encoding(data: bytes) -> str:
 def _codec(encoding: str) -> str:
     """Return what charset-normalizer calls an encoding."""
     return codecs.lookup(encoding).name.replace("-", "_")
-
-
-_MULTIBYTE_CODECS = frozenset(map(_codec, _MULTIBYTE))
 
 
 def _undecodable_error(data: bytes, name: str, encoding: str, at: int) -> ConfigError:
