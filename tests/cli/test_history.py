@@ -405,6 +405,17 @@ def test_query_shows_no_terminal_codes(
     assert sanitise(out) == out
 
 
+def test_a_cell_that_a_spreadsheet_would_run_is_text(call: Call) -> None:
+    formulas = ["=1+1", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1"]  # noqa: RUF001
+    hold_conversation(*formulas, "1 = 1", "'quoted'")
+    rows = list(csv.DictReader(io.StringIO(call("history", "export", "--csv").out, newline="")))
+    expected = [*(f"'{formula}" for formula in formulas), "1 = 1", "'quoted'"]
+    assert [row["text"] for row in rows][::2] == expected
+    sql = "SELECT '=1+1' AS a, -5 AS b, x'3d31' AS c, text AS d FROM turns WHERE text = '@SUM(A1)'"
+    assert call("history", "query", "--csv", sql).out == "a,b,c,d\n'=1+1,-5,3d31,'@SUM(A1)\n"
+    assert "=1+1" in call("history", "query", "--json", sql).out
+
+
 def test_export_writes_a_csv_line_for_each_message(call: Call, tmp_path: Path) -> None:
     id = hold_conversation("Lisbon, with kids\nand a dog", "Shorter?")
     printed = call("history", "export", "--csv").out

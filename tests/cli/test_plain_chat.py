@@ -282,6 +282,26 @@ def test_an_offer_is_taken_by_its_number_and_refused_by_enter_or_what_was_typed_
         assert b"\x1b" not in screen.raw
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"\0", "What you wrote is not text."),
+        (b"Ol\xe9", "What you wrote is not UTF-8 text (byte 2) but seems to be WINDOWS-1252"),
+    ],
+)
+def test_a_line_that_is_no_text_is_no_prompt(process: Process, line: bytes, said: str) -> None:
+    done = process("--plain", piped=b"2 + 3\n" + line + b"\n\x1b[1m3 + 4\x1b[m\n")
+    assert said in done.stderr.decode()
+    assert b"2 + 3 = 5" in done.stdout
+    assert b"3 + 4 = 7" in done.stdout
+    assert done.stdout.count(b"Answered by") == 2
+
+
+def test_a_named_file_that_is_not_there_is_said(process: Process) -> None:
+    done = process("--plain", piped=b"2 + 2 @no.md\n")
+    assert b"There is no file no.md.\n" in done.stderr
+
+
 def test_a_pipe_is_read_to_its_end(process: Process) -> None:
     write_settings("worker = 'calculator'")
     done = process("--plain", piped=b'2 + 2\n\n/nothing\n3 + 4\n"""\n5 + 4')

@@ -43,7 +43,7 @@ def test_a_large_tree_is_cut_in_number_and_in_time(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="such names and files are POSIX's")
 def test_links_pipes_and_names_that_write_to_the_terminal(tmp_path: Path) -> None:
-    plant(tmp_path, "a/b", "bad\x1b[2Jname", 'quo"te', "line\nbreak")
+    plant(tmp_path, "a/b", "bad\x1b[2Jname", "quo\"te's", "line\nbreak")
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
     os.mkfifo(tmp_path / ".gitignore")
     (tmp_path / "a" / ".gitignore").write_bytes(b"\xff\xfe[\n")

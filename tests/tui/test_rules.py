@@ -51,11 +51,13 @@ def test_typed_paths() -> None:
     assert file_paths.path_at_end('see @"a b') == "a b"
     assert file_paths.path_at_end("me@example.org") is None
     assert file_paths.path_at_end("@a b") is None
+    assert file_paths.path_at_end("“@fol") == "fol"
     assert file_paths.mention_of("a b.md") == '@"a b.md"'
+    assert file_paths.mention_of('say "hi".md') == "@'say \"hi\".md'"
 
 
 def test_paths_in_a_folder(tmp_path: Path) -> None:
-    for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", 'quo"te'):
+    for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", "quo\"te's", "O\u0308l"):
         (tmp_path / name).touch()
     (tmp_path / "all").mkdir()
     assert file_paths.folder_paths(f"{tmp_path}/al") == [
@@ -63,7 +65,8 @@ def test_paths_in_a_folder(tmp_path: Path) -> None:
         f"{tmp_path}/Alpha.md",
         f"{tmp_path}/alps",
     ]
-    assert file_paths.folder_paths(f"{tmp_path}/") == file_paths.folder_paths(f"{tmp_path}/al")
+    assert file_paths.folder_paths(f"{tmp_path}/öl") == [f"{tmp_path}/O\u0308l"]
+    assert len(file_paths.folder_paths(f"{tmp_path}/")) == 4
     assert file_paths.folder_paths(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
     assert file_paths.folder_paths(f"{tmp_path}/none/x") == []
 

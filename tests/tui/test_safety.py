@@ -216,7 +216,9 @@ async def test_pasted_text_is_cleaned(tmp_path: Path) -> None:
     async with open_app(tmp_path) as session:
         session.app.post_message(Paste("a\x1b[31mb\u202ec"))
         await session.wait_until(lambda: session.chat.composer.text)
-        assert session.chat.composer.text == "a�[31mb�c"
+        assert session.chat.composer.text == "ab�c"
+        session.chat.composer.put("\x1b[1mfrom the editor\x1b[m")
+        assert session.chat.composer.text == "from the editor"
 
 
 @pytest.mark.sampled

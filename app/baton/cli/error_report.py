@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -24,11 +25,14 @@ _ENVIRONMENT_ERRORS = {
 """What the system refuses because of files and folders as they are: no fault of Baton's code."""
 
 _PATH_HINT = "Check its owner and its permissions, and that its disk isn't full."
+_QUOTED_BYTE = re.compile(r"(?<!\\)\\udc[89a-f][0-9a-f]")
+"""How Python quotes a byte of an argument that isn't UTF-8."""
 
 
 def report_failure(error: Exception, args: Sequence[str]) -> int:
     """Report what ended a command, as JSON too where that was asked for; return the exit code."""
     failure = _as_baton_error(error)
+    failure.message = _QUOTED_BYTE.sub("\ufffd", failure.message)
     options = list(takewhile(lambda word: word != "--", args))
     if "--json" in options or "--events" in options:
         from baton.cli.json_output import failure_line

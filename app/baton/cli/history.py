@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import errno
-import io
 import json
 import os
 import stat
@@ -22,6 +20,7 @@ from baton.cli.completion import complete_conversation, complete_run
 from baton.cli.options import AliasedGroup, limit_option
 from baton.cli.output import (
     confirm_or_exit,
+    csv_text,
     emit,
     emit_document,
     emit_export,
@@ -371,7 +370,7 @@ async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
             for held in document["conversations"]
             for turn in held["turns"]
         )
-        return _csv_text(rows, ("conversation", "title", *_TURN_COLUMNS))
+        return csv_text(rows, ("conversation", "title", *_TURN_COLUMNS))
     if ids is None:
         ids = [c.id for c in await store.conversations(limit=10**9)]
     parts = [to_markdown(await store.conversation(i), await store.thread(i)) for i in ids]
@@ -390,18 +389,7 @@ def _emit_csv(rows: Iterator[dict[str, Any]]) -> None:
     while block := list(islice(rows, _ROWS_AT_ONCE)):
         header = not columns
         columns = columns or list(block[0])
-        emit_export(_csv_text(map(_json_row, block), columns, header=header))
-
-
-def _csv_text(
-    rows: Iterable[dict[str, Any]], columns: Sequence[str], *, header: bool = True
-) -> str:
-    written = io.StringIO()
-    table = csv.DictWriter(written, columns, lineterminator="\n")
-    if header:
-        table.writeheader()
-    table.writerows(rows)
-    return written.getvalue().removesuffix("\n")
+        emit_export(csv_text(map(_json_row, block), columns, header=header))
 
 
 def _emit_table(rows: list[dict[str, Any]]) -> None:

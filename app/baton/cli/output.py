@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
 
@@ -75,6 +75,38 @@ def to_json(value: object, indent: int | None = None) -> str:
     import json
 
     return escape_json(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+"""With what a cell begins that a spreadsheet may run: OWASP's page on CSV injection."""
+
+
+def csv_text(
+    rows: Iterable[Mapping[str, object]], columns: Sequence[str], *, header: bool = True
+) -> str:
+    """Return rows as CSV without the last line break.
+
+    A text that a spreadsheet could run as a formula has a single quote before it; so it shows text.
+    """
+    import csv
+    import io
+
+    written = io.StringIO()
+    table = csv.DictWriter(written, columns, lineterminator="\n")
+    # A lone carriage return isn't quoted else, and would begin a row.
+    quoted = csv.DictWriter(written, columns, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    if header:
+        table.writeheader()
+    for row in rows:
+        cells = {key: _inert_cell(value) for key, value in row.items()}
+        is_broken = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
+        (quoted if is_broken else table).writerow(cells)
+    return written.getvalue().removesuffix("\n")
+
+
+def _inert_cell(value: object) -> object:
+    is_formula = isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA_SIGNS)
+    return f"'{value}" if is_formula else value
 
 
 def notify(text: str) -> None:

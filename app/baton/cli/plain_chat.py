@@ -35,6 +35,7 @@ from baton.platform.os_signals import (
     remove_signal_handler,
 )
 from baton.tui.slash_commands import parse_command, unescape_prompt
+from baton.workers import decode_text
 
 try:
     import readline
@@ -148,6 +149,7 @@ async def _chat(session: PlainSession, reader: PromptReader) -> None:
 
 async def _take(session: PlainSession, text: str) -> None:
     try:
+        text = decode_text(text.encode("utf-8", "surrogateescape"), "What you wrote")
         if (typed := parse_command(text, COMMANDS)) is not None:
             await run_command(session, typed)
         else:
@@ -168,7 +170,7 @@ class PromptReader:
         self._is_terminal = os.isatty(0)
         self._block: list[str] = []
         self._is_waiting = False
-        sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
+        sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         self._modes = termios.tcgetattr(0) if termios is not None and self._is_terminal else None
         if readline is not None:
             readline.set_auto_history(False)  # a prompt of several lines is one entry

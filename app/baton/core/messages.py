@@ -320,6 +320,14 @@ class Card:
         return Label.LAN if self.remote else Label.LOCAL
 
 
+MENTION_SIGNS = "@\uff20"
+"""Before a path in a prompt one of them names a file: a text without them names none."""
+
+
+EMPTY_PAGE, NO_MEANING = "[Page {} has no text.]", "\ufffd"
+"""What stands in a PDF's text for a page of pictures, and for a glyph without a meaning."""
+
+
 @frozen_dataclass
 class Attachment:
     """A file's text that goes along with a prompt. `size` is the file's, in bytes."""

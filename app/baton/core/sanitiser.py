@@ -29,6 +29,15 @@ _UNSAFE = re.compile(
 
 _ESCAPED = re.compile(f"{_BREAKS.pattern}|{_UNSAFE.pattern}")
 
+_TERMINAL_CODES = re.compile(
+    r"(?:\x1b\[|\x9b(?=[0-?]*[ -/]*[@-~]))[0-?]*[ -/]*[@-~]?"  # CSI: colours, the cursor
+    r"|(?:\x1b\]|\x9d)(?:[^\x07\x1b\x9c\x9d\n]*(?:\x07|\x1b\\|\x9c))?"  # OSC: titles, links
+    r"|\x1b[PX^_](?:[^\x1b\x9c]*(?:\x1b\\|\x9c))?"  # other strings: pictures
+    r"|\x1b[ -/]*[0-~]?"  # all other sequences, and an ESC alone
+    r"|[^\n\x08]?\x08"  # a character struck over: bold and underlined text of manual pages
+    r"|[\x07\x0e\x0f]"  # bell, character sets
+)
+
 
 def sanitise(text: str) -> str:
     """Return the text with nothing in it that a terminal would obey, and nothing invisible.
@@ -41,6 +50,17 @@ def sanitise(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _UNSAFE.sub(_REPLACEMENT, _BREAKS.sub("\n", text))
+
+
+def remove_terminal_codes(text: str) -> str:
+    """Return what a terminal would show of a text: without colours, links, titles, cursor moves.
+
+    A string that isn't ended loses its first two characters only, so that no text gets lost with
+    it. All else stays as it is.
+    """
+    if not any(sign in text for sign in "\x07\x08\x0e\x0f\x1b\x9b\x9d"):
+        return text
+    return _TERMINAL_CODES.sub("", text)
 
 
 class StreamSanitiser:

@@ -88,6 +88,11 @@ class Material:
     """What a run has to show: the conversation, its newest prompt last, each with its files."""
 
     turns: tuple[Turn, ...]
+    _texts: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        texts = {file.name: file.text for turn in self.turns for file in turn.files}
+        object.__setattr__(self, "_texts", texts)
 
     @property
     def prompt(self) -> str:
@@ -113,7 +118,7 @@ class Material:
     def file(self, access: str) -> tuple[str, str]:
         """Return the name and the text behind `file:NAME` or `file:NAME#2/5`; "" if not there."""
         name = access.removeprefix(FILE)
-        texts = {file.name: file.text for turn in self.turns for file in turn.files}
+        texts = self._texts
         if name in texts:
             return name, texts[name]
         whole, _, piece = name.rpartition("#")
@@ -214,7 +219,8 @@ def _hold_all(turns: Sequence[Turn], access: Sequence[str]) -> bool:
 
 def _with_named_files(turn: Turn, access: Sequence[str]) -> Turn:
     """Leave the files out that the access list doesn't name."""
-    return replace(turn, files=tuple(file for file in turn.files if FILE + file.name in access))
+    named = set(access)
+    return replace(turn, files=tuple(file for file in turn.files if FILE + file.name in named))
 
 
 def text_pieces(text: str, count: int) -> tuple[str, ...]:
