@@ -265,7 +265,7 @@ class ConversationController:
 
     def copy_code(self) -> None:
         """Copy the next code block of the selected message."""
-        from baton.tui.widgets.answer import code_blocks
+        from baton.tui.answer_markdown import code_blocks
 
         if (view := self._transcript.selected) is None:
             return
