@@ -85,10 +85,11 @@ class RequestAnnounced(Message, tag="request"):
 
 
 class AnswerText(Message, tag="text"):
-    """A piece of the answer."""
+    """A piece of the answer; where it `begins_anew`, what came before were thoughts."""
 
     text: str
     tokens: int
+    begins_anew: bool = False
 
 
 class TokenCount(Struct, frozen=True):
@@ -102,11 +103,15 @@ class TokenCount(Struct, frozen=True):
 
 
 class CallDone(FinalReply, tag="done"):
-    """The answer's end; `bound` is the most tokens that can be charged without a count."""
+    """The answer's end; `bound` is the most tokens that can be charged without a count.
+
+    `fewest` is the number of tokens that text and thoughts can't have less of.
+    """
 
     finish: str
     usage: TokenCount | None
     bound: int
+    fewest: int
 
 
 class KeyLookedUp(FinalReply, tag="key"):
