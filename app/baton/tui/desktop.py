@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import select
 import shlex
 import subprocess
 import sys
@@ -47,6 +48,15 @@ def can_use_mouse() -> bool:
     While it does so, GNU screen keeps a lone Esc to itself until another key comes.
     """
     return "STY" not in os.environ
+
+
+def has_terminal() -> bool:
+    """Whether the terminal is still there, and takes what is written to it."""
+    try:
+        # A descriptor is only known to be gone by using it: `isatty` may say yes for a while.
+        return bool(os.isatty(0) and select.select([], [2], [], 0)[1])
+    except (OSError, ValueError):
+        return False
 
 
 def title_sequence(title: str) -> str:
