@@ -514,7 +514,10 @@ def test_a_terminal_that_is_still_there_is_left_as_it_was(home: Path, end: str) 
     app = Terminal(BATON if end in ENDS else [sys.executable, "-I", "-c", FAULT], os.environ)
     try:
         app.wait_for("Ask anything")
-        ENDS.get(end, lambda app: app.send("x"))(app)
+        if end in ENDS:
+            ENDS[end](app)
+        else:
+            app.send("x")
         assert app.wait_end() == (0 if end in ENDS else 1)
     finally:
         app.close()

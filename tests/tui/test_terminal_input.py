@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 from textual import events
@@ -10,7 +11,6 @@ from textual import events
 if sys.platform == "win32":
     pytest.skip("its driver reads keys one by one", allow_module_level=True)
 
-from baton.tui import terminal_input
 from baton.tui.terminal_input import BurstParser
 
 
@@ -19,7 +19,7 @@ class Keyboard:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(terminal_input.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
         self.parser = BurstParser()
         self.seen: list[str] = []
 

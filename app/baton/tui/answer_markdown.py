@@ -10,6 +10,7 @@ import re
 from functools import cache
 
 from markdown_it import MarkdownIt
+from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
@@ -48,7 +49,7 @@ def code_blocks(text: str) -> list[str]:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
     parser.inline.ruler.before("escape", "literal", _keep_literal)
-    interrupted = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    interrupted: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     parser.block.ruler.before("fence", "formula", _take_formula, interrupted)
     return parser.disable("image")
 

@@ -31,7 +31,7 @@ def read_bursts_as_pastes() -> None:
     if sys.platform != "win32":
         from textual.drivers import linux_driver
 
-        linux_driver.XTermParser = BurstParser  # type: ignore[misc]
+        linux_driver.XTermParser = BurstParser  # type: ignore[attr-defined]
 
 
 class BurstParser(XTermParser):

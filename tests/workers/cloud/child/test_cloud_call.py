@@ -17,7 +17,7 @@ import pytest
 from baton.ipc.process import Child, ChildProcess
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
-from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender
+from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender, unsent_call
 from baton.workers.cloud.child.openai_requests import chat_request, responses_request
 from baton.workers.cloud.child.request_guard import check_request
 from baton.workers.cloud.messages import REPLIES, AnswerText, SendRequest
@@ -163,7 +163,7 @@ async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
 
 def test_no_key_is_left_where_litellm_reads() -> None:
     code = (
-        "import json, os; from baton.workers.cloud.child.main import take_environ\n"
+        "import json, os; from baton.workers.cloud.child.main import take_environ\n", unsent_call
         "print(json.dumps([take_environ(), dict(os.environ)]))"
     )
     keys = {"OPENAI_API_KEY": "a", "LAB": "b", "HTTPS_PROXY": "c", "LITELLM_LOG": "DEBUG"}
@@ -207,7 +207,9 @@ async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
         pieces.append(message.tokens)
 
     front: Any = SimpleNamespace(send=send)
-    voice = TextSender(front, 1)
+    call = unsent_call("openai", "gpt-5-mini")
+    call.set_dialect("responses")
+    voice = TextSender(front, call)
     for text in ("a", "b", "", "c"):
         voice.add(text)
     assert frames[0] == "a"
