@@ -283,11 +283,10 @@ class ConversationController:
         self._feedback.record(view.turn, Signal.COPIED)
 
     async def copy_text(self, text: str, which: str = "") -> None:
-        """Copy a text, and say so; `which` says what of a message it is."""
+        """Copy a text, and say what is known of it; `which` says what of a message it is."""
         lines = count_text(text.rstrip("\n").count("\n") + 1, "line")
-        if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
-            self._context.screen.app.copy_to_clipboard(text)
-        self._context.footer.say(f"copied {lines}{which}")
+        send = self._context.screen.app.copy_to_clipboard
+        self._context.footer.say(await desktop.copy(text, f"{lines}{which}", send))
 
     async def show_workflow(self) -> None:
         """Show how the selected answer was made."""

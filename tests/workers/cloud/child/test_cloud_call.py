@@ -163,7 +163,7 @@ async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
 
 def test_no_key_is_left_where_litellm_reads() -> None:
     code = (
-        "import json, os; from baton.workers.cloud.child.main import take_environ\n", unsent_call
+        "import json, os; from baton.workers.cloud.child.main import take_environ\n"
         "print(json.dumps([take_environ(), dict(os.environ)]))"
     )
     keys = {"OPENAI_API_KEY": "a", "LAB": "b", "HTTPS_PROXY": "c", "LITELLM_LOG": "DEBUG"}
@@ -210,17 +210,17 @@ async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
     call = unsent_call("openai", "gpt-5-mini")
     call.set_dialect("responses")
     voice = TextSender(front, call)
-    for text in ("a", "b", "", "c"):
+    for text in ("A", "b", "", "c"):
         voice.add(text)
-    assert frames[0] == "a"
+    assert frames[0] == "A"
     voice.finish()
     before = len(frames)
     await asyncio.sleep(2 * TEXT_SECONDS)  # the loop keeps the order of what is due
-    assert (len(frames), "".join(frames)) == (before, "abc")
+    assert (len(frames), "".join(frames)) == (before, "Abc")
     voice.add("d")
     voice.add("e")
     await asyncio.sleep(2 * TEXT_SECONDS)
-    assert ("".join(frames), sum(pieces)) == ("abcde", 5)
+    assert ("".join(frames), sum(pieces)) == ("Abcde", 5)
 
 
 @pytest.mark.parametrize(
