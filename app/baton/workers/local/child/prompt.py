@@ -128,7 +128,7 @@ class PromptReader:
         except TemplateRefused as error:
             raise Failure(
                 "WorkerError",
-                f"The model's chat template refuses this conversation: {error}.",
+                f"The model's chat template refuses this conversation: {str(error).rstrip('.')}.",
                 "Start a new conversation, or choose another worker.",
             ) from error
         finally:
