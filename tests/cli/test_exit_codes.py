@@ -78,8 +78,10 @@ def test_every_error_is_stored_as_one_with_the_same_code() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["--help", "--version", "ask --help", "models ls", "models ls --json", "completion bash"]
-    + ["workers ls", "config path", "budget show", "keys ls --json", "doctor", "ask -q 2+3"],
+    [
+        *("--help", "--version", "ask --help", "models ls", "models ls --json", "completion bash"),
+        *("workers ls", "config path", "budget show", "keys ls --json", "doctor", "ask -q 2+3"),
+    ],
 )
 def test_a_full_disk_at_stdout_is_one_sentence_everywhere(home: Path, command: str) -> None:
     with Path("/dev/full").open("wb") as full:

@@ -147,7 +147,7 @@ def _egress_hint(left: Sequence[Egress]) -> list[str]:
 
 def _retry_line(event: ev.StepRetried) -> str:
     if not event.reason:
-        return f"step {event.step} begins its text anew: what came so far were thoughts"
+        return f"step {event.step} begins its text again: what came so far were thoughts"
     delay = event.delay
     other = f"goes to {one_line(event.worker)} instead" if event.worker else ""
     how = other or (f"tried again in {delay:.0f} s" if delay else "tried again at once")

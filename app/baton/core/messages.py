@@ -132,7 +132,7 @@ class Retrying:
     """The worker failed before its first word and is tried again in `delay` seconds.
 
     One with several addresses is tried at another one. Without a `reason` nothing failed: its text
-    begins anew, since what came so far were thoughts.
+    begins again, since what came so far were thoughts.
     """
 
     reason: str

@@ -85,11 +85,11 @@ class RequestAnnounced(Message, tag="request"):
 
 
 class AnswerText(Message, tag="text"):
-    """A piece of the answer; where it `begins_anew`, what came before were thoughts."""
+    """A piece of the answer; where it `starts_again`, what came before were thoughts."""
 
     text: str
     tokens: int
-    begins_anew: bool = False
+    starts_again: bool = False
 
 
 class TokenCount(Struct, frozen=True):

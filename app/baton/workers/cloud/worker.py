@@ -137,9 +137,9 @@ class CallAttempt:
 
     def take(self, piece: AnswerText) -> bool:
         """Add a piece of the answer; return whether it goes on with what came before."""
-        self.said = piece.text if piece.begins_anew else self.said + piece.text
+        self.said = piece.text if piece.starts_again else self.said + piece.text
         self.first_text = self.first_text or time.monotonic()
-        return not piece.begins_anew
+        return not piece.starts_again
 
     @property
     def writing_seconds(self) -> float:

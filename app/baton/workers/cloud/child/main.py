@@ -181,7 +181,7 @@ class TextSender:
         self._thoughts: ThoughtFilter | None = None
         self._pending = ""
         self._pieces = 0
-        self._begins_anew = False
+        self._starts_again = False
         self._sent = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._release: asyncio.TimerHandle | None = None
@@ -202,7 +202,7 @@ class TextSender:
 
     def _add_answer(self, text: str) -> None:
         if self._thoughts is not None and self._thoughts.took_back:
-            self._thoughts.took_back, self._begins_anew, self._pending = False, True, ""
+            self._thoughts.took_back, self._starts_again, self._pending = False, True, ""
         if not text:
             return
         self._pending += text
@@ -220,16 +220,16 @@ class TextSender:
             self._release.cancel()
         if self._thoughts is not None:
             self._pending += self._thoughts.flush()
-        if self._pending or self._begins_anew:
+        if self._pending or self._starts_again:
             self._send()
 
     def _send(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        text = AnswerText(self._pending, self._pieces, self._begins_anew, id=self._call.id)
+        text = AnswerText(self._pending, self._pieces, self._starts_again, id=self._call.id)
         self._parent.send(text)
-        self._pending, self._pieces, self._begins_anew = "", 0, False
+        self._pending, self._pieces, self._starts_again = "", 0, False
         self._sent = asyncio.get_running_loop().time()
 
 
