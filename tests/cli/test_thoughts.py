@@ -41,3 +41,14 @@ def test_thoughts_are_counted_and_nothing_else(call: Call, cloud: Cloud, written
     messages = json.loads(cloud.calls[-1].body)["messages"]
     assert "plan" not in json.dumps(messages)
     assert "Forty." in json.dumps(messages)
+
+
+def test_thoughts_that_were_shown_already_are_not_kept(call: Call, cloud: Cloud) -> None:
+    """A server that writes slowly, and leaves the mark of their beginning out."""
+    cloud.reply = Reply(text="Slow and long plain words first.\n</think>\n\nForty.", rate=16)
+    done = call("ask", "-m", "lab", "Name a number")
+    assert done.out.endswith("Forty.\n")
+    assert "That was a draft; the answer follows." in done.err
+    call("ask", "-m", "lab", "-c", "And?")
+    messages = json.loads(cloud.calls[-1].body)["messages"]
+    assert "plain words" not in json.dumps(messages)

@@ -188,9 +188,10 @@ class TextSender:
 
     def add(self, text: str) -> None:
         if self._thoughts is None:
-            # Servers that part thoughts from text, and dialects that have a place for them, do.
-            may_be_begun = self._call.dialect == "chat" and not self._call.reader.has_thoughts
-            self._thoughts = ThoughtFilter(REMOTE_MARKS, may_be_begun=may_be_begun)
+            call = self._call
+            # Those that part thoughts from text, and dialects that have a place for them, do so.
+            is_parted = call.dialect != "chat" or call.is_openais or call.reader.has_thoughts
+            self._thoughts = ThoughtFilter(REMOTE_MARKS, may_be_begun=not is_parted)
         self._add_answer(self._thoughts.feed(text))
         if self._thoughts.is_unsure and self._release is None:
             loop = asyncio.get_running_loop()
