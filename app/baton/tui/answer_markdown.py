@@ -64,7 +64,7 @@ _CLOSINGS = {"\\(": "\\)", "\\[": "\\]", "\\begin{": "\\end{", "$$": "$$", "$": 
 _PATH = re.compile(r"^\W?[A-Za-z]:\\|\\[A-Za-z0-9]|\\\*\.")
 """A word in which backslashes escape nothing: a Windows path, a command of LaTeX, a pattern."""
 
-_VALUE_ENDS = ")]}%|\u00b0\u20ac\u00a3\u00a5"
+_VALUE_ENDS = ")]}%|$\u00b0\u20ac\u00a3\u00a5"
 _MIRRORED = dict(zip("([{<\u201c\u201e\u00ab\"'", ")]}>\u201d\u201c\u00bb\"'", strict=True))
 _WORD_OPENED = re.compile(r"(?:^|[^\w*~)\]}])(\*+|~~)[^\s*~]+$")
 _DUNDER = re.compile(r"__[a-z0-9_]*[a-z0-9]__")
@@ -130,11 +130,13 @@ def _literal_marks(text: str, at: int) -> str:
         return name[0]
     if before.isalnum() and after.isalnum():
         return "" if _is_within_word(text, at, marks, after) else marks
-    is_called = before in _VALUE_ENDS and after.isalnum()  # f(x)*y*(z)
+    # f(x)*y*(z), 5 *3* 4
+    is_product = before in _VALUE_ENDS and bool(re.match(r"[\w(\[{$]", after))
+    is_product |= bool(re.match(r"\d [*]\d[\d.,]*[*]\s*\d", text[max(0, at - 2) : at + 20]))
     is_quoted = _MIRRORED.get(before) == after  # "*" and "*"
     is_pattern = after in "./" and not (before.isalnum() or before in ".!?)\u201d")  # *.py, **/
     is_pattern &= bool(re.match(r"\.\w|/", text[end : end + 2]))
-    return marks if (before and (is_called or is_quoted)) or is_pattern else ""
+    return marks if (before and (is_product or is_quoted)) or is_pattern else ""
 
 
 def _is_within_word(text: str, at: int, marks: str, after: str) -> bool:
