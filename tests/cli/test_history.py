@@ -230,8 +230,28 @@ def test_export_and_import_lose_nothing(call: Call, home: Path, tmp_path: Path) 
     assert "And coffee?" in markdown
 
 
+def test_a_markdown_export_keeps_turns_apart_and_is_read_back(
+    call: Call, home: Path, tmp_path: Path
+) -> None:
+    hold_conversation("Say:\n```python\nwhile True:", "## You\n\nTitle\n===", "~~~~\n<!-- end")
+    hold_conversation("Tea\r## in Kyoto")
+    file = tmp_path / "all.md"
+    assert call("history", "export", "-o", str(file)).code == 0
+    written = file.read_bytes().decode()
+    home.rename(home.with_name("away"))
+    done = call("history", "import", str(file))
+    assert (done.code, "2 conversations" in done.err) == (0, True)
+    assert "here already" in call("history", "import", str(file)).err
+    again = call("history", "export", "-o", str(tmp_path / "again.md"))
+    assert again.code == 0
+    read = (tmp_path / "again.md").read_bytes().decode()
+    assert [sorted(text.removesuffix("\n").split("\n\n")) for text in (read, written)] == [
+        sorted(written.removesuffix("\n").split("\n\n"))
+    ] * 2
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[1]", b"\xff", b"[" * 200_000, b'{"baton_export": 9}']
+    "data", [b"", b"{}", b"[1]", b"\xff", b"[" * 200_000, b'{"baton_export": 9}', b"# x\n\ny"]
 )
 def test_what_is_no_export_is_refused(call: Call, data: bytes) -> None:
     done = call("history", "import", "-", piped=data)

@@ -260,6 +260,19 @@ def test_a_prompt_may_have_several_lines_and_files(tmp_path: Path) -> None:
         ask(screen, f"Sum up @{tmp_path}/blob.txt", "Error: ")
 
 
+@pytest.mark.parametrize("without", ["", "sys.modules['readline'] = None"])
+def test_lines_in_one_burst_are_one_prompt_and_typed_ones_are_each_one(without: str) -> None:
+    script = CHAT.replace("import sys\n", f"import sys\n{without}\n", 1)
+    with open_chat(command=[sys.executable, "-I", "-c", script]) as screen:
+        ask(screen, "line one\rline two\rline three", "line three. Prompts: 1")
+        ask(screen, "line four", "You said: line four. Prompts: 2")
+        screen.send("slow\r")
+        screen.wait_for("This is begun.")
+        screen.send("one\rtwo\r")
+        screen.process.send_signal(signal.SIGINT)  # the key would drop what was typed
+        screen.wait_for("You said: two. Prompts: 5", 20)
+
+
 def test_an_offer_is_taken_by_its_number_and_refused_by_enter_or_what_was_typed_before() -> None:
     with Cloud() as cloud:
         write_settings(FAR_SETTINGS.format(url=cloud.base("server")))

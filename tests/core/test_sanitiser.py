@@ -122,7 +122,15 @@ def test_escaped_json_is_exact_and_clean(text: str) -> None:
 
 
 def test_escaped_json_has_no_half_of_a_pair() -> None:
-    assert escape_json(json.dumps("a\ud800", ensure_ascii=False)) == '"a\\u003f"'
+    assert escape_json(json.dumps("a\ud800", ensure_ascii=False)) == '"a\ufffd"'
+    assert escape_json('"\ud83d\ude00"') == '"\U0001f600"'
+
+
+def test_halves_of_a_pair_are_joined_over_chunks_and_lone_ones_seen() -> None:
+    assert sanitise("\ud83d\ude00 \ud83d b\ude00") == "\U0001f600 \ufffd b\ufffd"
+    stream = StreamSanitiser()
+    pieces = map(stream.feed, ["a\ud83d", "\ude00", "", "\ud83d", " b", "\ude00", "c\ud83d"])
+    assert "".join(pieces) == "a\U0001f600\ufffd b\ufffdc"
 
 
 @given(ANYTHING, st.integers(2, 50))

@@ -23,10 +23,11 @@ from baton.core.ports import CallOffer, Choice, ConversationPosition, Question
 from baton.core.view import RunView
 from baton.history import Store
 from baton.tui import crash_report, themes
+from baton.tui.answer_markdown import parse_blocks
 from baton.tui.app import BatonApp
 from baton.tui.screens.ledger_screens import SentScreen
 from baton.tui.screens.workflow_screen import WorkflowScreen
-from baton.tui.widgets.answer import block_painter, parse_blocks
+from baton.tui.widgets.answer import block_painter
 from support.app_session import GPT, AppSession, open_app
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "app.md"

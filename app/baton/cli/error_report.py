@@ -7,10 +7,11 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import takewhile
+from traceback import walk_tb
 
 import click
 
-from baton.cli.output import emit, notify
+from baton.cli.output import emit, notify, unwritable_error
 from baton.core.errors import BatonError, ConfigError, StoreError
 from baton.core.sanitiser import one_line
 
@@ -70,6 +71,8 @@ def _as_baton_error(error: Exception) -> BatonError:
         return ConfigError(
             what if what[-1:] in ".?!" else f"{what}.", f"{meant}`{path} --help` shows how it goes."
         )
+    if isinstance(error, OSError) and _is_of_click(error):  # which opens nothing, but writes
+        return unwritable_error(error)
     if isinstance(error, ImportError):  # what writes a report might miss the same
         reason = one_line(str(error), 300)
         return BatonError(f"A part of Baton can't be loaded: {reason}.", "Install it again.")
@@ -88,6 +91,12 @@ def _unknown_command_error(name: str, context: click.Context) -> ConfigError:
     listed = " or ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:])))
     meant = f"Did you mean {listed}?" if listed else f"`{context.command_path} --help` lists them."
     return ConfigError(f"There is no command {name!r}.", meant)
+
+
+def _is_of_click(error: OSError) -> bool:
+    """Whether it was raised where click writes help or a version."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "click"
 
 
 def _internal_error(error: Exception) -> BatonError:

@@ -34,7 +34,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import RATINGS, Signal, rating as rating_of
 from baton.core.history_types import Conversation, SearchHit
 from baton.core.labels import Label
-from baton.core.markdown_export import to_markdown
+from baton.core.markdown_export import from_markdown, to_markdown
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
@@ -374,7 +374,7 @@ async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
     if ids is None:
         ids = [c.id for c in await store.conversations(limit=10**9)]
     parts = [to_markdown(await store.conversation(i), await store.thread(i)) for i in ids]
-    return "\n\n".join(part.rstrip("\n") for part in parts)
+    return "\n".join(parts).removesuffix("\n")
 
 
 _TURN_COLUMNS = ("id", "parent", "role", "text", "status", "label", "created", "worker", "run")
@@ -419,7 +419,10 @@ def _read_export(file: str) -> dict[str, Any]:
         if file != "-":
             _check_size(Path(file))
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        data = json.loads(raw)
+        if raw.startswith(b"# "):
+            data = {"baton_export": 1, "conversations": from_markdown(raw.decode())}
+        else:
+            data = json.loads(raw)
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
@@ -430,6 +433,6 @@ def _read_export(file: str) -> dict[str, Any]:
     if not isinstance(data, dict) or "baton_export" not in data:
         raise ConfigError(
             f"{file} is not an export of Baton's, so nothing was imported.",
-            "`baton history export --format json` makes one.",
+            "`baton history export` makes one.",
         ) from cause
     return data

@@ -47,12 +47,21 @@ def emit_export(text: str) -> None:
 
 
 def _write_stdout(text: str) -> None:
+    _write(lambda: print(text, flush=True))
+
+
+def _write(write: Callable[[], object]) -> None:
     try:
-        print(text, flush=True)
+        write()
     except BrokenPipeError:
         raise
     except OSError as error:
         raise unwritable_error(error) from error
+
+
+def emit_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are. Raises StoreError when it takes no more."""
+    _write(lambda: (sys.stdout.buffer.write(data), sys.stdout.flush()))
 
 
 def emit_json(value: object) -> None:

@@ -280,9 +280,10 @@ class TextRenderer:
                 if step == self._next_part(view):
                     is_first = len(view.steps[step - 1].text) == len(text)
                     self._write("\n\n" * (is_first and self._shown > 0) + text)
-            case StepRetried():
+            case StepRetried(reason=reason):
                 if not self._is_replaced:
-                    self._restart_part(_settled_answer(view))
+                    what = "a part of it is written again" if reason else "the answer follows"
+                    self._restart_part(_settled_answer(view), what)
             case StepText() | Planned() | StepFinished() | StepFailed() | StepSkipped():
                 self._catch_up(_settled_answer(view), view)
 
@@ -296,10 +297,10 @@ class TextRenderer:
         self._output.warn(f"baton: That was a draft; {reason}.")
         self._shown, self._is_broken = 0, False
 
-    def _restart_part(self, rest: str) -> None:
+    def _restart_part(self, rest: str, what: str) -> None:
         """Show what is left of the answer again, if some of what stands there was taken back."""
         if self._shown > len(rest):
-            self._restart("a part of it is written again")
+            self._restart(what)
             self._write(rest)
 
     def _next_part(self, view: RunView) -> int:

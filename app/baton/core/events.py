@@ -188,7 +188,8 @@ class StepText:
 class StepRetried:
     """A step's worker failed; it begins again after `delay` seconds.
 
-    `worker` is another one that does it instead, or "".
+    `worker` is another one that does it instead, or "". Without a `reason` nothing failed: the text
+    begins again, since what came so far were thoughts.
     """
 
     at: float = field(default=0.0, kw_only=True)

@@ -132,7 +132,8 @@ class Writing:
 class Retrying:
     """The worker failed before its first word and is tried again in `delay` seconds.
 
-    One with several addresses is tried at another one.
+    One with several addresses is tried at another one. Without a `reason` nothing failed: its text
+    begins again, since what came so far were thoughts.
     """
 
     reason: str

@@ -49,7 +49,16 @@ def sanitise(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(_REPLACEMENT, _BREAKS.sub("\n", text))
+    return _UNSAFE.sub(_REPLACEMENT, _BREAKS.sub("\n", whole_characters(text)))
+
+
+def whole_characters(text: str) -> str:
+    """Return the text as UTF-8 can hold it: halves of UTF-16 pairs joined, lone ones U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def remove_terminal_codes(text: str) -> str:
@@ -68,10 +77,16 @@ class StreamSanitiser:
 
     def __init__(self) -> None:
         self._ended_with_return = False
+        self._half = ""
 
     def feed(self, chunk: str) -> str:
-        """Return the next chunk sanitised; a CRLF split between two chunks is one line break."""
-        if not chunk:
+        """Return the next chunk sanitised; a CRLF split between two chunks is one line break.
+
+        Halves of a UTF-16 pair are joined; one at the very end is left out.
+        """
+        chunk = self._half + chunk
+        self._half = chunk[-1:] if "\ud800" <= chunk[-1:] <= "\udbff" else ""
+        if not (chunk := chunk.removesuffix(self._half)):
             return ""
         rest = chunk.removeprefix("\n") if self._ended_with_return else chunk
         self._ended_with_return = chunk.endswith("\r")
@@ -80,11 +95,11 @@ class StreamSanitiser:
 
 def escape_json(text: str) -> str:
     """Return JSON that means the same, but in which all that `sanitise` replaces is escaped."""
-    return _ESCAPED.sub(_escape, text)
+    return _ESCAPED.sub(_escape, whole_characters(text))
 
 
 def _escape(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be", "replace")  # a lone surrogate becomes a question mark
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 

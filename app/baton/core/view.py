@@ -292,6 +292,8 @@ class RunView:
                 new = replace(old, status=event.phase.value, fraction=event.fraction)
                 return self._with_step(replace(new, tokens_per_second=speed))
             case StepRetried(worker=worker):
+                if not event.reason:
+                    return self._with_step(replace(old, text=""))
                 failures = (*old.failures, (old.worker, event.reason))
                 new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
                 view = self._with_step(replace(new, failures=failures))

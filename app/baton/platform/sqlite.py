@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from baton.core.errors import StoreError
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.sanitiser import whole_characters
 from baton.platform.durable_files import folder_fault, make_folder, open_private
 
 if TYPE_CHECKING:
@@ -243,12 +244,8 @@ def _means_damage(code: int, path: Path | None) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Return the text as SQLite can keep it: halves of UTF-16 pairs joined, lone ones replaced."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    """Return the text as SQLite can keep it."""
+    return whole_characters(text)
 
 
 @frozen_dataclass

@@ -332,6 +332,7 @@ class StepExecution:
             case Declined(unsent=True, destination=destination):
                 await emit(ev.Unsent(number, self.worker, destination))
             case Retrying(reason=reason, delay=delay):
+                self.text = ""
                 await emit(ev.StepRetried(number, reason, delay))
             case Queued() | Loading() | Reading() | Thinking() | Writing():
                 await emit(_progress(number, chunk))

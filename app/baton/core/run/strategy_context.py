@@ -15,6 +15,7 @@ from baton.core.messages import (
     Purpose,
     Request,
     RequestSent,
+    Retrying,
     Role,
     Text,
     Usage,
@@ -205,6 +206,8 @@ class RunStrategyContext:
                         pieces.append(text)
                         if is_enough("".join(pieces)):
                             break
+                    case Retrying(reason=""):
+                        pieces.clear()
                     case RequestSent(destination=destination, size=size):
                         await run.emit(ev.Sent(0, worker.card.id, destination, size))
                     case Declined(unsent=True, destination=destination):

@@ -266,7 +266,7 @@ class ConversationController:
 
     def copy_code(self) -> None:
         """Copy the next code block of the selected message."""
-        from baton.tui.widgets.answer import code_blocks
+        from baton.tui.answer_markdown import code_blocks
 
         if (view := self._transcript.selected) is None:
             return
@@ -284,11 +284,10 @@ class ConversationController:
         self._feedback.record(view.turn, Signal.COPIED)
 
     async def copy_text(self, text: str, which: str = "") -> None:
-        """Copy a text, and say so; `which` says what of a message it is."""
+        """Copy a text, and say what is known of it; `which` says what of a message it is."""
         lines = count_text(text.rstrip("\n").count("\n") + 1, "line")
-        if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
-            self._context.screen.app.copy_to_clipboard(text)
-        self._context.footer.say(f"copied {lines}{which}")
+        send = self._context.screen.app.copy_to_clipboard
+        self._context.footer.say(await desktop.copy(text, f"{lines}{which}", send))
 
     async def show_workflow(self) -> None:
         """Show how the selected answer was made."""

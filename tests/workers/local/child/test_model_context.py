@@ -22,8 +22,8 @@ from baton.workers.local.child.model_context import (
     places,
 )
 from baton.workers.local.child.prompt import Prompt
-from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.child.sequence import Sequence
+from baton.workers.reasoning_filter import ThoughtFilter
 from support.tiny_models import WORDS, tiny, tiny_adapter
 
 pytestmark = pytest.mark.local_model

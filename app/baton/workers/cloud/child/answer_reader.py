@@ -7,6 +7,7 @@ dialect and nothing before it was broken.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,11 +15,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from baton.core.sanitiser import whole_characters
 from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse_json
 from baton.workers.cloud.messages import TokenCount
 
 MAX_NAME_CHARS = 200
 """How much of a model's name is looked at."""
+_UNFINISHED = re.compile("(?:[\ud800-\udbff]|\ufffd{1,3})$")
+"""What may be the first part of a character: half of a pair, or what a server makes of its bytes
+where a cap cut them."""
 
 
 class Events:
@@ -101,14 +106,23 @@ class AnswerReader(ABC):
         self._calls_tool = False
         self._fewest = FewestTokens()
         self._fewest_thoughts = FewestTokens()
+        self._unfinished = ""
 
     def feed(self, data: bytes) -> str:
         """Take bytes as they came; return the text that they complete."""
-        text = "".join(self._read(event) for event in self._events.feed(data))
+        text = self._unfinished + "".join(map(self._read, self._events.feed(data)))
+        cut = _UNFINISHED.search(text)
+        self._unfinished = cut[0] if cut is not None else ""
+        text = whole_characters(text.removesuffix(self._unfinished))
         self.wrote = self.wrote or bool(text)
         self._note_written(text)
         self._fewest.add(text)
         return text
+
+    def rest(self) -> str:
+        """Return what is left at the end: not what a cap left of a character."""
+        is_whole = self.at_end and self.finish != "length" and self._unfinished >= "\ufffd"
+        return self._unfinished if is_whole else ""
 
     @property
     def broken(self) -> bool:
@@ -140,6 +154,11 @@ class AnswerReader(ABC):
     def fewest(self) -> int:
         """The number of tokens that the text and thoughts so far can't have less of."""
         return self._fewest.count + self._fewest_thoughts.count
+
+    @property
+    def has_thoughts(self) -> bool:
+        """Whether thoughts came beside the text."""
+        return self._fewest_thoughts.count > 0
 
     @property
     def usage(self) -> TokenCount | None:

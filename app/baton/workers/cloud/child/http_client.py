@@ -272,6 +272,8 @@ class CloudHttpClient:
                     raise call_errors.endless_failure(call)
         except (httpx.HTTPError, TimeoutError) as error:
             raise call_errors.connection_failure(call, error) from error
+        if rest := reader.rest():
+            yield rest
         if not (reader.at_end or call.is_past_cap):
             raise call_errors.unfinished_failure(call)
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NoReturn
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.ipc.messages import Failed
 from baton.ipc.parent_channel import Failure, ParentChannel
-from baton.workers.local.child import reasoning_filter
+from baton.workers import reasoning_filter
 from baton.workers.local.child.chat_template import TemplateRefused, compile_template
 from baton.workers.local.child.model_context import MIN_CONTEXT_TOKENS
-from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.messages import MAX_BYTES_PER_TOKEN
+from baton.workers.reasoning_filter import ThoughtFilter
 
 if TYPE_CHECKING:
     from baton.workers.local.child.chat_template import Messages
@@ -128,7 +128,7 @@ class PromptReader:
         except TemplateRefused as error:
             raise Failure(
                 "WorkerError",
-                f"The model's chat template refuses this conversation: {error}.",
+                f"The model's chat template refuses this conversation: {str(error).rstrip('.')}.",
                 "Start a new conversation, or choose another worker.",
             ) from error
         finally:
