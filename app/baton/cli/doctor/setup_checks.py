@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
 from baton.core.byte_format import show_memory, show_size
@@ -15,6 +17,9 @@ from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.money import show_usd
 from baton.platform import hardware
 from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
+
+if TYPE_CHECKING:
+    from baton.platform.sqlite import Connection
 
 _LOW_BYTES = 2**30
 """Bytes of disk or memory below which it is worth a warning."""
@@ -113,11 +118,16 @@ async def check_sqlite(_: CheckContext) -> str:
 
 async def check_history(context: CheckContext) -> str:
     """Check the person's history, which stays as it is."""
-    return _check_database(context.paths.database)
+    from baton.history import schema_fault
+
+    return _check_database(context.paths.database, schema_fault)
 
 
-def _check_database(database: Path) -> str:
-    """Read a database without writing to it, so that a damaged one stays as it is."""
+def _check_database(database: Path, fault_of: Callable[[Connection], str] = lambda _: "") -> str:
+    """Read a database without writing to it, so that a damaged one stays as it is.
+
+    `fault_of` says what is wrong with its schema.
+    """
     from baton.platform.sqlite import sqlite3
 
     if not database.exists():
@@ -126,11 +136,13 @@ def _check_database(database: Path) -> str:
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            fault = fault_of(connection)
     except sqlite3.Error as error:
         verdict = str(error)
     if verdict != "ok":
         raise CheckFailed(f"{database} is damaged: {verdict}")
-    return f"{database}, {show_size(database.stat().st_size)}"
+    text = f"{database}, {show_size(database.stat().st_size)}"
+    return CheckWarning(f"{text}: {fault}") if fault else text
 
 
 async def check_keyring(_: CheckContext) -> str:
