@@ -1,9 +1,9 @@
 """Full-text search: what a person types is found anywhere in a text, and where words begin first.
 
 The index holds the grams of each text after folding: of words, every three characters in a row with
-a mark for where they begin and end; of Chinese, Japanese and Korean, every sign and every two; of
-punctuation and symbols, every one and with each neighbour. It only picks candidates: whether a
-text matches is seen in the text. Any text a person types is a valid search.
+a mark for where they begin and end, and the first three with that mark; of Chinese, Japanese and
+Korean, every sign and every two; of punctuation and symbols, every one and with each neighbour. It
+only picks candidates: whether a text matches is seen in the text. Any text is a valid search.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ def _all_grams(word: str) -> frozenset[str]:
         if _is_wide(run[0]):
             grams.update(run, _rows(run, 2))
         else:
-            grams.update(_rows(f"{_EDGE}{run}{_EDGE}", 3), (_EDGE + run[0], run[-1] + _EDGE))
+            edged = f"{_EDGE}{run}{_EDGE}"
+            grams.update(_rows(edged, 3), (edged[:2], edged[:4], edged[-2:]))
     return frozenset(grams)
 
 
@@ -227,6 +228,9 @@ def _terms(part: str, begins: bool, ends: bool) -> Iterator[str]:
         edged = left + run + right
         if len(edged) > 2:
             yield from (f'"{gram}"' for gram in _rows(edged, 3))
+            if left and len(edged) > 3:
+                # Without it, all texts with both "in" and "king" would be read for "ing".
+                yield f'"{edged[:4]}"'
         else:
             yield f'"{edged}"' if left or right else f'"{run}"*'
 
