@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
 from baton.core.byte_format import show_memory, show_size
@@ -16,6 +18,9 @@ from baton.core.money import show_usd
 from baton.platform import hardware
 from baton.platform.durable_files import folder_fault
 from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
+
+if TYPE_CHECKING:
+    from baton.platform.sqlite import Connection
 
 _LOW_BYTES = 2**30
 """Bytes of disk or memory below which it is worth a warning."""
@@ -117,23 +122,29 @@ async def check_sqlite(_: CheckContext) -> str:
 
 async def check_history(context: CheckContext) -> str:
     """Check the person's history, which stays as it is."""
-    from baton.history import MIGRATIONS
+    from baton.history import schema_fault
 
-    return _check_database(context.paths.database, len(MIGRATIONS))
+    return _check_database(context.paths.database, schema_fault)
 
 
 def _check_ledger(ledger: Path) -> None:
     from baton.money import MIGRATIONS
+    from baton.platform.sqlite import schema_version
 
-    _check_database(ledger, len(MIGRATIONS))
+    def fault(connection: Connection) -> str:
+        if schema_version(connection) > len(MIGRATIONS):
+            raise CheckFailed(f"{ledger} was written by a newer Baton: update this one.")
+        return ""
+
+    _check_database(ledger, fault)
 
 
-def _check_database(database: Path, newest: int) -> str:
+def _check_database(database: Path, fault_of: Callable[[Connection], str]) -> str:
     """Read a database without writing to it, so that a damaged one stays as it is.
 
-    `newest` is the version of the schema up to which it can be used.
+    `fault_of` says what is wrong with its schema.
     """
-    from baton.platform.sqlite import schema_version, sqlite3
+    from baton.platform.sqlite import sqlite3
 
     if not os.path.lexists(database) or folder_fault(database.parent):
         return "none yet"  # the check of the folders says more
@@ -143,14 +154,13 @@ def _check_database(database: Path, newest: int) -> str:
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            is_newer = schema_version(connection) > newest
+            fault = fault_of(connection)
     except sqlite3.Error as error:
         verdict = str(error)
     if verdict != "ok":
         raise CheckFailed(f"{database} is damaged: {verdict}")
-    if is_newer:
-        raise CheckFailed(f"{database} was written by a newer Baton: update this one.")
-    return f"{database}, {show_size(database.stat().st_size)}"
+    text = f"{database}, {show_size(database.stat().st_size)}"
+    return CheckWarning(f"{text}: {fault}") if fault else text
 
 
 async def check_keyring(_: CheckContext) -> str:
