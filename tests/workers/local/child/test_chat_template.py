@@ -68,9 +68,9 @@ HARMONY = "{% if reasoning_effort is not defined %}{% set reasoning_effort = 'me
 def test_thoughts_are_switched_in_the_words_of_each_family(
     source: str, unset: str, on: str, off: str
 ) -> None:
-    template = ChatTemplate(source, "", "")
+    template = ChatTemplate(f".{source}", "", "")
     rendered = [template.render(MESSAGES, thinking) for thinking in (None, True, False)]
-    assert rendered == [unset, on, off]
+    assert rendered == [f".{unset}", f".{on}", f".{off}"]
 
 
 def test_one_that_refuses_a_switch_is_rendered_without() -> None:
