@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -83,6 +84,14 @@ MAX_STDERR_BYTES = 4096
 
 LAST_WORDS_SECONDS = 0.3
 """How long the end of its stderr is waited for once it is gone: a child of its own may hold it."""
+
+_BUILD_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:'\"]+)+[/\\](?=[^\s/\\:]+\.(?:c|cc|cpp|cu|h|hpp|m):\d)")
+"""Where a native library was built: of no use to a person, and not of this machine."""
+
+_CRASHED = "It crashed"
+
+TOOK_TOO_LONG = "It took too long."
+"""How a child has ended that set itself an alarm, and was inside native code when it rang."""
 
 _MAX_ERROR_CHARS = 600
 
@@ -340,8 +349,8 @@ class ChildProcess:
 
     @property
     def stderr_end(self) -> str:
-        """The end of what it wrote to stderr."""
-        return self._stderr_end.decode("utf-8", "replace")
+        """The end of what it wrote to stderr, without the paths of who built a library."""
+        return _BUILD_PATH.sub("", self._stderr_end.decode("utf-8", "replace"))
 
     def _read_stderr(self) -> None:
         """Keep the end of what it prints on stderr."""
@@ -455,6 +464,11 @@ class Child:
         went_idle = self._went_idle or self.transport.went_idle
         return bool(self._fault) or (self.ended and not self.killed and not went_idle)
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether native code ended it: by a signal, and not for want of memory."""
+        return self.has_failed and self.why().startswith(_CRASHED)
+
     def death(self) -> ChildDied:
         """Return what to raise for a child that has ended."""
         kind = InvalidReply if self._fault == _INVALID_REPLY else ChildDied
@@ -552,7 +566,9 @@ def ending_text(status: int, stderr_end: str) -> str:
         name = _signal_name(-status)
         if name == "SIGKILL":
             return "It was killed from outside, perhaps because memory ran out."
-        return f"It crashed ({name})."
+        if name == "SIGALRM":
+            return TOOK_TOO_LONG
+        return f"{_CRASHED} ({name})."
     words = stderr_end.strip().splitlines()
     return f"It ended (exit code {status}){f': {words[-1]}' if words else ''}."
 

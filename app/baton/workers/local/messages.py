@@ -82,9 +82,10 @@ REQUESTS = LoadModel | AnswerPrompt | CheckFile | DescribeLibrary
 
 
 class ModelLoading(Message, tag="loading"):
-    """How much of a model is loaded, from 0 to 1."""
+    """How much of a model is loaded, from 0 to 1, and whether any of it goes to a GPU."""
 
     fraction: float
+    on_gpu: bool = True
 
 
 class ModelLoaded(Message, tag="loaded"):

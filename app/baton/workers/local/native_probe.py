@@ -37,7 +37,8 @@ async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> No
     try:
         reply = await _ask(one_line(path.name), environ, CheckFile(path))
     except WorkerUnavailable as error:  # llama.cpp crashed
-        raise ModelFileError(error.message, error.hint) from error
+        hint = "The file is broken: download it again, or choose another."
+        raise ModelFileError(error.message, hint) from error
     if isinstance(reply, Failed) and reply.error == ModelFileError.__name__:
         raise error_of(reply)
 
@@ -49,8 +50,7 @@ async def _ask(name: str, environ: Mapping[str, str], request: Message) -> Any:
         child.send(request)
         return await child.receive()
     except ChildDied as death:
-        words = child.stderr_end.strip().splitlines()
-        raise WorkerUnavailable(f"{name} can't be loaded. {death}", *words[-1:]) from death
+        raise WorkerUnavailable(f"{name} can't be loaded. {death}", "Run `baton doctor`.") from death
     finally:
         await child.aclose()
 

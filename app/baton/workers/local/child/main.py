@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -143,8 +144,9 @@ class Runner:
         from baton.workers.local.child import llama
         from baton.workers.local.child.llama_loader import LlamaError
 
-        progress = self._every(LOADING_SECONDS, ModelLoading)
-        model = llama.Model(request.path, layers, progress)
+        loading = partial(ModelLoading, on_gpu=layers > 0)
+        self._parent.send(loading(0.0))
+        model = llama.Model(request.path, layers, self._every(LOADING_SECONDS, loading))
         self._request = request
         self._limit = min(request.context, model.trained_context or request.context)
         try:
@@ -230,7 +232,7 @@ class Runner:
             self._planning = self._context(self._model, min(self._limit, MIN_CONTEXT_TOKENS))
         return self._planning
 
-    def _every(self, seconds: float, kind: type[Message]) -> Callable[..., None]:
+    def _every(self, seconds: float, kind: Callable[..., Message]) -> Callable[..., None]:
         """Return a function that sends its arguments as such a message, but not too often."""
         last = 0.0
 
