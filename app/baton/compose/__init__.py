@@ -183,7 +183,9 @@ class Baton:
             for worker in self.local.workers_of(held).values():
                 self.orchestra.add(worker)
             self._follow_settings(held.id, roles)
-        return arrival_text(held.id, held.record.name, roles, self.library.suitable_roles(held.id))
+        suited, fault = self.library.suitable_roles(held.id), held.record.fault
+        said = arrival_text(held.id, held.record.name, roles, suited, fault=fault)
+        return f"{said} {held.record.note}".strip()
 
     def _follow_settings(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Configure the orchestra as the settings are now."""
@@ -449,6 +451,8 @@ def _default_worker(settings: Settings, local: LocalWorkers, stock: Library) -> 
     if held is None:
         return wanted, ""
     why = f"is {held.state}" if held.state is not ModelState.COMING else "isn't all here yet"
+    if held.record.fault:
+        why = "can't answer"
     other = others[0]
     return other, f"{wanted} {why}, so {other} answers; `baton models show {wanted}` says more."
 
@@ -525,6 +529,8 @@ def appoint(
     suited = stock.suitable_roles(held.id)
     configured = configured_roles(configured_values(paths.config_file))
     roles = roles_on_arrival(held.record.roles, suited, having, configured)
+    if held.record.fault:
+        return ()
     # Those that are its own already are so again, after it had to be fetched again.
     own = [role for role, holder in having.items() if holder == held.id]
     roles += tuple(role for role in own if role not in roles)

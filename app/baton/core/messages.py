@@ -228,7 +228,7 @@ class Card:
     """What is known of a worker: enough to choose it, and to describe it to a person.
 
     `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
-    sentence for people; `hardware` says where it runs once that is known ("CPU only",
+    sentence for people, `caution` one on what is wrong with its model; `hardware` says where it runs once that is known ("CPU only",
     "24/32 layers on GPU"); `system` is its system prompt where a conversation has none of its own.
     `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
     would look for on a bill. `privacy` says which texts it may see. `remote` is whether what it is
@@ -253,6 +253,7 @@ class Card:
     parameters: int = 0
     licence: str = ""
     note: str = ""
+    caution: str = ""
     hardware: str = ""
     system: str = "You are a helpful assistant."
     price: Price | None = FREE

@@ -44,7 +44,8 @@ class ModelRecord:
 
     `file` is the file's name; it lies in the model's own folder, or at `link` if that is set.
     `sha256` "" is not known yet. `roles` are those it takes on arrival, `stamp` is None until
-    the file was verified, `wrong` says what is wrong with it. `forced` is whether the person took
+    the file was verified, `wrong` says what is wrong with it, `fault` why it wrote no word when it
+    was tried, `note` what is wrong with its chat template. `forced` is whether the person took
     it although it doesn't fit. `added` is in seconds since the epoch.
     """
 
@@ -62,6 +63,8 @@ class ModelRecord:
     forced: bool = False
     paused: bool = False
     wrong: str = ""
+    fault: str = ""
+    note: str = ""
 
 
 @frozen_dataclass
@@ -80,6 +83,11 @@ class LibraryModel:
     def id(self) -> str:
         """Its id, which is its worker's too."""
         return self.record.id
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether it may answer without being asked for by name."""
+        return self.state.is_usable and not self.record.fault
 
     @property
     def is_unfinished(self) -> bool:

@@ -152,7 +152,9 @@ class AnswerDone(FinalReply, tag="done"):
 
 
 class FileChecked(Message, tag="checked"):
-    """llama.cpp would load the file."""
+    """llama.cpp would load the file; `note` is what is wrong with its chat template, or ""."""
+
+    note: str = ""
 
 
 class GpuDevice(Struct):

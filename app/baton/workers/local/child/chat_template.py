@@ -98,12 +98,12 @@ class ChatTemplate:
 
 def compile_template(source: str | None, bos: str, eos: str) -> tuple[ChatTemplate, str]:
     """Return the model's template, or ChatML with a sentence on why it stands in."""
-    note = "It has no chat template, so its answers may ramble."
+    note = "The model has no chat template, so its answers may ramble."
     if source is not None:
         try:
             return ChatTemplate(source, bos, eos), ""
         except Exception:  # Python compiles what Jinja makes of it, and has limits of its own
-            note = "Its chat template is broken, so its answers may ramble."
+            note = "The model's chat template is broken, so its answers may ramble."
     return ChatTemplate(CHATML, bos, eos), note
 
 

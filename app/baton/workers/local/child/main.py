@@ -104,12 +104,15 @@ class Runner:
             self._parent.send(OnnxInfo(onnxruntime.__version__, providers))
 
     def _check(self, path: Path) -> None:
+        from baton.workers.local.child.prompt import PromptReader
+
         llama = _start_llama()
         try:
-            llama.check_file(path)
+            model = llama.check_file(path)
         except llama.LlamaError as error:
             raise _unloadable(path, error) from error
-        self._parent.send(FileChecked())
+        reader = PromptReader(self._parent, model, model.trained_context)
+        self._parent.send(FileChecked(reader.note))
 
     def _load_file(self, request: LoadModel) -> None:
         self._parent.send(ModelLoading(0.0))
@@ -174,6 +177,7 @@ class Runner:
 
         model = self._model
         self._prompts = PromptReader(self._parent, model, self._limit)
+        self._prompts.try_template()
         self._adapters = llama.Adapters(model)
         self._scheduler = Scheduler(self._parent, model, self._limit)
         on_gpu = f"{model.gpu_layers}/{model.layers} layers on GPU"

@@ -53,8 +53,7 @@ class Prompt:
 class PromptReader:
     """Turns requests into prompts for a model with a context of `limit` tokens.
 
-    `note` is what is wrong with the model's chat template, "" if nothing is. Raises Failure, also
-    for a template that can't render a first prompt.
+    `note` is what is wrong with the model's chat template, "" if nothing is. Raises Failure.
     """
 
     def __init__(self, parent: ParentChannel, model: Model, limit: int) -> None:
@@ -64,7 +63,6 @@ class PromptReader:
         source, ends = model.template, (model.special_text("bos"), model.special_text("eos"))
         with self._limits(len(source or "")):
             self._template, self.note = compile_template(source, *ends)
-        self._try_template()
         self._marks = reasoning_filter.known_marks(
             model.template or "", lambda text: len(self._special_tokens(text)) == 1
         )
@@ -123,7 +121,7 @@ class PromptReader:
             prompt += reasoning_filter.no_thoughts_text(prompt, self._marks)
         return prompt
 
-    def _try_template(self) -> None:
+    def try_template(self) -> None:
         """Render a first prompt, which has to be in what is made of it. Raises Failure."""
         word = f"Hello{os.urandom(4).hex()}"
         try:
