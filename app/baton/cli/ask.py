@@ -38,7 +38,7 @@ from baton.cli.options import (
 )
 from baton.cli.output import notify
 from baton.core.byte_format import show_size
-from baton.core.errors import ConfigError
+from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.money import parse_usd
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from baton.cli.prompt_run import OutputOptions
     from baton.compose import Baton
     from baton.core.messages import Attachment, Card, Prompt
+    from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import PromptLimits
     from baton.history import Store
 
@@ -160,12 +161,12 @@ def answer_prompt(options: AskOptions) -> int:
         borrow=not options.no_daemon,
     )
     end_spares()
-    baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
+    card = _answering_card(baton.orchestra, worker, text)  # an unknown one is reported at once
 
     with running_loop(baton) as runner:
         conversation = runner.run(find_continued(baton.store, options.latest, options.conversation))
         # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
-        prompt = _build_prompt(options, text, baton.orchestra.worker(worker).card)
+        prompt = _build_prompt(options, text, card)
         if conversation is not None and not options.quiet and os.isatty(2):
             runner.run(_report_unfinished(baton.store, conversation))
 
@@ -191,6 +192,17 @@ def answer_prompt(options: AskOptions) -> int:
         if is_kept_warm and (notice := baton.keep_models_loaded()):
             notify(f"baton: {notice}")
         return code
+
+
+def _answering_card(orchestra: Orchestra, worker: str | None, text: str) -> Card:
+    """Return who answers; while no model is here, what is piped in may be for a tool."""
+    try:
+        return orchestra.worker(worker, text).card
+    except ModelFileError:
+        tools = [card for card in orchestra.roster if card.is_tool]
+        if worker or text.strip() or os.isatty(0) or not tools:
+            raise
+        return tools[0]
 
 
 @contextmanager
