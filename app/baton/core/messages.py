@@ -228,8 +228,8 @@ class Card:
     """What is known of a worker: enough to choose it, and to describe it to a person.
 
     `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
-    sentence for people, `caution` one on what is wrong with its model; `hardware` says where it runs once that is known ("CPU only",
-    "24/32 layers on GPU"); `system` is its system prompt where a conversation has none of its own.
+    sentence for people, `caution` one on what is wrong with its model; `hardware` says where it
+    runs once that is known ("CPU only", "24/32 layers on GPU"); `system` is its system prompt where a conversation has none of its own.
     `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
     would look for on a bill. `privacy` says which texts it may see. `remote` is whether what it is
     sent leaves this machine, as far as is known: a program here that forwards is remote. Of another

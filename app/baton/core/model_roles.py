@@ -113,7 +113,8 @@ def arrival_text(
     couldn't write a word.
     """
     if fault and not roles:
-        return f"{name} is kept, but it can't answer, so it has no role. {fault} `baton models verify {model}` tries it again."
+        again = f"`baton models verify {model}` tries it again."
+        return f"{name} is kept, but it can't answer, so it has no role. {fault} {again}"
     does = [words for role, words in _ROLE_PHRASES.items() if role in roles]
     listed = " and ".join(filter(None, (", ".join(does[:-1]), *does[-1:])))
     said = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."

@@ -85,7 +85,9 @@ MAX_STDERR_BYTES = 4096
 LAST_WORDS_SECONDS = 0.3
 """How long the end of its stderr is waited for once it is gone: a child of its own may hold it."""
 
-_BUILD_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:'\"]+)+[/\\](?=[^\s/\\:]+\.(?:c|cc|cpp|cu|h|hpp|m):\d)")
+_BUILD_PATH = re.compile(
+    r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:'\"]+)+[/\\](?=[^\s/\\:]+\.(?:c|cc|cpp|cu|h|hpp|m):\d)"
+)
 """Where a native library was built: of no use to a person, and not of this machine."""
 
 _CRASHED = "It crashed"

@@ -116,8 +116,8 @@ class ModelProcess(Supervisor):
 
     A death while the model loads counts against the model, a later one against the requests that
     were being answered: a single one has failed, of several each is repeated alone, by a child that
-    isn't borrowed. That answers a word of Baton's first, so that a broken model is found out. A file
-    of which llama.cpp crashes is broken, unless a GPU had a part in it, and isn't loaded again.
+    isn't borrowed. That answers a word of Baton's first, so that a broken model is found out. A
+    file of which llama.cpp crashes is broken, unless a GPU had a part in it, and isn't loaded again.
     """
 
     def __init__(
@@ -260,8 +260,7 @@ class ModelProcess(Supervisor):
                 is_formed = bool(request.prompt.grammar or request.prompt.schema)
                 delay = next(delays, None) if is_counted else FORM_SECONDS * is_formed
                 if cause == "request" and not wrote:
-                    if session and session.child.has_crashed and not self._has_answered:
-                        await self._try_file(closings)
+                    await self._try_file(session, closings)
                     raise _crashed(request, reason) from death
                 if delay is None or wrote or closed or cause == "request":
                     raise _unavailable(request, reason, wrote) from death
@@ -285,8 +284,13 @@ class ModelProcess(Supervisor):
             self.forgive()
             raise error
 
-    async def _try_file(self, closings: int) -> None:
-        """Have a new child load the file and answer a word. Raises ModelFileError if it can't."""
+    async def _try_file(self, died: ModelSession | None, closings: int) -> None:
+        """Where a model crashed that never answered, have a new child load it and write a word.
+
+        Raises ModelFileError if that can't.
+        """
+        if died is None or not died.child.has_crashed or self._has_answered:
+            return
         session = await self._ready_session(closings)
         session.enter()
         try:

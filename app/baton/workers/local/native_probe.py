@@ -38,7 +38,8 @@ async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> st
     """Have llama.cpp load all of a model file but its weights, in a child.
 
     Returns a sentence on what is wrong with its chat template, or "". That takes part of a second,
-    whatever the file's size. Raises ModelFileError if the file can't be used. Where llama.cpp itself can't be, nothing is known of the file, and none is raised.
+    whatever the file's size. Raises ModelFileError if the file can't be used. Where llama.cpp
+    itself can't be, nothing is known of the file, and none is raised.
     """
     try:
         reply = await _ask(one_line(path.name), environ, CheckFile(path))
@@ -57,7 +58,9 @@ async def _ask(name: str, environ: Mapping[str, str], request: Message) -> Any:
         child.send(request)
         return await child.receive()
     except ChildDied as death:
-        raise WorkerUnavailable(f"{name} can't be loaded. {death}", "Run `baton doctor`.") from death
+        raise WorkerUnavailable(
+            f"{name} can't be loaded. {death}", "Run `baton doctor`."
+        ) from death
     finally:
         await child.aclose()
 

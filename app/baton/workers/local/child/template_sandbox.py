@@ -61,7 +61,7 @@ class _Generation(Extension):
 
 
 class _CountingGenerator(CodeGenerator):
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self.write("environment.count(")
         super().visit_Concat(node, frame)
         self.write(")")
@@ -199,9 +199,9 @@ def _refuse_product(left: Any, right: Any) -> None:
         repeats = isinstance(one, int) and hasattr(other, "__len__")
         if repeats and one * len(other) > MAX_REPEATED:
             raise SecurityError("it makes too long a text")
-    if isinstance(left, int) and isinstance(right, int):
-        if left.bit_length() + right.bit_length() > MAX_NUMBER_BITS:
-            raise SecurityError("it computes too large a number")
+    factors = [one for one in (left, right) if isinstance(one, int)]
+    if len(factors) == 2 and sum(one.bit_length() for one in factors) > MAX_NUMBER_BITS:
+        raise SecurityError("it computes too large a number")
 
 
 def _refuse_large_numbers(values: Iterable[Any]) -> None:
