@@ -214,8 +214,8 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
         try:
             interrupts.raise_if_interrupted()
             baton.must_know_conductor()
-            if baton.warning:
-                notify(f"baton: {baton.warning}")
+            if warning := baton.warning:
+                notify(f"baton: {warning}")
             baton.report_later(lambda text: notify(f"baton: {text}"))
             yield runner
         finally:

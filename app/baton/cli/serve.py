@@ -156,8 +156,8 @@ def serve(
     with asyncio.Runner() as runner:
         try:
             baton.must_know_conductor()
-            if baton.warning:
-                notify(f"baton: {baton.warning}")
+            if warning := baton.warning:
+                notify(f"baton: {warning}")
             return runner.run(_serve(baton, port, host, allowed, quiet))
         finally:
             runner.run(baton.aclose())

@@ -25,7 +25,10 @@ _INSTALLED_NAMES = {"_baton", "baton.fish", "baton.svg", "baton.desktop"}
 """The files that the installer installs besides the program, and bash's `completions/baton`."""
 
 _DATA_FILES = ("baton.db*", "ledger.db*", "router/*.npz")
-_STATE_FILES = ("ledgers/*", "log/crash-*.txt", "recommended.json", "models-later", "lender*")
+_STATE_FILES = (
+    *("ledgers/*", "log/crash-*.txt", "lender*"),
+    *("recommended.json", "missed-worker", "models-later"),
+)
 _SETTINGS_FILES = ("config.toml", ".config.toml.*", "catalogue.toml", "templates/*.toml")
 
 

@@ -86,7 +86,7 @@ LAST_WORDS_SECONDS = 0.3
 """How long the end of its stderr is waited for once it is gone: a child of its own may hold it."""
 
 _BUILD_PATH = re.compile(
-    r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:'\"]+)+[/\\](?=[^\s/\\:]+\.(?:c|cc|cpp|cu|h|hpp|m):\d)"
+    r"(?:[A-Za-z]:)?[\w.-]*(?:[/\\][^\n/\\:'\"]*)*[/\\](?=[^\s/\\:]+\.(?:c|cc|cpp|cu|h|hpp|m):\d)"
 )
 """Where a native library was built: of no use to a person, and not of this machine."""
 
@@ -352,7 +352,7 @@ class ChildProcess:
     @property
     def stderr_end(self) -> str:
         """The end of what it wrote to stderr, without the paths of who built a library."""
-        return _BUILD_PATH.sub("", self._stderr_end.decode("utf-8", "replace"))
+        return without_build_paths(self._stderr_end.decode("utf-8", "replace"))
 
     def _read_stderr(self) -> None:
         """Keep the end of what it prints on stderr."""
@@ -560,6 +560,11 @@ def _unstartable(title: str, error: OSError) -> WorkerUnavailable:
     return WorkerUnavailable(
         f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
     )
+
+
+def without_build_paths(text: str) -> str:
+    """Return what a native library printed without the folders that it was built in."""
+    return _BUILD_PATH.sub("", text)
 
 
 def ending_text(status: int, stderr_end: str) -> str:

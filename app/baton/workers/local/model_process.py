@@ -117,7 +117,7 @@ class ModelProcess(Supervisor):
     A death while the model loads counts against the model, a later one against the requests that
     were being answered: a single one has failed, of several each is repeated alone, by a child that
     isn't borrowed. That answers a word of Baton's first, so that a broken model is found out. A
-    file of which llama.cpp crashes is broken, unless a GPU had a part in it, and isn't loaded again.
+    file of which llama.cpp crashes is broken, unless a GPU had a part in it; it isn't loaded again.
     """
 
     def __init__(
