@@ -82,7 +82,7 @@ class ChatTemplate:
         return found
 
     def _render(self, messages: Messages, switches: Mapping[str, Any]) -> str:
-        self._sandbox.allow(sum(len(message["content"]) for message in messages))
+        self._sandbox.allow(sum(len(message["content"]) for message in messages), len(messages))
         try:
             prompt = self._template.render(messages=messages, **self._known, **switches)
         except TemplateRefused:

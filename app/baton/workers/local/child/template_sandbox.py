@@ -30,9 +30,9 @@ MAX_REPEATED = 100_000
 MAX_NUMBER_BITS = 4096
 """How large a product may be: squared often enough, one takes minutes."""
 
-BASE_CHARS, CHARS_PER_INPUT = 64_000_000, 512
-"""How many characters a template may make in all, and how many more for each of its input: those
-that add a message at a time to one text copy that text each time."""
+BASE_CHARS, CHARS_PER_INPUT, CHARS_PER_COPY = 64_000_000, 512, 16
+"""How many characters a template may make in all, and how many more for each of its input, and for
+each of it and each message: those that add a message at a time to one text copy that each time."""
 
 RENDER_SECONDS = 4.0
 """How long a template may take. An honest one takes milliseconds."""
@@ -94,9 +94,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         known = {name: one for name, one in self.filters.items() if name not in _UNNEEDED}
         self.filters = {name: self._counting(one) for name, one in {**known, **own}.items()}
 
-    def allow(self, input_chars: int) -> None:
-        """Allow a new rendering as much as an input of that length may need."""
-        self._left = BASE_CHARS + CHARS_PER_INPUT * input_chars
+    def allow(self, input_chars: int, messages: int) -> None:
+        """Allow a new rendering as much as so many messages of that length may need."""
+        self._left = BASE_CHARS + (CHARS_PER_INPUT + CHARS_PER_COPY * messages) * input_chars
 
     def charge(self, chars: int) -> None:
         """Count what is about to be made. Raises SecurityError where it is too much."""
