@@ -187,7 +187,7 @@ class Baton:
             self._follow_settings(held.id, roles)
         suited, fault = self.library.suitable_roles(held.id), held.record.fault
         said = arrival_text(held.id, held.record.name, roles, suited, fault=fault)
-        return f"{said} {held.record.note}".strip()
+        return said if fault else f"{said} {held.record.note}".strip()
 
     def _follow_settings(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Configure the orchestra as the settings are now."""

@@ -271,7 +271,7 @@ async def assign_roles(
     said = arrival_text(held.id, name, takes, library.suitable_roles(held.id), fault=fault)
     verdict = await library.verdict(held.id)
     why = "" if fault or verdict.fit is Fit.FITS else verdict.why
-    return " ".join(filter(None, (said, note, why)))
+    return " ".join(filter(None, (said, "" if fault else note, why)))
 
 
 def report_failures(outcomes: Sequence[PullResult]) -> int:
