@@ -101,7 +101,8 @@ class Baton:
         with suppress(StoreError):
             money = self.ledger.warning
         routing = self.router.warning if self.router is not None else ""
-        found = (_said_once(self.paths, self.missed), self.store.warning, money, *odd, *self._missed(), routing)
+        missed = _said_once(self.paths, self.missed)
+        found = (missed, self.store.warning, money, *odd, *self._missed(), routing)
         return " ".join(filter(None, found))
 
     def _missed(self) -> Iterator[str]:

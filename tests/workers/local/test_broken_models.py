@@ -1,4 +1,4 @@
-"""Model files that llama.cpp can't work with: they are called broken at once, and not tried again."""
+"""Model files that can't work: they are called broken at once, and not tried again."""
 
 from __future__ import annotations
 

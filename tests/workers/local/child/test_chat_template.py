@@ -183,7 +183,7 @@ def test_what_python_cannot_compile_is_broken(depth: int) -> None:
         "{{ 'x' * 20 ~ 3 ~ none ~ [1, 'b'] }}{{ 'x'.center(9) }}{{ 'x' | center(9) }}|",
         "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + m.content %}"
         "{% endfor %}{{ ns.t | trim }}{{ 7 // 2 }}{{ 7 * 6 }}{{ 2 - 1 }}{{ 7 % 4 }}",
-        "{% set x %}{{ messages[0].content }}!{% endset %}{{ x | length }}{{ x | e }}{{ x | title }}",
+        "{% set x %}{{ messages[0].content }}!{% endset %}{{ x | length }}{{ x | e }}",
         "{% macro f(a, b=2) %}<{{ a }}{{ b }}>{% endmacro %}{{ f(1) }}{{ f('<', b='&') }}",
         "{{ {'b': 1, 'a': [1, {'c': none}]} | dictsort }}{{ [3, 1] | sort | list }}{{ dict(a=1) }}",
         "{% for m in messages[::-1] %}{{ loop.index0 }}{{ loop.last }}{{ m.items() | list }}"

@@ -110,7 +110,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self.charge(len(value))
         return value
 
-    def concat(self, parts: Iterable[str]) -> str:  # type: ignore[override]
+    def concat(self, parts: Iterable[str]) -> str:
         """Join the parts of an output; they are counted as they come."""
         return "".join(map(self.count, parts))
 
@@ -124,7 +124,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             _refuse_product(left, right)
         return self.count(super().call_binop(context, operator, left, right))
 
-    def call(self, context: Any, called: Any, *args: Any, **names: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Any, called: Any, *args: Any, **names: Any) -> Any:
         """Call a function or a method."""
         _refuse_large_numbers([*args, *names.values()])
         text = getattr(called, "__self__", None)
@@ -160,7 +160,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
     def _replace(self, value: Any, old: Any, new: Any, count: int | None = None) -> str:
         text, old, new = str(value), str(old), str(new)
         self.charge(text.count(old) * len(new))
-        return self.count(text.replace(old, new, -1 if count is None else count))
+        replaced = text.replace(old, new, -1 if count is None else count)
+        self.charge(len(replaced))
+        return replaced
 
     def _join(self, items: Any, between: Any = "", attribute: Any = None) -> str:
         if attribute is not None:
@@ -184,7 +186,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         longest = max((len(one) for one in shown if isinstance(one, str)), default=0)
         widths = sum(int(width[:20]) for width in _WIDTH.findall(text))
         self.charge(widths + longest * text.count("%"))
-        return self.count(text % args)
+        formatted = text % args
+        self.charge(len(formatted))
+        return formatted
 
 
 class _CountingFormatter(SandboxedFormatter):
