@@ -450,7 +450,6 @@ def details_object(known: KnownModel) -> dict[str, Any]:
         "paused": record is not None and record.paused,
         "wrong": record.wrong if record is not None else "",
         "fault": record.fault if record is not None else "",
-        "template": record.note if record is not None else "",
         "size": known.size,
         "bytes": known.held.bytes if known.held is not None else 0,
         "memory_bytes": known.load.total if known.load is not None else None,

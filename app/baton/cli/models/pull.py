@@ -313,5 +313,5 @@ def model_object(held: LibraryModel | None) -> dict[str, Any]:
         "linked": bool(record and record.link),
         "wrong": record.wrong if record else "",
         "fault": record.fault if record else "",
-        "note": record.note if record else "",
+        "caution": record.note if record else "",
     }
