@@ -573,7 +573,7 @@ def ending_text(status: int, stderr_end: str) -> str:
         name = _signal_name(-status)
         if name == "SIGKILL":
             return "It was killed from outside, perhaps because memory ran out."
-        if name == "SIGALRM":
+        if name in ("SIGALRM", "SIGPROF"):
             return TOOK_TOO_LONG
         return f"{_CRASHED} ({name})."
     words = stderr_end.strip().splitlines()

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -35,7 +36,13 @@ BASE_CHARS, CHARS_PER_INPUT, CHARS_PER_COPY = 64_000_000, 512, 16
 each of it and each message: those that add a message at a time to one text copy that each time."""
 
 RENDER_SECONDS = 4.0
-"""How long a template may take. An honest one takes milliseconds."""
+"""How much of the processor's time a template may take. An honest one takes milliseconds."""
+
+_WATCH_SECONDS = 0.25
+
+_SILENT_SECONDS = 8.0
+"""How long it may take by the clock: where no thread gets to run, the parent ends a silent child
+after 10 seconds, and doesn't know why."""
 
 MAX_MEMORY_BYTES, BYTES_PER_INPUT = 256 << 20, 128
 """How much more memory a process may take while it renders, and how much more for each byte."""
@@ -219,24 +226,32 @@ def rendering_limits(input_bytes: int, give_up: Callable[[], object]) -> Iterato
     """Bound the time and the memory of what this process does; MemoryError is raised for that.
 
     `give_up` is called in a thread when the time is over, and has to end the process. Where no
-    thread gets to run, an alarm ends it a second later. Memory has a limit on Linux only.
+    thread gets to run, an alarm ends it a second later, or by the clock. Memory has a limit on Linux only.
     """
-    slow = threading.Timer(RENDER_SECONDS, give_up)
-    slow.start()
+    ended = threading.Event()
+    until = time.process_time() + RENDER_SECONDS
+
+    def watch() -> None:
+        while not ended.wait(_WATCH_SECONDS):
+            if time.process_time() > until:
+                give_up()
+
+    threading.Thread(target=watch, daemon=True).start()
     limit = _memory_limit(MAX_MEMORY_BYTES + BYTES_PER_INPUT * input_bytes)
-    _set_alarm(RENDER_SECONDS + 1)
+    _set_alarms(RENDER_SECONDS + 1, _SILENT_SECONDS)
     try:
         yield
     finally:
-        _set_alarm(0)
+        _set_alarms(0, 0)
         if limit is not None:
             limit()
-        slow.cancel()
+        ended.set()
 
 
-def _set_alarm(seconds: float) -> None:
+def _set_alarms(seconds: float, wall_seconds: float) -> None:
     if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_REAL, wall_seconds)
 
 
 def _memory_limit(bytes: int) -> Callable[[], None] | None:
