@@ -193,7 +193,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         longest = max((len(one) for one in shown if isinstance(one, str)), default=0)
         widths = sum(int(width[:20]) for width in _WIDTH.findall(text))
         self.charge(widths + longest * text.count("%"))
-        formatted = text % args
+        formatted: str = text % args
         self.charge(len(formatted))
         return formatted
 
@@ -226,7 +226,8 @@ def rendering_limits(input_bytes: int, give_up: Callable[[], object]) -> Iterato
     """Bound the time and the memory of what this process does; MemoryError is raised for that.
 
     `give_up` is called in a thread when the time is over, and has to end the process. Where no
-    thread gets to run, an alarm ends it a second later, or by the clock. Memory has a limit on Linux only.
+    thread gets to run, an alarm ends it a second later, or by the clock. Memory has a limit on
+    Linux only.
     """
     ended = threading.Event()
     until = time.process_time() + RENDER_SECONDS
