@@ -36,7 +36,8 @@ from baton.cli.options import (
 )
 from baton.cli.output import notify
 from baton.cli.piped_text import read_piped
-from baton.core.errors import ConfigError
+from baton.core.byte_format import show_size
+from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.money import parse_usd
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from baton.cli.prompt_run import OutputOptions
     from baton.compose import Baton
     from baton.core.messages import Attachment, Card, Prompt
+    from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import PromptLimits
     from baton.history import Store
 
@@ -167,12 +169,12 @@ def answer_prompt(options: AskOptions) -> int:
         borrow=not options.no_daemon,
     )
     end_spares()
-    baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
+    card = _answering_card(baton.orchestra, worker, text)  # an unknown one is reported at once
 
     with running_loop(baton) as runner:
         conversation = runner.run(find_continued(baton.store, options.latest, options.conversation))
         # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
-        prompt, lacks = _build_prompt(options, text, baton.orchestra.worker(worker).card)
+        prompt, lacks = _build_prompt(options, text, card)
         if conversation is not None and not options.quiet and os.isatty(2):
             runner.run(_report_unfinished(baton.store, conversation))
 
@@ -200,6 +202,17 @@ def answer_prompt(options: AskOptions) -> int:
         return code
 
 
+def _answering_card(orchestra: Orchestra, worker: str | None, text: str) -> Card:
+    """Return who answers; while no model is here, what is piped in may be for a tool."""
+    try:
+        return orchestra.worker(worker, text).card
+    except ModelFileError:
+        tools = [card for card in orchestra.roster if card.is_tool]
+        if worker or text.strip() or os.isatty(0) or not tools:
+            raise
+        return tools[0]
+
+
 @contextmanager
 def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
     """Yield what runs coroutines; say what the person must know of Baton, and close it after."""
@@ -209,8 +222,8 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
         try:
             interrupts.raise_if_interrupted()
             baton.must_know_conductor()
-            if baton.warning:
-                notify(f"baton: {baton.warning}")
+            if warning := baton.warning:
+                notify(f"baton: {warning}")
             baton.report_later(lambda text: notify(f"baton: {text}"))
             yield runner
         finally:

@@ -243,19 +243,19 @@ class Card:
     """What is known of a worker: enough to choose it, and to describe it to a person.
 
     `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
-    sentence for people; `hardware` says where it runs once that is known ("CPU only",
-    "24/32 layers on GPU"); `system` is its system prompt where a conversation has none of its own.
-    `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
-    would look for on a bill. `privacy` says which texts it may see. `remote` is whether what it is
-    sent leaves this machine, as far as is known: a program here that forwards is remote. Of another
-    program here `is_confirmed` is whether the person said that it computes on this machine.
-    `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
-    may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
-    are in neither are judged by its size. `thinking` is how many tokens a remote worker may
-    think besides what it writes, until its own calls say how many (0: it doesn't think). `address`
-    is where its bytes go, and through which proxy, as in the egress log ("" where none leave); of
-    several addresses it names them. `works_offline` is whether some of them are on this machine
-    although others aren't.
+    sentence for people, `caution` one on what is wrong with its model; `hardware` says where it
+    runs once that is known ("CPU only", "24/32 layers on GPU"); `system` is its system prompt where
+    a conversation has none of its own. `price` None is an unknown price, which is never zero.
+    `provider` and `model` are what a person would look for on a bill. `privacy` says which texts it
+    may see. `remote` is whether what it is sent leaves this machine, as far as is known: a program
+    here that forwards is remote. Of another program here `is_confirmed` is whether the person said
+    that it computes on this machine. `slots` is how many requests it takes at once. `skills` says
+    how difficult a task of each kind may be, from 1 to 5, as the person set it, `published` as was
+    published of its model; kinds that are in neither are judged by its size. `thinking` is how many
+    tokens a remote worker may think besides what it writes, until its own calls say how many (0: it
+    doesn't think). `address` is where its bytes go, and through which proxy, as in the egress log
+    ("" where none leave); of several addresses it names them. `works_offline` is whether some of
+    them are on this machine although others aren't.
     """
 
     id: str
@@ -268,6 +268,7 @@ class Card:
     parameters: int = 0
     licence: str = ""
     note: str = ""
+    caution: str = ""
     hardware: str = ""
     system: str = "You are a helpful assistant."
     price: Price | None = FREE

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
-from baton.download.releases import RELEASE_SCHEMA, Build, Receipt, Switch, is_address
+from baton.download.releases import RELEASE_SCHEMA, KeptBuild, Receipt, Switch, is_address
 from baton.install.unpack_cache import UnpackCache, tree_key
 from baton.platform.durable_files import sync_folder
 from baton.platform.secrets import plain_environ
@@ -60,9 +60,9 @@ class Installation:
         return self.place.previous if self.place.previous.is_file() else None
 
     @property
-    def previous_build(self) -> Build | None:
-        """The build of the version before."""
-        return _read_note(self.place.previous_note, Build)
+    def previous_build(self) -> KeptBuild | None:
+        """What is noted of the version before."""
+        return _read_note(self.place.previous_note, KeptBuild)
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
@@ -166,6 +166,7 @@ class Installation:
     def switch(self, incoming: Path, switch: Switch) -> None:
         """Let a staged file take its place, and keep the one that was there. Raises BatonError."""
         place = self.place
+        switch = replace(switch, leaving_sha256=self.size_and_hash(place.target)[1])
         with self._explain_errors("the version that was here is in its place"):
             write_note(place.journal, switch)
             _link_or_copy(place.target, place.outgoing)
@@ -185,7 +186,8 @@ class Installation:
             place.outgoing.replace(place.previous)
             place.outgoing.unlink(missing_ok=True)  # two names of one file stay both
             sync_folder(place.home)
-        write_note(place.previous_note, switch.leaving)
+        kept = KeptBuild(**asdict(switch.leaving), sha256=switch.leaving_sha256)
+        write_note(place.previous_note, kept)
         noted, new = self.receipt, switch.coming
         write_note(
             place.receipt,
@@ -307,7 +309,7 @@ def read_receipt(path: Path) -> Receipt:
     return _read_note(path, Receipt) or Receipt()
 
 
-def write_note(path: Path, note: Receipt | Switch | Build) -> None:
+def write_note(path: Path, note: Receipt | Switch | KeptBuild) -> None:
     """Replace a note: at any moment it is the old one or the new one. Raises OSError."""
     import json
 

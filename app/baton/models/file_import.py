@@ -127,8 +127,11 @@ class ModelImport:
             yield before
             return
         forced = await self._library.needs_force(self._library.memory_load(file), force)
-        await self._library.check(file)
-        record = replace(record, added=time.time(), forced=forced, paused=False, wrong="")
+        note = await self._library.check(file)
+        fault = await self._library.fault(file, forced)
+        record = replace(
+            record, added=time.time(), forced=forced, paused=False, wrong="", fault=fault, note=note
+        )
         if link:
             async with aclosing(self._link(replace(record, link=str(file)), file)) as steps:
                 async for step in steps:

@@ -47,7 +47,8 @@ if TYPE_CHECKING:  # every start opens a library, and most never look further th
     from baton.models.ports import ModelSource, ModelStore
     from baton.models.recommendation import Recommendation
 
-CheckModel = Callable[[Path], Awaitable[None]]
+CheckModel = Callable[[Path], Awaitable[str]]
+TryModel = Callable[[Path, bool], Awaitable[None]]
 
 _LIST_HINT = "`baton models ls` lists what is here, `baton models ls --all` what could be."
 _FETCH_HINT = "`baton models pull` fetches it again, `baton models rm` takes it off the list."
@@ -58,7 +59,8 @@ class Library:
 
     `entries` reads the catalogue, `inspect_machine` this machine as it is now. `workers` are ids of
     other workers, which no model is given. `check` raises ModelFileError for a file that can't be
-    loaded. `memory` holds what was recommended.
+    loaded, and returns what is wrong with its chat template; `try_out` has it write a word, and
+    raises BatonError if it can't. `memory` holds what was recommended.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Library:
         offline: bool = False,
         workers: Collection[str] = (),
         check: CheckModel | None = None,
+        try_out: TryModel | None = None,
         memory: RecommendationMemory | None = None,
     ) -> None:
         self.model_store = model_store
@@ -82,6 +85,7 @@ class Library:
         self.workers = frozenset(workers)
         self._entries = entries
         self._check = check
+        self._try_out = try_out
         self.memory = memory or RecommendationMemory(None)
 
     # What there is
@@ -182,10 +186,21 @@ class Library:
         """Record whether a download waits for the person before it continues."""
         return self.model_store.save(replace(self.get(id).record, paused=paused))
 
-    async def check(self, path: Path) -> None:
-        """Check that a file can be loaded, weights aside. Raises ModelFileError."""
-        if self._check is not None:
-            await self._check(path)
+    async def check(self, path: Path) -> str:
+        """Check that a file can be loaded, weights aside. Raises ModelFileError.
+
+        Returns a sentence on what is wrong with its chat template, or "".
+        """
+        return "" if self._check is None else await self._check(path)
+
+    async def fault(self, path: Path, force: bool) -> str:
+        """Have a model's file write a word; return why it can't, or ""."""
+        try:
+            if self._try_out is not None:
+                await self._try_out(path, force)
+        except BatonError as error:
+            return error.message
+        return ""
 
     def record_arrival(
         self, record: ModelRecord, path: Path, sha256: str, stamp: FileStamp | None = None
@@ -288,6 +303,9 @@ class Library:
                 elif self.model_store.get(model.id) is None:
                     raise ConfigError(f"{record.name} was removed meanwhile.", _LIST_HINT)
                 elif record.sha256 in ("", joined_hash(step.split())):
+                    if record.fault:
+                        fault = await self.fault(model.path, record.forced)
+                        record = replace(record, fault=fault)
                     yield self.record_arrival(record, model.path, step, stamp)
                 else:
                     wrong = f"{_changed_text(record, step)} what they were when it came"

@@ -247,12 +247,15 @@ class ModelDownload:
     async def _record_download(self, record: ModelRecord, path: Path, sha256: str) -> LibraryModel:
         """Record that a model came; one that can't be loaded is kept, but not used."""
         try:
-            await self._library.check(path)
+            note = await self._library.check(path)
         except ModelFileError:
             stamp, wrong = self._store.file_stamp(path), "llama.cpp can't load it"
             sha256 = joined_hash(sha256.split())
             self._store.save(replace(record, sha256=sha256, stamp=stamp, wrong=wrong))
             raise
+        is_known = record.id in self._library.entries()
+        fault = "" if is_known else await self._library.fault(path, record.forced)
+        record = replace(record, note=note, fault=fault)
         return self._library.record_arrival(record, path, sha256)
 
 

@@ -46,7 +46,8 @@ class ModelRecord:
     `file` is the file's name; it lies in the model's own folder, or at `link` if that is set.
     `sha256` "" is not known yet. Of a model in several `parts`, `file` and `link` are the first
     one's, `size` and `sha256` those of all together. `roles` are those it takes on arrival, `stamp`
-    is None until the file was verified, `wrong` says what is wrong with it. `forced` is whether the
+    is None until the file was verified, `wrong` says what is wrong with it, `fault` why it wrote no
+    word when it was tried, `note` what is wrong with its chat template. `forced` is whether the
     person took it although it doesn't fit. `added` is in seconds since the epoch.
     """
 
@@ -64,6 +65,8 @@ class ModelRecord:
     forced: bool = False
     paused: bool = False
     wrong: str = ""
+    fault: str = ""
+    note: str = ""
     parts: tuple[FilePart, ...] = ()
 
     @property
@@ -96,6 +99,11 @@ class LibraryModel:
         paths = part_paths(self.path)
         lost = [str(number) for number, path in enumerate(paths, start=1) if not path.is_file()]
         return f"part {', '.join(lost)} of {len(paths)}" if lost and paths[1:] else "the file"
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether it may answer without being asked for by name."""
+        return self.state.is_usable and not self.record.fault
 
     @property
     def is_unfinished(self) -> bool:

@@ -241,6 +241,17 @@ def test_a_previous_version_that_does_not_start_is_not_gone_back_to(
     assert (done.code, "this very one" in done.err) == (1, True)
 
 
+def test_a_damaged_previous_version_is_not_gone_back_to(call: Call, own: Machine) -> None:
+    """It starts from what it had unpacked, so that starting it shows nothing."""
+    assert call("self", "update", "--from", str(own.publish())).code == 0
+    previous = own.world.share / "previous"
+    previous.write_bytes(previous.read_bytes() + b"# 4 bytes")
+    done = call("self", "rollback")
+    assert (done.code, "is damaged, so nothing was changed" in done.err) == (1, True)
+    assert own.world.version() == NEW
+    assert not own.world.staging.exists()
+
+
 def test_settings_that_this_version_cannot_read_are_no_reason_to_stay_with_it(
     call: Call, own: Machine
 ) -> None:

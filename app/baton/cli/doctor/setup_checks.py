@@ -218,7 +218,12 @@ async def check_models(context: CheckContext) -> str:
     models = library(context.settings, context.paths)
     found = models.models()
     lost = [held for held in found if held.state in (ModelState.BROKEN, ModelState.GONE)]
-    problems = [*(f"{held.id} is {held.state.value}." for held in lost), *models.problems()]
+    problems = [
+        *(f"{held.id} is {held.state.value}." for held in lost),
+        *(f"{held.id} can't answer. {held.record.fault}" for held in found if held.record.fault),
+        *(f"{held.id}: {held.record.note}" for held in found if held.record.note),
+        *models.problems(),
+    ]
     if problems:
         return CheckWarning(f"{' '.join(problems)} `baton models ls` lists them all.")
     if not found:

@@ -260,7 +260,8 @@ class Outcome:
 
     `cut` are those that stopped at their length cap, `failed` those that failed or were left out
     (their text, if any, is only a part), each with a sentence. `usage` is how its worker ended a
-    step; `looped` are those that were stopped as they repeated themselves.
+    step; `looped` are those that were stopped as they repeated themselves. `failed_workers` are
+    those that couldn't do a step of it.
     """
 
     plan: Plan
@@ -269,6 +270,7 @@ class Outcome:
     failed: Mapping[int, str] = field(default_factory=dict)
     usage: Mapping[int, Usage] = field(default_factory=dict)
     looped: Collection[int] = ()
+    failed_workers: Collection[str] = ()
 
     def text(self, number: int) -> str:
         """Return the whole text of a step that didn't fail, or ""."""

@@ -145,6 +145,8 @@ def clean_record(record: ModelRecord) -> ModelRecord:
         name=one_line(record.name, 120) or record.id,
         licence=one_line(record.licence, 120),
         wrong=one_line(record.wrong, 400),
+        fault=one_line(record.fault, 400),
+        note=one_line(record.note, 200),
     )
 
 

@@ -143,12 +143,11 @@ class LocalWorker:
 
 def _informed(known: Card, loaded: ModelLoaded) -> Card:
     """Return a card with what the child said of the model."""
-    note = loaded.note
     return replace(
         known,
         context=loaded.context,
         parameters=loaded.parameters,
         hardware=loaded.hardware,
         licence=known.licence or loaded.licence,
-        note=known.note if note in known.note else f"{known.note} {note}".strip(),
+        caution=loaded.note,
     )
