@@ -36,7 +36,6 @@ from baton.cli.options import (
 )
 from baton.cli.output import notify
 from baton.cli.piped_text import read_piped
-from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
