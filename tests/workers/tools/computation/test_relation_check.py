@@ -64,12 +64,7 @@ WRONG = [
     ("units", "2 y -> d", "how many days are 2 years"),
 ]
 RIGHT = [
-    (
-        "calc",
-        "500 - 120 - 80",
-        "I have 500 euros, spend 120 on books and 80 on food. What is left?",
-    ),
-    ("calc", "20 - 5 + 8", "I have 20, lose 5 and find 8"),
+    ("calc", "500 - 120 - 80", "500 minus 120 minus 80, what is left?"),
     ("calc", "45 / 90%", "45 is 90% of what?"),
     ("calc", "(2 + 1/2) * 3", "what is 2 1/2 times 3?"),
     ("calc", "2.5 * 3", "what is 2 1/2 times 3?"),
@@ -84,7 +79,6 @@ RIGHT = [
     ("calc", "456 / 3", "1/3 of 456"),
     ("calc", "round(sqrt(1764), 1)", "racine carrée de 1764, arrondie à 1 décimale"),
     ("calc", "107 / (1 + 7%)", "$107 including 7% sales tax. What was the price before tax?"),
-    ("calc", "600 / 3.75", "Cambia 600 soles a dólares a 3.75 soles por dólar"),
     ("calc", "75 * 1.10", "75 euro al cambio di 1.10 dollari per euro"),
     ("calc", "isprime(91)", "91 est premier ou pas"),
     ("units", "floor(20 l / (330 ml))", "how many 330 ml cans can I fill from a 20 litre keg"),

@@ -26,6 +26,9 @@ from baton.workers.tools.computation.expression import parse_expression, token_p
 MAX_DEGREE = 100
 """The highest root that is taken exactly."""
 
+MAX_PLACES = 30
+"""To how many decimal places a number is rounded at most."""
+
 _TRAPS = [DivisionByZero, InvalidOperation, Overflow, Underflow]
 _PRECISE = Context(prec=60, Emin=-MAX_BITS, Emax=MAX_BITS, traps=_TRAPS)
 _ROMAN = {"M": 1000, "CM": 900, "D": 500, "CD": 400, "C": 100, "XC": 90, "L": 50, "XL": 40}
@@ -256,7 +259,10 @@ def _median(*values: Any) -> Fraction:
 
 def _round(value: Any, digits: Any = Fraction(0)) -> Fraction:
     """Round half away from zero, as people do."""
-    number, scale = _number(value), Fraction(10) ** _whole(digits, 30)
+    number, places = _number(value), _whole(digits)
+    if abs(places) > MAX_PLACES:
+        raise CannotCompute("A number isn't rounded to so many places.")
+    scale = Fraction(10) ** places
     return (
         Fraction(math.floor(abs(number) * scale + Fraction(1, 2)) * (1 if number >= 0 else -1))
         / scale

@@ -35,7 +35,7 @@ class _Relation(NamedTuple):
     """
 
     name: str
-    tool: str
+    tools: Collection[str]
     says: re.Pattern[str]
     unless: re.Pattern[str] | None
     needs: re.Pattern[str] | None
@@ -51,6 +51,23 @@ class _Relation(NamedTuple):
         return is_missing or (self.forbids is not None and bool(self.forbids.search(expression)))
 
 
+class _Place(NamedTuple):
+    """What stands between two numbers that a sign joins: clear words, or else others."""
+
+    sign: str
+    clear: re.Pattern[str]
+    other: Mapping[str, re.Pattern[str]]
+
+
+class _Rules(NamedTuple):
+    """All rules; `apart` are shapes of expressions whose numbers may be apart, with their words."""
+
+    licences: Sequence[_Licence]
+    relations: Sequence[_Relation]
+    places: Sequence[_Place]
+    apart: Sequence[tuple[re.Pattern[str], re.Pattern[str] | None]]
+
+
 def _pattern(says: Iterable[str], signs: str | None) -> re.Pattern[str] | None:
     """Return what finds any of some words, or of some signs, in small or large letters."""
     words = "|".join(says)
@@ -60,8 +77,7 @@ def _pattern(says: Iterable[str], signs: str | None) -> re.Pattern[str] | None:
 
 
 @cache
-def _rules() -> tuple[Sequence[_Licence], Sequence[_Relation]]:
-    """Return the licences and the relations."""
+def _rules() -> _Rules:
     source = files("baton.workers.tools.computation") / "relations.toml"
     found = tomllib.loads(source.read_text(encoding="utf-8"))
     licences = [
@@ -70,7 +86,7 @@ def _rules() -> tuple[Sequence[_Licence], Sequence[_Relation]]:
     relations = [
         _Relation(
             rule["name"],
-            rule["tool"],
+            rule["tools"],
             _pattern(rule.get("says", ()), rule.get("signs")) or late_pattern(""),
             _pattern(rule.get("unless", ()), rule.get("unless_signs")),
             late_pattern(rule["needs"]) if "needs" in rule else None,
@@ -78,7 +94,19 @@ def _rules() -> tuple[Sequence[_Licence], Sequence[_Relation]]:
         )
         for rule in found["relation"]
     ]
-    return licences, relations
+    places = [
+        _Place(
+            rule["sign"],
+            late_pattern(rule["clear"], re.IGNORECASE),
+            {name: late_pattern(words, re.IGNORECASE) for name, words in rule["other"].items()},
+        )
+        for rule in found["place"]
+    ]
+    apart = [
+        (late_pattern(rule["shapes"]), _pattern(rule.get("says", ()), rule.get("signs")))
+        for rule in found["apart"]
+    ]
+    return _Rules(licences, relations, places, apart)
 
 
 def _licence_words(rule: Mapping[str, Any]) -> Mapping[str, re.Pattern[str]]:
@@ -97,7 +125,7 @@ def find_lost_relation(tool: str, expression: str, request: str, language: str) 
 
     `request` is marked: the words of it that the expression stands for.
     """
-    licences, relations = _rules()
+    licences, relations, *_ = _rules()
     for operation in _operations(tool, expression, request):
         if not any(
             licence.does.fullmatch(operation) and licence.says[language].search(request)
@@ -108,13 +136,72 @@ def find_lost_relation(tool: str, expression: str, request: str, language: str) 
     for literal in _NUMBER.findall(request):
         besides = re.sub(rf"(?<![\d.]){re.escape(literal)}(?![\d.])", " ", besides, count=1)
     for relation in relations:
-        is_said = relation.tool == tool and relation.is_said(request)
+        is_said = tool in relation.tools and relation.is_said(request)
         if is_said and relation.is_lost(expression, besides):
             return relation.name
     if tool != "calc":
         return ""
     is_story = _SIGN.search(expression) and len(_unknown_words(request)) > MAX_UNKNOWN_WORDS
-    return "a story" if is_story else _find_lost_fraction(expression, request)
+    return (
+        ("a story" if is_story else "")
+        or _find_lost_fraction(expression, request)
+        or _find_other_place(expression, request, language)
+    )
+
+
+def _find_other_place(expression: str, request: str, language: str) -> str:
+    """Return two numbers of a request between which something else stands than their sign."""
+    rules = _rules()
+    if re.search(r"#|[a-z]", expression) or any(
+        shape.fullmatch(expression) and words is not None and words.search(request)
+        for shape, words in rules.apart
+    ):
+        return ""
+    for left, sign, right in _JOINED.findall(re.sub(r"[()\s]", "", expression)):
+        between, is_turned = _between(left, right, request)
+        if "%" in left + right or between is None:
+            continue
+        if sign not in _signs_said(between, is_turned, language):
+            return f"{left} {sign} {right}"
+    return ""
+
+
+def _signs_said(between: str, is_turned: bool, language: str) -> Collection[str]:
+    """Return which signs the words between two numbers may stand for; () for several.
+
+    Turned round, numbers are taken from each other or shared ("take 3 from 8", "3 share 48").
+    """
+    places = _rules().places
+    clear = {place.sign for place in places if place.clear.search(between)}
+    if clear:
+        return clear if len(clear) == 1 and (not is_turned or clear <= {"+", "*", "/"}) else ()
+    other = {place.sign for place in places if place.other[language].search(between)}
+    if is_turned:
+        return other & {"-", "/"}
+    other -= {"-"}
+    other -= {"+"} if len(other) > 1 else set()
+    return other if len(other) == 1 or other == {"*", "/"} else ()
+
+
+_JOINED = re.compile(r"(?=(?<![\d.])(\d+(?:\.\d+)?%?)([-+*/])(\d+(?:\.\d+)?%?))")
+
+
+def _between(left: str, right: str, request: str) -> tuple[str | None, bool]:
+    """Return what stands between two numbers where they are nearest, and whether they are turned.
+
+    None for a number that the request doesn't write.
+    """
+    ends = [
+        (abs(one.start() - other.start()), one.start() > other.start(), one, other)
+        for one in re.finditer(rf"(?<![\d.]){re.escape(left)}(?![\d.]*\d)", request)
+        for other in re.finditer(rf"(?<![\d.]){re.escape(right)}(?![\d.]*\d)", request)
+        if one.start() != other.start()
+    ]
+    if not ends:
+        return None, False
+    _, is_turned, *pair = min(ends, key=lambda end: end[:2])
+    first, last = reversed(pair) if is_turned else pair
+    return request[first.end() : last.start()], is_turned
 
 
 MAX_UNKNOWN_WORDS = 4
@@ -123,7 +210,7 @@ MAX_UNKNOWN_WORDS = 4
 
 def _unknown_words(request: str) -> Collection[str]:
     """Return the words of a request that say nothing of numbers, so far as is known here."""
-    licences, relations = _rules()
+    licences, relations, *_ = _rules()
     patterns = [pattern for licence in licences for pattern in set(licence.says.values())]
     patterns += [relation.says for relation in relations]
     telling = [pattern for pattern in patterns if not pattern.search("")]
