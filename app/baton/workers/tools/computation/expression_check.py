@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from baton.core.late_pattern import late_pattern
 from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon, alternatives, lexicon
 from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.quantities import PINT_NAMES
@@ -67,6 +68,8 @@ def find_lost_name(tool: str, expression: str, words: MarkedText, request: str) 
     """
     match tool:
         case "units":
+            if words.language in ("de", "fr") and re.search(r"\blb\b", expression):
+                return "" if _OF_WHERE.search(words.text) else "which pound it is"
             return _find_lost_unit(expression, words)
         case "clock":
             return _find_lost_day(expression, words) or _find_lost_city(
@@ -85,6 +88,10 @@ def _find_lost_unit(expression: str, words: MarkedText) -> str:
     used = {*_CODE.findall(expression), *(("s", "min", "h", "d") if "/" in expression else ())}
     lost = (c for c in named if c not in expression and not used.issuperset(c.split("/")))
     return next(lost, "")
+
+
+_OF_WHERE = late_pattern(r"(?i)amerik|englisch|britisch|améric|anglais|us")
+"""Which pound it is, where people also call half a kilogram so."""
 
 
 def _find_lost_day(expression: str, words: MarkedText) -> str:
@@ -110,7 +117,19 @@ def _find_lost_city(expression: str, words: MarkedText) -> str:
     used = expression.casefold()
     is_about_zones = expression.startswith(("zone(", "now(", "diff("))
     lost = [city for city in named if city not in used]
-    return lost[0] if lost and (is_about_zones or len(named) > 1) else ""
+    if lost and (is_about_zones or len(named) > 1):
+        return str(lost[0])
+    there = _FROM_HERE.fullmatch(expression)
+    asked = _ASKED_THERE % re.escape(there[1]) if there else ""
+    return "from where to where" if there and not re.search(asked, words.text, re.I) else ""
+
+
+_FROM_HERE = re.compile(r"zone\([\d:]+, ([^,)]+)\)")
+_ASKED_THERE = (
+    r"(?:time|that|horas?|or[ae]|spät|uhr|heures?)(?!\w)[^,.;?\d]{0,24}(?<!\w)"
+    r"(?:in|en|em|a|à|au|for)\s+%s"
+)
+"""How a request asks for the time in a place when it is so late here."""
 
 
 def _find_foreign_literal(expression: str, request: MarkedText) -> str:
@@ -255,7 +274,7 @@ def _find_foreign_unit(expression: str, request: MarkedText) -> str:
         if (
             code not in said
             and (code not in _TIME_UNITS or _ONE_TO_ANOTHER.fullmatch(expression))
-            and code not in ("m2", "m3", "cm2", "km2", "ft2")
+            and code not in ("m2", "m3")
         ):
             return code
     return ""

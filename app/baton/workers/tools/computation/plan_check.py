@@ -55,9 +55,10 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         words = division.words[number - 1]
         if part.tool:
             why = _why_not_computable(part, marked, values, number)
-            why = why or _find_lost_words(part, words, marked.language)
+            its_words = words if len(parts) > 1 else marked.text
+            why = why or _find_lost_words(part, its_words, marked.language)
             if name := find_lost_name(
-                _HEADS[part.tool], part.text, replace(marked, text=words), marked.text
+                _HEADS[part.tool], part.text, replace(marked, text=its_words), marked.text
             ):
                 why = why or f"It leaves {name} out."
             why = why or missing.get(number - 1, "")

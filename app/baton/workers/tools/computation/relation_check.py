@@ -139,6 +139,8 @@ def find_lost_relation(tool: str, expression: str, request: str, language: str) 
         is_said = tool in relation.tools and relation.is_said(request)
         if is_said and relation.is_lost(expression, besides):
             return relation.name
+    if tool == "units":
+        return _find_other_amounts(expression, request)
     if tool != "calc":
         return ""
     is_story = _SIGN.search(expression) and len(_unknown_words(request)) > MAX_UNKNOWN_WORDS
@@ -166,15 +168,34 @@ def _find_other_place(expression: str, request: str, language: str) -> str:
     return ""
 
 
+def _find_other_amounts(expression: str, request: str) -> str:
+    """Return two amounts that are added or taken away though the request doesn't say so.
+
+    Added are those side by side ("5 ft 11 in") too.
+    """
+    for left, unit, sign, right in _AMOUNTS.findall(expression):
+        between, is_turned = _between(left, right, request)
+        between = (between or "").strip().removeprefix(unit)
+        clear = [place.sign for place in _rules().places for _ in place.clear.finditer(between)]
+        is_beside = sign == "+" and _BESIDE.fullmatch(between)
+        if is_turned or not (is_beside or clear == [sign]):
+            return f"{left} {unit} {sign} {right}"
+    return ""
+
+
+_AMOUNTS = re.compile(r"(\d+(?:\.\d+)?) (\S+) ([-+]) \(?(\d+(?:\.\d+)?)")
+_BESIDE = re.compile(r"[ ,]*(?:and|und|et|y|e|ed)? *", re.IGNORECASE)
+
+
 def _signs_said(between: str, is_turned: bool, language: str) -> Collection[str]:
     """Return which signs the words between two numbers may stand for; () for several.
 
     Turned round, numbers are taken from each other or shared ("take 3 from 8", "3 share 48").
     """
     places = _rules().places
-    clear = {place.sign for place in places if place.clear.search(between)}
+    clear = [place.sign for place in places for _ in place.clear.finditer(between)]
     if clear:
-        return clear if len(clear) == 1 and (not is_turned or clear <= {"+", "*", "/"}) else ()
+        return clear if len(clear) == 1 and not (is_turned and clear == ["-"]) else ()
     other = {place.sign for place in places if place.other[language].search(between)}
     if is_turned:
         return other & {"-", "/"}
@@ -246,21 +267,22 @@ def _operations(tool: str, expression: str, request: str) -> Iterator[str]:
         for name in _CLOCK.findall(expression):
             nth = _NTH.search(expression) if name == "nth" else None
             yield f"c:nth {nth[1]}" if nth else f"c:{name}"
-    if tool != "calc":
         return
-    for pattern, operation in _SHAPES:
-        expression, count = pattern.subn(" ", expression)
-        if count:
-            yield operation
-    yield from _FUNCTION.findall(expression)
-    yield from _SIGN.findall(expression)
-    theirs = {
-        number.rstrip("0").rstrip(".") if "." in number else number
-        for number in _DIGITS.findall(request)
-    }
-    for number in _NUMBER.findall(_REFERENCE.sub(" ", expression)):
-        if (number.rstrip("0").rstrip(".") if "." in number else number) not in theirs:
-            yield f"#{number}"
+    theirs = {_plain(number) for number in _DIGITS.findall(request)}
+    numbers = map(_plain, _NUMBER.findall(_REFERENCE.sub(" ", expression)))
+    yield from (f"#{number}" for number in numbers if number not in theirs)
+    if tool == "calc":
+        for pattern, operation in _SHAPES:
+            expression, count = pattern.subn(" ", expression)
+            if count:
+                yield operation
+        yield from _FUNCTION.findall(expression)
+        yield from _SIGN.findall(expression)
+
+
+def _plain(number: str) -> str:
+    """Return a number without zeros behind its decimal point."""
+    return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 _SHAPES = (
