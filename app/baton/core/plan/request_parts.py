@@ -38,8 +38,8 @@ MIN_COMPUTED_CONFIDENCE = -0.038
 """The same for one sum, alone or among other parts."""
 
 MIN_SIMPLE_CONFIDENCE = -0.1
-"""The same where the request says hardly more than one operation. With both 334 of 390 that tools can
-answer are computed rightly and 3 wrongly."""
+"""The same where the request says hardly more than one operation. With both 334 of 390 that tools
+can answer are computed rightly and 3 wrongly."""
 
 MIN_MIXED_CONFIDENCE = -0.12
 """The same for several parts, one of them a sum beyond doubt, over all lines but those of sums in

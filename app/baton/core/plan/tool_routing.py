@@ -72,7 +72,8 @@ def can_compute(tool: str, text: str) -> bool:
     match tool:
         case "units" if has_digit:
             plain = without_lead(text)[0]
-            return re.fullmatch(_CONVERSION, plain, re.IGNORECASE) is not None
+            is_clear = re.match(r"[1-9]\d{0,2}\.\d{3}(?!\d)", plain) is None
+            return is_clear and re.fullmatch(_CONVERSION, plain, re.IGNORECASE) is not None
         case "clock":
             return bool(clock_expression(text))
         case tool if tool == ABOUT_BATON:

@@ -14,7 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from baton.core.late_pattern import late_pattern
-from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon, alternatives, lexicon
+from baton.workers.tools.computation.lexicon import (
+    WEEKDAYS,
+    Lexicon,
+    alternatives,
+    is_language_sure,
+    lexicon,
+)
 from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.quantities import PINT_NAMES
 from baton.workers.tools.messages import MarkedText
@@ -37,6 +43,10 @@ _TIME_UNITS = frozenset({"ms", "s", "min", "h", "d", "w", "mo", "y", "bd"})
 
 def find_problem(tool: str, expression: str, request: MarkedText) -> str:
     """Return what is foreign to the request in an expression, "" where nothing is."""
+    is_sure = is_language_sure(request.text, request.language)
+    for literal in () if is_sure else request.literals:
+        if _ONE_MARK.match(literal.written):
+            return f"one reading of {literal.written}"
     expression = expression.replace("l/100km", "")
     foreign = (
         _find_lost_sign(expression, request.text)
@@ -130,6 +140,10 @@ _ASKED_THERE = (
     r"(?:in|en|em|a|à|au|for)\s+%s"
 )
 """How a request asks for the time in a place when it is so late here."""
+
+
+_ONE_MARK = re.compile(r"[1-9]\d{0,2}[.,]\d{3}(?![\d.,])")
+"""A number whose only mark may stand between thousands, or before decimals."""
 
 
 def _find_foreign_literal(expression: str, request: MarkedText) -> str:

@@ -116,17 +116,28 @@ _LISTS = ("am", "pm", "oclock", "today", "tomorrow", "yesterday", "now")
 
 def guess_language(text: str, otherwise: str = "en") -> str:
     """Return the language whose words a text has most of; its function words count double."""
+    counts = _language_counts(text)
+    best = max(LANGUAGES, key=lambda language: (counts[language], language == otherwise))
+    return best if counts[best] else otherwise
+
+
+def is_language_sure(text: str, language: str) -> bool:
+    """Whether a text's words speak for one language that writes numbers in its own way."""
+    counts = _language_counts(text)
+    others = max(counts[other] for other in LANGUAGES if (other == "en") != (language == "en"))
+    return counts[language] > others
+
+
+def _language_counts(text: str) -> Mapping[str, int]:
     rest, half_days = _HALF_DAY.subn(" ", text[:2000])
     words = [word.lower() for word in _WORD.findall(rest)]
-    counts = {
+    return {
         language: 2 * half_days * (language == "en")
         + sum(_weights(language).get(word, 0) for word in words)
         + 2 * sum(letter in _LETTERS[language] for letter in text[:2000].lower())
         + (language != "en" and _DECIMAL_COMMA.search(text) is not None)
         for language in LANGUAGES
     }
-    best = max(LANGUAGES, key=lambda language: (counts[language], language == otherwise))
-    return best if counts[best] else otherwise
 
 
 @cache

@@ -161,9 +161,10 @@ def _find_other_place(expression: str, request: str, language: str) -> str:
         return ""
     for left, sign, right in _JOINED.findall(re.sub(r"[()\s]", "", expression)):
         between, is_turned = _between(left, right, request)
-        if "%" in left + right or between is None:
+        if between is None:
             continue
-        if sign not in _signs_said(between, is_turned, language):
+        said = _signs_said(between, is_turned, language, is_share="%" in left + right)
+        if said is not None and sign not in said:
             return f"{left} {sign} {right}"
     return ""
 
@@ -187,15 +188,21 @@ _AMOUNTS = re.compile(r"(\d+(?:\.\d+)?) (\S+) ([-+]) \(?(\d+(?:\.\d+)?)")
 _BESIDE = re.compile(r"[ ,]*(?:and|und|et|y|e|ed)? *", re.IGNORECASE)
 
 
-def _signs_said(between: str, is_turned: bool, language: str) -> Collection[str]:
+def _signs_said(
+    between: str, is_turned: bool, language: str, is_share: bool
+) -> Collection[str] | None:
     """Return which signs the words between two numbers may stand for; () for several.
+
+    None where only clear words count, and there are none: one number is a percentage.
 
     Turned round, numbers are taken from each other or shared ("take 3 from 8", "3 share 48").
     """
     places = _rules().places
     clear = [place.sign for place in places for _ in place.clear.finditer(between)]
-    if clear:
+    if clear and not (is_share and is_turned):
         return clear if len(clear) == 1 and not (is_turned and clear == ["-"]) else ()
+    if is_share:
+        return None
     other = {place.sign for place in places if place.other[language].search(between)}
     if is_turned:
         return other & {"-", "/"}
