@@ -257,7 +257,7 @@ async def test_a_binary_is_known_by_starting_it(tmp_path: Path) -> None:
         "#!/bin/sh\necho 'No room here.' >&2; exit 1\n": "No room here",
         "#!/bin/sh\nexit 3\n": "it ended with 3",
         "#!/bin/sh\necho hello\n": "hello",
-        "#!/bin/sh\nkill -SEGV $$\n": "it ended with -11",
+        "#!/bin/sh\nkill -SEGV $$\n": "signal 11 ended it",
         "no program": "xec format",
         "#!/no/such/shell\n": "No such file",
     }.items():

@@ -80,11 +80,21 @@ class Installation:
                     "Wait for it, then try again.",
                 ) from None
         try:
+            self._refuse_folders()
             yield
         finally:
             with suppress(OSError):
                 self.place.lock.unlink()
             lock.release()
+
+    def _refuse_folders(self) -> None:
+        """Raise BatonError where a folder has a file's name: no switch could be completed."""
+        place = self.place
+        notes = (place.previous_note, place.journal, place.receipt)
+        for file in (place.target, place.previous, place.outgoing, *notes):
+            if file.is_dir():
+                what = f"{file} is a folder, where Baton keeps a file, so nothing was changed."
+                raise BatonError(what, "Move it away, then run it again.")
 
     def finish_switch(self) -> Switch | None:
         """Complete an interrupted switch; return it if its version is now in place."""
@@ -372,7 +382,9 @@ async def probe_version(file: Path, patience: float = FIRST_START_SECONDS) -> st
     answer = out.decode("utf-8", "replace").split()
     if process.returncode or len(answer) != 2 or answer[0] != "baton":
         words = (err or out).decode("utf-8", "replace").strip().splitlines()
-        raise _start_error(file, words[-1] if words else f"it ended with {process.returncode}")
+        code = process.returncode or 0
+        ended = f"signal {-code} ended it" if code < 0 else f"it ended with {code}"
+        raise _start_error(file, words[-1] if words else ended)
     return answer[1]
 
 
@@ -387,4 +399,7 @@ async def _end_process(process: asyncio.subprocess.Process) -> None:
 
 
 def _start_error(file: Path, why: str) -> BatonError:
-    return BatonError(f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.")
+    return BatonError(
+        f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.",
+        "`baton self update --from` takes any release, an older one with --force.",
+    )

@@ -117,6 +117,8 @@ class UnpackCache:
 
 
 def _read_tail(file: Path) -> bytes:
+    if not file.is_file():  # a pipe would never end
+        return b""
     with suppress(OSError), file.open("rb") as opened:
         opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL_BYTES))
         return opened.read()

@@ -324,3 +324,14 @@ def test_the_person_is_asked(own: Machine) -> None:
     assert not own.world.target.exists()
     assert not (find_paths().models / "own").exists()
     assert find_paths().database.exists()
+
+
+def test_a_pipe_under_the_name_of_the_version_before_is_not_waited_for(
+    call: Call, own: Machine
+) -> None:
+    previous = own.world.share / "previous"
+    previous.unlink()
+    (own.world.share / "previous.json").unlink()
+    os.mkfifo(previous)
+    assert call("self", "uninstall", "--yes").code == 0
+    assert not own.world.target.exists()

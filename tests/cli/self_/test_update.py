@@ -370,3 +370,30 @@ def test_the_front_never_loads_what_checks_signatures_or_talks_to_servers() -> N
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["previous", "previous.json", "outgoing", "switch.json"])
+def test_a_folder_under_a_name_of_its_own_is_said_before_anything_changes(
+    call: Call, own: Machine, name: str
+) -> None:
+    release, folder = own.publish(), own.world.share / name
+    folder.unlink(missing_ok=True)
+    folder.mkdir()
+    for command in (["rollback"], ["update", "--from", str(release)]):
+        done = call("self", *command)
+        assert (done.code, own.world.version()) == (1, OLD)
+        assert f"{folder} is a folder, where Baton keeps a file, so nothing was changed." in done.err
+        assert "Move it away" in done.err
+    folder.rmdir()
+    assert call("self", "update", "--from", str(release)).code == 0
+    assert (own.world.version(), own.world.version(own.world.share / "previous")) == (NEW, OLD)
+
+
+def test_a_version_before_that_does_not_start_is_refused_with_what_to_do(
+    call: Call, own: Machine
+) -> None:
+    (own.world.share / "previous").write_bytes(b"#!/bin/sh\nkill -9 $$\n")
+    done = call("self", "rollback")
+    assert (done.code, own.world.version()) == (1, OLD)
+    assert "signal 9 ended it" in done.err
+    assert "`baton self update --from` takes any release" in done.err

@@ -149,6 +149,14 @@ async def test_a_template_that_cannot_be_used_is_said_at_once(
         await try_model(file)
 
 
+async def test_a_template_may_bring_a_long_text_of_its_own(tmp_path: Path) -> None:
+    """Some bring a thousand tokens on what the model is; of more than fit, that is what is said."""
+    own = "{{ 'You are kind. ' * %d }}{{ messages[-1].content }}"
+    await try_model(write_with_template(tmp_path / "talkative.gguf", own % 300))
+    with pytest.raises(ModelFileError, match="template makes 8,0.. tokens of one word"):
+        await try_model(write_with_template(tmp_path / "bad.gguf", own % 2000))
+
+
 async def test_one_that_fails_only_later_is_said_too(tmp_path: Path) -> None:
     """A template sees how many prompts there are, so that a first one proves little."""
     template = "{{ messages[-1].content }}{% if messages | length > 2 %}" + NESTED + "{% endif %}"

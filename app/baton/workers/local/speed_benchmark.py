@@ -7,7 +7,7 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
-from baton.core.errors import BatonError
+from baton.core.errors import BatonError, ContextTooLong, ModelFileError
 from baton.core.messages import Message, Request, Role, Text, Thinking, Usage
 from baton.core.ports import Worker
 from baton.core.sanitiser import one_line
@@ -21,8 +21,8 @@ _MAX_TOKENS = 1024
 _LOADING_SECONDS = 120.0
 """How long the first word may take: with a large model on a slow disk."""
 
-TRIAL_CONTEXT = 512
-"""The context that a model is tried with, in tokens."""
+TRIAL_CONTEXT = 2048
+"""The context that a model is tried with, in tokens. Some templates bring 1,000 of their own."""
 
 _BUSY_PERCENT = 40.0
 _IDLE_TRIES = 5
@@ -62,6 +62,9 @@ async def try_model(path: Path, force: bool = False) -> None:
         async with aclosing(model.stream(ModelRequest(one_line(path.name), hello))) as chunks:
             async for _ in chunks:
                 pass
+    except ContextTooLong as error:
+        what = f"The model's chat template makes {error.needed:,} tokens of one word."
+        raise ModelFileError(what, "Choose another model.") from error
     finally:
         await model.aclose()
 

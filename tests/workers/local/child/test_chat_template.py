@@ -13,6 +13,7 @@ from baton.workers.local.child.chat_template import (
     CHATML,
     ChatTemplate,
     TemplateRefused,
+    TemplateUnusable,
     compile_template,
 )
 
@@ -46,6 +47,9 @@ def test_what_templates_of_real_models_use() -> None:
     )
     assert render("{{ messages[1] | tojson }}") == '{"role": "user", "content": " Hello "}'
     assert len(render("{{ strftime_now('%Y') }}")) == 4
+    dense = "{{ {'b': 'é', 'a': 1} | tojson(separators=(',', ':'), sort_keys=true) }}"
+    assert render(dense) == '{"a":1,"b":"é"}'
+    assert render("{{ 'é' | tojson(ensure_ascii=true) }}") == r'"\u00e9"'
 
 
 def test_a_template_without_a_system_role_gets_it_in_the_first_prompt() -> None:
@@ -203,6 +207,14 @@ def test_a_long_conversation_is_rendered() -> None:
     )
     talk = [{"role": "user", "content": "x" * 2000} for _ in range(400)]
     assert len(ChatTemplate(source, "", "").render(talk)) > 800_000
+
+
+@pytest.mark.parametrize("own", ["<|im_end|>", "x", "a b\n"])
+def test_a_prompt_is_not_much_longer_than_its_messages(own: str) -> None:
+    """Of 10,000 control tokens in one text llama.cpp takes a minute to find all."""
+    source = "{{ messages[-1].content }}" + f"{{{{ {own!r} * 9999 }}}}" * 10
+    with pytest.raises(TemplateUnusable, match="too long a text"):
+        render(source)
 
 
 def test_memory_is_bounded_while_a_template_is_rendered(tmp_path: Path) -> None:

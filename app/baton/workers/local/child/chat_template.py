@@ -19,6 +19,10 @@ CHATML = (
 
 MAX_REASON_CHARS = 300
 
+MAX_OWN_CHARS, MAX_CHARS_PER_MESSAGE = 32_000, 256
+"""How much longer a prompt may be than twice its messages: of 1 MB of control tokens, which only
+the template may write, llama.cpp takes a minute to find all, while all others wait."""
+
 _EFFORTS = {True: ("medium", "high"), False: ("none", "no_think", "minimal", "low")}
 """How much a model thinks, for templates that know steps: the first of these they name."""
 
@@ -93,6 +97,9 @@ class ChatTemplate:
             raise TemplateRefused(_reason(error)) from error
         if not prompt.strip():
             raise TemplateUnusable("it makes an empty prompt")
+        given = sum(2 * len(message["content"]) + MAX_CHARS_PER_MESSAGE for message in messages)
+        if len(prompt) > MAX_OWN_CHARS + given:
+            raise TemplateUnusable("it makes too long a text")
         return prompt
 
 
@@ -114,8 +121,16 @@ def _without_system(messages: Messages) -> Messages:
     return [merged, *rest]
 
 
-def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Return a value as JSON; with Transformers' parameters, and no more of Python's."""
+    form = {"indent": indent, "separators": separators, "sort_keys": sort_keys}
+    return json.dumps(value, ensure_ascii=ensure_ascii, **form)
 
 
 def _refuse(message: str) -> None:
