@@ -26,6 +26,14 @@ class MalformedHeader(ValueError):
         self.hint = hint
 
 
+_OTHER_KINDS = {
+    "adapter": "a LoRA adapter",
+    "imatrix": "an importance matrix, with which models are quantised",
+    "mmproj": "a projector, with which a model sees or hears",
+}
+"""Types of GGUF files that no text is written with, in words."""
+
+
 class Series(NamedTuple):
     """An array: how long it is, and its values where they are wanted."""
 
@@ -42,6 +50,10 @@ class Metadata:
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
         self.architecture = self.text("general.architecture")
+        kind = "mmproj" if self.architecture == "clip" else self.text("general.type")
+        if what := _OTHER_KINDS.get(kind):
+            hint = "Choose the model's own file: this one is of use only together with it."
+            raise MalformedHeader(f"it is {what}", hint)
         if not self.architecture:
             raise MalformedHeader("it doesn't say what kind of model it is")
         self.layers = self.own("block_count", most=MAX_LAYERS)

@@ -16,7 +16,10 @@ from baton.gguf.metadata import MalformedHeader
 MAX_PARTS = 256
 """More parts than a model is known to have (about 100)."""
 
-_PART = re.compile(r"-(\d{5})(-of-(\d{5})\.gguf)", re.IGNORECASE)
+_PART = re.compile(r"-(\d{5})(-of-(\d{5})\.gguf)")
+"""As llama.cpp knows them, for which the case counts."""
+
+JOIN_PARTS_HINT = "Put all parts into one folder, under the names that they came with."
 
 
 def part_names(name: str) -> tuple[str, ...]:
@@ -67,8 +70,7 @@ def check_parts(name: str, count: int, read: Callable[[str], tuple[int, int]]) -
         try:
             found = read(part)
         except FileNotFoundError:
-            hint = "Put all parts into one folder, under the names that they came with."
-            raise MalformedHeader(f"{what} isn't there", hint) from None
+            raise MalformedHeader(f"{what} isn't there", JOIN_PARTS_HINT) from None
         except OSError as error:
             raise MalformedHeader(f"{what} can't be read ({error.strerror or error})") from error
         except MalformedHeader as error:

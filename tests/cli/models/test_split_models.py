@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +117,28 @@ def test_all_parts_are_imported_whichever_is_named(call: Call, tmp_path: Path, l
     assert call("models", "rm", "--yes", FOLDER).code == 0
     assert all(path.is_file() for path in paths)
     assert held() == {}
+
+
+def test_a_pipe_or_nothing_in_place_of_a_part_is_said_at_once(call: Call, tmp_path: Path) -> None:
+    first, second, third = write_parts(tmp_path, "tiny", WHOLE, 3)
+    second.unlink()
+    os.mkfifo(second)
+    for command in (["models", "import"], ["ask", "Hi", "-m"]):
+        done = call(*command, str(third))
+        assert (done.code, "part 2 of 3" in done.err) == (5, True)
+        assert "it isn't an ordinary file" in done.err
+    first.unlink()
+    for command in (["models", "import"], ["ask", "Hi", "-m"]):
+        done = call(*command, str(third))
+        assert (done.code, f"There is no file {first}." in done.err) == (5, True)
+        assert "Put all parts into one folder" in done.err
+
+
+def test_names_of_parts_that_llama_cpp_does_not_know_are_said(call: Call, tmp_path: Path) -> None:
+    whole = write_parts(tmp_path, "tiny", WHOLE, 3)
+    parts = [part.rename(part.with_name(part.name.upper())) for part in whole]
+    done = call("models", "import", str(parts[0]))
+    assert (done.code, "Give its files the names that they came with" in done.err) == (5, True)
 
 
 def test_parts_that_do_not_belong_together_are_not_imported(call: Call, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from baton.core.errors import ModelFileError
 from baton.core.sanitiser import one_line
 from baton.gguf.header import Header, MalformedHeader, read_header, read_kind, read_part
-from baton.gguf.split_files import check_parts, part_paths
+from baton.gguf.split_files import JOIN_PARTS_HINT, check_parts, part_paths
 from baton.models.store.store_files import open_regular_file
 
 _KIND_BYTES = 1 << 16
@@ -52,7 +52,8 @@ def read_file_header(path: Path) -> Header:
             or "Baton runs GGUF files: look for one of that kind, or get this one again.",
         ) from error
     except (FileNotFoundError, NotADirectoryError):
-        raise ModelFileError(f"There is no file {name}.", "Check its path.") from None
+        hint = JOIN_PARTS_HINT if len(part_paths(path)) > 1 else "Check its path."
+        raise ModelFileError(f"There is no file {name}.", hint) from None
     except OSError as error:
         raise ModelFileError(
             f"{name} can't be read: {error.strerror or error}.",

@@ -14,7 +14,7 @@ from baton.core.messages import Card
 from baton.core.sanitiser import one_line
 from baton.gguf.header import Header, MalformedHeader, read_header, read_part
 from baton.gguf.memory_fit import ModelLoad, estimate_load
-from baton.gguf.split_files import check_parts, name_without_part, part_paths
+from baton.gguf.split_files import JOIN_PARTS_HINT, check_parts, name_without_part, part_paths
 from baton.platform.build_info import build_info
 from baton.platform.durable_files import expand_home
 
@@ -109,7 +109,8 @@ def read_model_header(path: Path) -> Header:
         check_parts(path.name, header.parts, lambda part: _read_part(path.with_name(part)))
         return header
     except FileNotFoundError:
-        raise ModelFileError(f"There is no file {path}.", "Check its path.") from None
+        hint = JOIN_PARTS_HINT if len(part_paths(path)) > 1 else "Check its path."
+        raise ModelFileError(f"There is no file {path}.", hint) from None
     except MalformedHeader as error:
         hint = "Baton runs GGUF files: look for one of that kind, or download it again."
         raise ModelFileError(
@@ -122,6 +123,8 @@ def read_model_header(path: Path) -> Header:
 
 
 def _read_part(path: Path) -> tuple[int, int]:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise MalformedHeader("it isn't an ordinary file")  # a pipe would never end
     with path.open("rb") as file:
         return read_part(file.read, path.stat().st_size)
 
