@@ -537,6 +537,9 @@ def test_one_that_cannot_write_is_kept_without_a_role(
         " ".join(shown.out.split())
     )
     assert "mine" not in call("workers", "ls").out
+    given = call("models", "role", "chat", "mine")
+    assert (given.code, "mine can't answer, so it can't have a role." in given.err) == (2, True)
+    assert load_settings(find_paths().config_file).worker == "small"
     asked = call("ask", "-m", "mine", "Hi")
     assert (asked.code, "it computes powers" in asked.err) == (5, True)
     assert json.loads(call("models", "ls", "--json").out)["models"]

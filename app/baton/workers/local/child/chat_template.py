@@ -129,8 +129,13 @@ def _to_json(
     sort_keys: bool = False,
 ) -> str:
     """Return a value as JSON; with Transformers' parameters, and no more of Python's."""
-    form = {"indent": indent, "separators": separators, "sort_keys": sort_keys}
-    return json.dumps(value, ensure_ascii=ensure_ascii, **form)
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _refuse(message: str) -> None:
