@@ -382,10 +382,8 @@ def test_a_folder_under_a_name_of_its_own_is_said_before_anything_changes(
     for command in (["rollback"], ["update", "--from", str(release)]):
         done = call("self", *command)
         assert (done.code, own.world.version()) == (1, OLD)
-        assert (
-            f"{folder} is a folder, where Baton keeps a file, so nothing was changed." in done.err
-        )
-        assert "Move it away" in done.err
+        assert f"{folder} is a folder, where Baton keeps a file" in done.err
+        assert "so nothing was changed. Move it away" in done.err
     folder.rmdir()
     assert call("self", "update", "--from", str(release)).code == 0
     assert (own.world.version(), own.world.version(own.world.share / "previous")) == (NEW, OLD)

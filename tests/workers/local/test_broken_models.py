@@ -153,7 +153,7 @@ async def test_a_template_may_bring_a_long_text_of_its_own(tmp_path: Path) -> No
     """Some bring a thousand tokens on what the model is; of more than fit, that is what is said."""
     own = "{{ 'You are kind. ' * %d }}{{ messages[-1].content }}"
     await try_model(write_with_template(tmp_path / "talkative.gguf", own % 300))
-    with pytest.raises(ModelFileError, match="template makes 8,0.. tokens of one word"):
+    with pytest.raises(ModelFileError, match=r"template makes 8,0.. tokens of one word"):
         await try_model(write_with_template(tmp_path / "bad.gguf", own % 2000))
 
 
