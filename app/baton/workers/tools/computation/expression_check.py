@@ -341,6 +341,11 @@ def _find_repeated_number(expression: str, request: str) -> str:
 
 def _find_other_operation(expression: str, request: str) -> str:
     """Say what an expression gives that its request doesn't ask for, "" where nothing is known."""
+    taken = _TAKEN.fullmatch(expression)
+    if taken and re.search(
+        rf"(?<![\d.]){taken[2]}(?![\d.]).*(?<![\d.]){taken[1]}(?![\d.])", request
+    ):
+        return "a division the other way round" if not _INTO.search(request) else ""
     if "factors(" in expression and not _PRIME_FACTORS.search(request):
         return "prime factors"
     if _WITHOUT_TAX.search(expression) and _NET_AMOUNT.search(request):
@@ -353,6 +358,12 @@ def _find_other_operation(expression: str, request: str) -> str:
     return ""
 
 
+_TAKEN = re.compile(r"(?:mod|quot)\((\d+)[;,] ?(\d+)\)")
+_INTO = re.compile(
+    r"(?<!\w)(?:into|in|fit\w*|times|pass\w*|mal|oft|dans|fois|en|cabe\w*|veces|entra\w*|volte|"
+    r"vezes)(?!\w)",
+    re.IGNORECASE,
+)
 _WITHOUT_TAX = re.compile(r"/ ?\(1 \+ \d+(?:\.\d+)?%\)")
 _NET_AMOUNT = re.compile(
     r"\d ?(?:[^\W\d_]+ |[$€£] ?)?(?:net|netto|nett[ieao]s?|netos?|líquidos?)(?!\w)", re.IGNORECASE
