@@ -193,12 +193,12 @@ class PromptCommand(click.Command):
         if files or any(sign in word for word in typed for sign in MENTION_SIGNS):
             from baton.workers import distinct_files, find_mentions
 
-            found, missing = find_mentions(" ".join(typed)), dict[str, None]()
+            found, missing = find_mentions(" ".join(typed)), tuple[str, ...]()
             if files and typed and re.fullmatch(rf"[^{MENTION_SIGNS}\s]\S*", typed[0]):
                 beside = find_mentions(f"@{typed[0]}")
-                missing = dict.fromkeys(beside.missing)
+                missing = beside.missing
                 if [*map(str, beside.files)] == [typed[0]]:
-                    missing[f"{one_line(typed[0])} is in your prompt, and wasn't attached."] = None
+                    missing = (f"{one_line(typed[0])} is in your prompt, and wasn't attached.",)
             ctx.params["files"] = tuple(distinct_files((*files, *found.files)))
             ctx.params["missing"] = (*missing, *found.missing)
         ctx.params["text"] = (*typed, *args[end + 1 :])

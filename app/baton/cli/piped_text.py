@@ -65,9 +65,11 @@ def read_piped(*, quiet: bool, may_skip: bool, deadline: float | None) -> PipedT
         if isinstance(block, OSError):
             raise ConfigError(f"Standard input can't be read: {block.strerror}.") from block
         if not block:
-            return PipedText(_decode(bytes(data)))
+            return PipedText(decode_text(bytes(data), _NAME))
         data += block
         is_waiting = False
+        if data.startswith(b"%PDF-") and b"endobj" in data:
+            raise ConfigError("A PDF was piped in; nothing of it was sent.", "Attach it: -f FILE.")
         if len(data) > MAX_PIPED_BYTES:
             raise ConfigError(
                 f"More than {show_size(MAX_PIPED_BYTES)} were piped in; nothing of it was sent.",
@@ -95,17 +97,11 @@ def _cut_text(data: bytes, seconds: float) -> PipedText:
         return PipedText("", f"No text was piped in within {seconds:g} s, so it was left out.")
     for cut in range(4):  # bytes of a character that hasn't come whole
         with suppress(ConfigError):
-            text = _decode(data[: len(data) - cut])
+            text = decode_text(data[: len(data) - cut], _NAME)
             break
     else:
-        text = _decode(data)
+        text = decode_text(data, _NAME)
     text = text[: text.rfind("\n") + 1 or text.rfind(" ") + 1 or len(text)]
     used = show_size(len(text.encode()))
     lack = f"The piped text had not ended after {seconds:g} s: only {used} were used."
     return PipedText(text, lack)
-
-
-def _decode(data: bytes) -> str:
-    if data.startswith(b"%PDF-") and b"endobj" in data:
-        raise ConfigError("A PDF was piped in; nothing of it was sent.", "Attach it: `-f FILE`.")
-    return decode_text(data, _NAME)

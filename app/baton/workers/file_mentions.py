@@ -30,7 +30,7 @@ MAX_ENTRIES = 2_000
 
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _START = re.compile(
-    rf"(?:(?<![\w.@\uff20/\\%+=-])|(?<=_)|(?<=\s-)|(?<=[{_UNSPACED}]))[@\uff20]"
+    rf"(?<![@\uff20][^\w\s.,;])(?:(?<![\w.@\uff20/\\%+=-])|(?<=_)|(?<=\s-)|(?<=[{_UNSPACED}]))[@\uff20]"
     r"(?=[^\w\s]{0,3}[\w.~/])"
 )
 _PAIRS = "\"\" '' `` () [] {} <> «» »« ‹› ›‹ 「」 『』 《》 〈〉 （） 【】 ［］ ＂＂ ＇＇"  # noqa: RUF001
@@ -71,16 +71,12 @@ def find_mentions(text: str) -> Mentions:
     found: list[Path] = []
     missing: dict[str, None] = {}
     folders: _Folders = {}
-    quoted_end = 0
     for match in _START.finditer(text):
-        if match.start() < quoted_end:
-            continue
         names = list(dict.fromkeys(_readings(text, match.start())))
         paths = [(path, name) for name in names if (path := _find_path(name, folders))]
         paths.sort(key=lambda item: not item[0].is_file())
         if paths and paths[0][0].is_file():
             found.append(paths[0][0])
-            quoted_end = match.end() + len(paths[0][1]) * (text[match.end()] in _QUOTES)
         elif paths:
             missing[f"{one_line(paths[0][1], 60)} is no file, and wasn't attached."] = None
         elif name := _missing_name(text, match.end(), names):
@@ -113,20 +109,16 @@ def _readings(text: str, at: int) -> Iterator[str]:
         name = line[: words.start()]
         if " " in name and os.path.isfile(name):  # noqa: PTH113  # which takes any text
             yield name
-    for bare in dict.fromkeys((line, line.lstrip("".join(_QUOTES)))):
-        yield from _bare_readings(bare)
+    for rest in dict.fromkeys((line, line.lstrip("".join(_QUOTES)))):
+        token = bare[0] if (bare := _BARE.match(rest)) else ""
+        cuts = [cut.start() for cut in islice(_CUT.finditer(token), MAX_SIGNS)]
+        for end in (len(token), *reversed(cuts)):
+            yield from _spellings(token[:end], token[end:])
 
 
-def _bare_readings(line: str) -> Iterator[str]:
-    bare = _BARE.match(line)
-    token = bare[0] if bare else ""
-    cuts = [cut.start() for cut in islice(_CUT.finditer(token), MAX_SIGNS)]
-    for end in (len(token), *reversed(cuts)):
-        name, rest = token[:end], token[end:]
-        if not _REST.match(rest) and not _FILE_NAME.search(name.rstrip(_TRAILING)):
-            continue
-        shorter = name[:-1] if name[-1:] in _TRAILING else name
-        for written in dict.fromkeys((name, shorter, name.rstrip(_TRAILING))):
+def _spellings(name: str, rest: str) -> Iterator[str]:
+    if _REST.match(rest) or _FILE_NAME.search(name.rstrip(_TRAILING)):
+        for written in dict.fromkeys((name, name.rstrip(_TRAILING))):
             if any(map(str.isalnum, written)):
                 yield from (written, re.sub(r"\\(.)", r"\1", written))
 

@@ -38,6 +38,7 @@ _WESTERN = "‘’“”„–—…€äöüßÄÖÜáàâãåæçéèêëíì�
 """What a text with few bytes outside of ASCII has of them if it is Western."""
 
 _CONTROLS = re.compile("[\x01-\x08\x0e-\x1a\x7f]")
+_ORDINARY_CONTROLS = dict.fromkeys(b"\a\b\t\n\f\r\x1b", " ")
 _COMMON_NAMES = {"CP932": "Shift-JIS", "GB18030": "GBK", "BIG5-HKSCS": "Big5", "CP949": "EUC-KR"}
 
 _MIN_CLEAR_BYTES = 8
@@ -92,19 +93,13 @@ def _wide_encoding(data: bytes) -> str:
         if little == big or 10 * min(little, big) > len(data):
             return "utf-8"
         encoding = "UTF-16LE" if little < big else "UTF-16BE"
-    signs = Counter(data.decode(encoding, "replace"))
-    odd_signs = sum(count for sign, count in signs.items() if _is_odd(sign))
-    return encoding if 20 * odd_signs < signs.total() else "utf-8"
+    signs = Counter(data.decode(encoding, "replace").translate(_ORDINARY_CONTROLS))
+    odd = sum(n for sign, n in signs.items() if unicodedata.category(sign) in ("Cc", "Cn", "Co"))
+    return encoding if 20 * (odd + signs["\ufffd"]) < signs.total() else "utf-8"
 
 
 def _scripts(text: str) -> int:
     return len({unicodedata.name(sign, "").partition(" ")[0] for sign in set(text)})
-
-
-def _is_odd(sign: str) -> bool:
-    return sign == "\ufffd" or (
-        unicodedata.category(sign) in ("Cc", "Cn", "Co") and sign not in "\t\n\r\f\b\a\x1b"
-    )
 
 
 def _is_list(data: bytes) -> bool:
