@@ -542,7 +542,7 @@ def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_report
 
 @pytest.mark.sampled(0.5)
 def test_a_pipe_that_says_nothing_is_explained_and_can_be_left() -> None:
-    command = f"sleep 30 | '{sys.executable}' -I -m baton ask hello"
+    command = f"sleep 30 | '{sys.executable}' -I -m baton ask -f - hello"
     screen = Terminal(["bash", "-c", command], os.environ, 80, 24)
     screen.wait_for("Reading piped text until it ends")
     screen.send("\x03")
