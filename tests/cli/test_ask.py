@@ -296,6 +296,32 @@ def test_a_named_file_that_is_not_there_is_said_and_the_prompt_is_asked(
     assert call("ask", "--", "Summarise @nots.md").err == ""
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("nots.md", "There is no file nots.md."),
+        ("./no", "There is no file ./no."),
+        ("LICENSE", "LICENSE is in your prompt, and wasn't attached."),
+        ("Explain", ""),
+        ("Is a/b or nots.md meant?", ""),
+    ],
+)
+def test_a_file_that_begins_the_prompt_is_said(
+    scripted: Scripted,
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    word: str,
+    said: str,
+) -> None:
+    scripted(small=None)
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.md", "LICENSE"):
+        Path(name).write_text("text")
+    warnings = json.loads(call("ask", "-f", "a.md", word, "now", "--json").out)["warnings"]
+    assert [warning["message"] for warning in warnings] == [said] * bool(said)
+
+
 def test_a_file_named_in_several_ways_is_sent_once(
     scripted: Scripted, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -516,7 +542,7 @@ def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_report
 
 @pytest.mark.sampled(0.5)
 def test_a_pipe_that_says_nothing_is_explained_and_can_be_left() -> None:
-    command = f"sleep 30 | '{sys.executable}' -I -m baton ask hello"
+    command = f"sleep 30 | '{sys.executable}' -I -m baton ask -f - hello"
     screen = Terminal(["bash", "-c", command], os.environ, 80, 24)
     screen.wait_for("Reading piped text until it ends")
     screen.send("\x03")

@@ -431,7 +431,7 @@ def test_query_shows_no_terminal_codes(
 
 
 def test_a_cell_that_a_spreadsheet_would_run_is_text(call: Call) -> None:
-    formulas = ["=1+1", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1"]  # noqa: RUF001
+    formulas = ["=1+1", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1", "\u3000=1"]  # noqa: RUF001
     hold_conversation(*formulas, "1 = 1", "'quoted'")
     rows = list(csv.DictReader(io.StringIO(call("history", "export", "--csv").out, newline="")))
     expected = [*(f"'{formula}" for formula in formulas), "1 = 1", "'quoted'"]
@@ -439,6 +439,7 @@ def test_a_cell_that_a_spreadsheet_would_run_is_text(call: Call) -> None:
     sql = "SELECT '=1+1' AS a, -5 AS b, x'3d31' AS c, text AS d FROM turns WHERE text = '@SUM(A1)'"
     assert call("history", "query", "--csv", sql).out == "a,b,c,d\n'=1+1,-5,3d31,'@SUM(A1)\n"
     assert "=1+1" in call("history", "query", "--json", sql).out
+    assert call("history", "query", "--csv", "SELECT 1 AS '=a'").out == "'=a\n1\n"
 
 
 def test_export_writes_a_csv_line_for_each_message(call: Call, tmp_path: Path) -> None:

@@ -104,6 +104,26 @@ def test_at_the_deadline_whole_lines_of_it_are_used(piped: Piped, call: Call) ->
     assert json.loads(done.out)["warnings"][0]["message"] == said
 
 
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ("日本語".encode()[:-1], "日本"),
+        ("one\ntwo".encode("utf-16")[:-1], "one"),
+        ("one\ntwo".encode("utf-16-le"), "one"),
+    ],
+)
+def test_at_the_deadline_half_a_character_is_left_out(
+    piped: Piped, call: Call, part: bytes, text: str
+) -> None:
+    done = piped("ask", "Hello", "--deadline", "0.6", parts=(part,), closes=False)
+    assert (done.code, prompt(call)) == (0, f"{text}\n\nHello")
+
+
+def test_a_piped_pdf_is_named_as_what_it_is(piped: Piped) -> None:
+    done = piped("ask", "Hello", parts=(b"%PDF-1.4\n1 0 obj<<>>endobj\n",))
+    assert (done.code, "A PDF was piped in; nothing of it was sent." in done.err) == (2, True)
+
+
 @pytest.mark.parametrize("deadline", [(), ("--deadline", "0.1")])
 def test_a_named_pipe_is_waited_for(
     piped: Piped, call: Call, monkeypatch: pytest.MonkeyPatch, deadline: tuple[str, ...]

@@ -310,6 +310,14 @@ def test_a_line_that_is_no_text_is_no_prompt(process: Process, line: bytes, said
     assert done.stdout.count(b"Answered by") == 2
 
 
+def test_a_line_that_windows_ended_is_kept_without_its_return(process: Process) -> None:
+    process("--plain", piped=b"2 + 2\r\n")
+    assert (
+        b'"text": "2 + 2"'
+        in process("history", "query", "--ndjson", "SELECT text FROM turns").stdout
+    )
+
+
 def test_a_named_file_that_is_not_there_is_said(process: Process) -> None:
     done = process("--plain", piped=b"2 + 2 @no.md\n")
     assert b"There is no file no.md.\n" in done.stderr

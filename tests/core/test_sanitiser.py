@@ -147,6 +147,7 @@ def test_one_line_is_one_short_line(text: str, limit: int) -> None:
         ("\x1b[1mdiff\x1b[m \x1b[38;2;1;2;3mx\x1b[0K\x1b[?25l\x1b[2J", "diff x"),
         ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ \x1b]0;title\x07x\x1b]52;c;aGk=\x07", "link x"),
         ("\x1bPq#0;\n-\x1b\\picture\x1b_Gx\x1b\\", "picture"),
+        ("\x1bPtmux;\x1b\x1b]52;c;QQ==\x1b\x1b\\\x1b\\end\x1bktitle\x1b\\", "end"),
         ("\x1b(B\x1b7\x1bcreset\x0f", "reset"),
         ("\x1b\x1b[31mred\x1b[3", "red"),
         ("a\x1b]no end\nb", "ano end\nb"),

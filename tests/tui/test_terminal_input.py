@@ -88,3 +88,11 @@ def test_other_keys_and_marked_pastes_are_left_alone(keyboard: Keyboard) -> None
     for piece in ("\x1b[20", "0~one\r", "two\rthree\r", "x\x1b[201", "~y\r"):
         keyboard.type(piece)
     assert keyboard.rest()[8:] == ["<one\rtwo\rthree\rx>", "y", "\r"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 4096])
+def test_escape_sequences_in_a_marked_paste_are_no_keys(keyboard: Keyboard, size: int) -> None:
+    text = "\x1b[200~one \x1b[31mred\x1b[0m\r\x1b]0;t\x07two\x1b\x1b[201~\x1b[Ab\x1b[200~\x1b[201~"
+    for at in range(0, len(text), size):
+        keyboard.type(text[at : at + size])
+    assert keyboard.rest() == ["<one red\rtwo>", "up", "b", "<>"]

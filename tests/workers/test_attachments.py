@@ -163,6 +163,11 @@ def test_pages_without_text_are_said_to_reader_and_worker(tmp_path: Path) -> Non
     assert file_text(attachment).endswith("tokens); 2 pages without text (1, 3)")
 
 
+def test_a_page_about_pdf_is_no_pdf(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("A PDF begins with %PDF-1.7.\n")
+    assert read_attachment(tmp_path / "a.md").text == "A PDF begins with %PDF-1.7.\n"
+
+
 def test_colours_of_a_log_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "build.log").write_text("\x1b[31merror\x1b[0m: no\n")
     assert read_attachment(tmp_path / "build.log").text == "error: no\n"

@@ -14,6 +14,7 @@ from baton.workers.file_mentions import find_mentions
 DECOMPOSED = unicodedata.normalize("NFD", "Größe.md")
 FILES = [
     *("notes.md", "a b.md", "Car Kit/x.md", DECOMPOSED, "Tom's list.md", "会议.md", "README"),
+    *("[id].tsx", "(group)/page.tsx", "~draft.md", "@types.md", "report final (2).md"),
     *("Makefile", "odd,", "me@example.com", "src.d/y", "Screen\u202fshot.md"),
 ]
 IN_SIGNS = """
@@ -22,6 +23,7 @@ IN_SIGNS = """
     @<notes.md> | @{notes.md} | @「notes.md」 | see:@notes.md | a—@notes.md | {@notes.md}
     @notes.md's | @notes.md’s | @notes.md: | @notes.md… | @notes.md... | @notes.md!? | @notes.md,
     - @notes.md | @notes.md;x | @notes.md，谢谢 | 请总结@notes.md的内容 | @notes.md。 | ＠notes.md
+    @notes.md-style | @notes.md-Datei.
     ＠ｎｏｔｅｓ．ｍｄ | @notes.md#L10-20 | @notes.md:12 | (@notes.md) | "@notes.md is long"
 """  # noqa: RUF001
 
@@ -60,11 +62,17 @@ def test_a_name_is_found_whatever_stands_around_it(text: str) -> None:
         ("@会议.md里有什么", "会议.md"),
         ("@Makefile?", "Makefile"),
         ("@odd,", "odd,"),
+        ("Is @[id].tsx, or", "[id].tsx"),
+        ("@(group)/page.tsx", "(group)/page.tsx"),
+        ("@~draft.md", "~draft.md"),
+        ("@'@types.md' it", "@types.md"),
+        ("Sum @a b.md, please", "a b.md"),
+        ("Sum @report final (2).md", "report final (2).md"),
         ("@src.d/y.", "src.d/y"),
     ],
 )
 def test_spaces_quotes_and_composed_characters_are_understood(text: str, name: str) -> None:
-    assert named(text) == [name]
+    assert find_mentions(text) == ((Path(name),), ())
 
 
 def test_a_file_is_named_once_by_whatever_way(folder: Path) -> None:
@@ -85,6 +93,8 @@ def test_a_file_is_named_once_by_whatever_way(folder: Path) -> None:
         "https://x.org/@user/notes.md",
         "curl -d@notes.md -F x=@notes.md",
         "\\@notes.md",
+        "10 pieces @1.50, at @5.30, with @v1.2.4 on @127.0.0.1",
+        "@nobody says that x.md is long",
     ],
 )
 def test_what_is_no_name_stays_text(text: str) -> None:
@@ -106,6 +116,9 @@ def test_what_is_no_name_stays_text(text: str) -> None:
         ("@dir/x", "dir/x"),
         ("@README.md", "README.md"),
         ("@~nobody/x", "~nobody/x"),
+        ("@.bashrc", ".bashrc"),
+        ('from "@/x/Button.vue"', "/x/Button.vue"),
+        ("@notes.md-old.md", "notes.md-old.md"),
     ],
 )
 def test_what_looks_like_a_file_and_is_not_there_is_said_once(text: str, name: str) -> None:

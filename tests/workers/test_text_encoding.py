@@ -19,6 +19,10 @@ KOREAN = "내일 오후 세 시에 프로젝트 검토 회의가 있습니다. �
 RUSSIAN = "Привет, мир! Завтра в три часа дня состоится совещание по проекту.\n"
 POLISH = "Zażółć gęślą jaźń, proszę o spotkanie jutro o trzeciej po południu.\n"
 GERMAN = "Käse, Brötchen und Äpfel für 3,50 €: schöne Grüße aus München.\n"
+TURKISH = "Işık ığdır şoför çağrı güneş.\n"  # noqa: RUF001
+HINDI = "यह इस परीक्षा का हिन्दी पाठ है।\n"
+ONE = "這是一個中文文本，用於測試編碼識別。今天天氣很好。"  # noqa: RUF001
+QUOTES = "Plain “quotes” — dash and €5. " * 6
 
 
 def refusal(data: bytes) -> tuple[str, str]:
@@ -34,6 +38,22 @@ def refusal(data: bytes) -> tuple[str, str]:
 )
 def test_unicode_is_read_with_and_without_its_mark(encoding: str, text: str) -> None:
     assert decode_text(text.encode(encoding), "a.txt") == text
+
+
+@pytest.mark.parametrize("text", [TURKISH, ONE, ONE[:-1], JAPANESE + "一", HINDI])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_unicode_without_a_mark_is_never_read_the_wrong_way_round(text: str, encoding: str) -> None:
+    assert decode_text(text.encode(encoding), "a.txt") == text
+
+
+def test_half_a_character_does_not_turn_the_others_round() -> None:
+    assert (
+        "broken UTF-16LE" in refusal((ENGLISH + "\ud800").encode("utf-16-le", "surrogatepass"))[0]
+    )
+
+
+def test_a_mark_is_no_name_that_iconv_knows() -> None:
+    assert "`iconv -c -f UTF-8 -t UTF-8`" in refusal("\ufeffGrüße".encode()[:-2])[1]
 
 
 @pytest.mark.parametrize("mark", ["\ufeff", ""])
@@ -58,6 +78,7 @@ def test_a_cut_character_is_said(encoding: str, mark: str) -> None:
         (POLISH, "cp1250", "WINDOWS-1250", "WINDOWS-1250"),
         (POLISH, "iso8859-2", "ISO-8859-2", "ISO-8859-2"),
         (GERMAN, "cp1252", "WINDOWS-1252", "WINDOWS-1252"),
+        (QUOTES, "cp1252", "WINDOWS-1252", "WINDOWS-1252"),
         ("Olé\n", "latin-1", "WINDOWS-1252", "WINDOWS-1252"),
     ],
 )
@@ -73,6 +94,10 @@ def test_an_older_encoding_is_named_with_the_command_that_converts_it(
 
 def test_a_japanese_mail_says_itself_what_it_is() -> None:
     assert decode_text(JAPANESE.encode("iso-2022-jp"), "a.txt") == JAPANESE
+
+
+def test_a_korean_mail_says_itself_what_it_is() -> None:
+    assert decode_text(KOREAN.encode("iso-2022-kr"), "a.txt") == KOREAN
 
 
 def test_a_strange_terminal_code_makes_utf8_no_japanese_mail() -> None:
@@ -98,6 +123,8 @@ def test_a_bad_byte_in_utf8_makes_it_no_other_encoding() -> None:
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0",
         b"./a.md\0./longer.md\0",
         b"ab\0cd\0",
+        b"SQLite format 3\0\x10\0",
+        b"\0",
     ],
 )
 def test_what_is_no_text_is_not_taken_for_utf16(data: bytes) -> None:

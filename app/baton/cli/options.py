@@ -189,14 +189,18 @@ class PromptCommand(click.Command):
             what = f"No such option {error.option_name!r}; a prompt that begins so goes after --"
             raise click.NoSuchOption(error.option_name, what, ctx=ctx) from None
         typed = tuple(word.removeprefix(_TEXT) for word in ctx.params.get("text", ()))
-        if len(ctx.params["files"]) > 1 or any(
-            sign in word for word in typed for sign in MENTION_SIGNS
-        ):
+        files = ctx.params["files"]
+        if files or any(sign in word for word in typed for sign in MENTION_SIGNS):
             from baton.workers import distinct_files, find_mentions
 
-            found = find_mentions(" ".join(typed))
-            ctx.params["files"] = tuple(distinct_files((*ctx.params["files"], *found.files)))
-            ctx.params["missing"] = found.missing
+            found, missing = find_mentions(" ".join(typed)), tuple[str, ...]()
+            if files and typed and re.fullmatch(rf"[^{MENTION_SIGNS}\s]\S*", typed[0]):
+                beside = find_mentions(f"@{typed[0]}")
+                missing = beside.missing
+                if [*map(str, beside.files)] == [typed[0]]:
+                    missing = (f"{one_line(typed[0])} is in your prompt, and wasn't attached.",)
+            ctx.params["files"] = tuple(distinct_files((*files, *found.files)))
+            ctx.params["missing"] = (*missing, *found.missing)
         ctx.params["text"] = (*typed, *args[end + 1 :])
         return rest
 

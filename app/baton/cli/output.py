@@ -89,6 +89,8 @@ def to_json(value: object, indent: int | None = None) -> str:
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
 """With what a cell begins that a spreadsheet may run: OWASP's page on CSV injection."""
 
+_BLANKS = " \xa0\u3000\u200b\ufeff"
+
 
 def csv_text(
     rows: Iterable[Mapping[str, object]], columns: Sequence[str], *, header: bool = True
@@ -105,7 +107,7 @@ def csv_text(
     # A lone carriage return isn't quoted else, and would begin a row.
     quoted = csv.DictWriter(written, columns, lineterminator="\n", quoting=csv.QUOTE_ALL)
     if header:
-        table.writeheader()
+        table.writerow({column: _inert_cell(column) for column in columns})
     for row in rows:
         cells = {key: _inert_cell(value) for key, value in row.items()}
         is_broken = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
@@ -114,7 +116,7 @@ def csv_text(
 
 
 def _inert_cell(value: object) -> object:
-    is_formula = isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA_SIGNS)
+    is_formula = isinstance(value, str) and value.lstrip(_BLANKS).startswith(_FORMULA_SIGNS)
     return f"'{value}" if is_formula else value
 
 

@@ -11,6 +11,7 @@ import math
 import sys
 import threading
 import time
+from contextlib import suppress
 from queue import Empty, Queue
 from typing import NamedTuple
 
@@ -67,6 +68,8 @@ def read_piped(*, quiet: bool, may_skip: bool, deadline: float | None) -> PipedT
             return PipedText(decode_text(bytes(data), _NAME))
         data += block
         is_waiting = False
+        if data.startswith(b"%PDF-") and b"endobj" in data:
+            raise ConfigError("A PDF was piped in; nothing of it was sent.", "Attach it: -f FILE.")
         if len(data) > MAX_PIPED_BYTES:
             raise ConfigError(
                 f"More than {show_size(MAX_PIPED_BYTES)} were piped in; nothing of it was sent.",
@@ -92,6 +95,13 @@ def _cut_text(data: bytes, seconds: float) -> PipedText:
     """Return what came of a text that hasn't ended: whole lines, or words where it has none."""
     if not data:
         return PipedText("", f"No text was piped in within {seconds:g} s, so it was left out.")
-    end = data.rfind(b"\n") + 1 or data.rfind(b" ") + 1 or len(data)
-    lack = f"The piped text had not ended after {seconds:g} s: only {show_size(end)} were used."
-    return PipedText(decode_text(data[:end], _NAME), lack)
+    for cut in range(4):  # bytes of a character that hasn't come whole
+        with suppress(ConfigError):
+            text = decode_text(data[: len(data) - cut], _NAME)
+            break
+    else:
+        text = decode_text(data, _NAME)
+    text = text[: text.rfind("\n") + 1 or text.rfind(" ") + 1 or len(text)]
+    used = show_size(len(text.encode()))
+    lack = f"The piped text had not ended after {seconds:g} s: only {used} were used."
+    return PipedText(text, lack)

@@ -260,5 +260,5 @@ def _has_line(seconds: float) -> bool:
 
 def _read_piped_line() -> str:
     if line := sys.stdin.readline():
-        return line.removesuffix("\n")
+        return line.removesuffix("\n").removesuffix("\r")
     raise EOFError

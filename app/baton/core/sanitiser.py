@@ -32,7 +32,7 @@ _ESCAPED = re.compile(f"{_BREAKS.pattern}|{_UNSAFE.pattern}")
 _TERMINAL_CODES = re.compile(
     r"(?:\x1b\[|\x9b(?=[0-?]*[ -/]*[@-~]))[0-?]*[ -/]*[@-~]?"  # CSI: colours, the cursor
     r"|(?:\x1b\]|\x9d)(?:[^\x07\x1b\x9c\x9d\n]*(?:\x07|\x1b\\|\x9c))?"  # OSC: titles, links
-    r"|\x1b[PX^_](?:[^\x1b\x9c]*(?:\x1b\\|\x9c))?"  # other strings: pictures
+    r"|\x1b[PX^_k](?:(?:[^\x1b\x9c]|\x1b\x1b\\?)*(?:\x1b\\|\x9c))?"  # others: pictures, tmux's
     r"|\x1b[ -/]*[0-~]?"  # all other sequences, and an ESC alone
     r"|[^\n\x08]?\x08"  # a character struck over: bold and underlined text of manual pages
     r"|[\x07\x0e\x0f]"  # bell, character sets

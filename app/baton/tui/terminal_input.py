@@ -1,7 +1,8 @@
 """What a terminal sends, read so that a paste is one even where the terminal doesn't say so.
 
 Some terminals (`screen`, serial lines, old consoles) have no bracketed paste: a paste of several
-lines looks like typing, and each Enter in it would send a prompt.
+lines looks like typing, and each Enter in it would send a prompt. Others (tmux) leave escape
+sequences in a bracketed one, of which Textual would make keys.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from textual import events
 from textual._xterm_parser import XTermParser
 from textual.message import Message
+
+from baton.core.sanitiser import remove_terminal_codes
 
 BURST_SECONDS = 0.02
 """What comes so soon after the keys before it wasn't typed: repeated keys are 30 ms apart."""
@@ -47,12 +50,34 @@ class BurstParser(XTermParser):
         self._fed_at = 0.0
         self._tail = ""
         self._is_bracketed = False
+        self._pasted: list[str] = []
 
     def feed(self, data: str) -> Iterator[Message]:
         """Parse what came."""
+        if not data:  # the end
+            yield from self._feed_keys(data)
+        while data:
+            mark = _PASTE_ENDS if self._is_bracketed else _PASTE_STARTS
+            seen = self._tail + data
+            end = seen.find(mark) + len(mark) - len(self._tail) if mark in seen else len(data)
+            self._tail = "" if mark in seen else seen[1 - len(mark) :]
+            if self._is_bracketed:
+                self._pasted.append(data[:end])
+            else:
+                yield from self._feed_keys(data[:end])
+            data = data[end:]
+            if mark not in seen:
+                return
+            if self._is_bracketed:
+                text = "".join(self._pasted).removesuffix(mark)
+                self._pasted.clear()
+                yield from super().feed(remove_terminal_codes(text) + mark)
+            self._is_bracketed = not self._is_bracketed
+
+    def _feed_keys(self, data: str) -> Iterator[Message]:
         now = time.monotonic()
         is_near, self._fed_at = now - self._fed_at < BURST_SECONDS, now
-        is_typed = self._is_typed(data)
+        is_typed = bool(data) and not _CONTROL.search(data)
         if not (is_typed and is_near):
             yield from self._release()
         if not is_typed:
@@ -82,11 +107,3 @@ class BurstParser(XTermParser):
             yield events.Paste(held)
         elif held:
             yield from super().feed(held)
-
-    def _is_typed(self, data: str) -> bool:
-        """Whether these are plain keys, outside of a paste that the terminal marks."""
-        was_bracketed, seen = self._is_bracketed, self._tail + data
-        start, end = seen.rfind(_PASTE_STARTS), seen.rfind(_PASTE_ENDS)
-        self._is_bracketed = start > end if max(start, end) >= 0 else was_bracketed
-        self._tail = seen[1 - len(_PASTE_STARTS) :]
-        return bool(data) and not (was_bracketed or self._is_bracketed or _CONTROL.search(data))

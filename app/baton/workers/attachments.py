@@ -46,7 +46,8 @@ def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
     """
     name = one_line(str(path))
     data = _read_bytes(path, name, max(limit, MAX_PDF_BYTES))
-    if b"%PDF-" in data[:1024]:
+    # A page about PDF isn't one, and a mail's head may stand before one.
+    if data.startswith(b"%PDF-") or (b"%PDF-" in data[:1024] and b"endobj" in data):
         text = _read_pdf_text(data, name, limit)
     elif len(data) > limit:
         raise _too_large_error(name, limit)

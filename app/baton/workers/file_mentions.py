@@ -22,12 +22,15 @@ MAX_NAME_CHARS = 1024
 MAX_SIGNS = 32
 """After how many signs at most a name without spaces may end."""
 
+MAX_WORDS = 8
+"""How many words a name without quotes may have."""
+
 MAX_ENTRIES = 2_000
 """How many entries of a folder are compared with a name that is written in another way."""
 
 _UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _START = re.compile(
-    rf"(?:(?<![\w.@\uff20/\\%+=-])|(?<=_)|(?<=\s-)|(?<=[{_UNSPACED}]))[@\uff20]"
+    rf"(?<![@\uff20][^\w\s.,;])(?:(?<![\w.@\uff20/\\%+=-])|(?<=_)|(?<=\s-)|(?<=[{_UNSPACED}]))[@\uff20]"
     r"(?=[^\w\s]{0,3}[\w.~/])"
 )
 _PAIRS = "\"\" '' `` () [] {} <> «» »« ‹› ›‹ 「」 『』 《》 〈〉 （） 【】 ［］ ＂＂ ＇＇"  # noqa: RUF001
@@ -38,12 +41,16 @@ _QUOTES = {
 }
 """What may close each sign that opens a quoted name."""
 
+_WORDS_END = re.compile(r"(?<=\S)(?=[^\w\s]*(?:\s|\Z))")
 _BARE = re.compile(r"(?:\\.|\S)+")
-_CUT = re.compile(rf"[^\w./\\~+%@-]|(?<=[\w.])(?<![{_UNSPACED}])(?=[{_UNSPACED}])")
+_CUT = re.compile(
+    rf"[^\w./\\~+%@-]|(?<=[\w.])(?<![{_UNSPACED}])(?=[{_UNSPACED}])"
+    r"|-(?=[^\W\d_]+(?:[^\w./-]|\.?\Z))"  # @notes.md-style
+)
 _TRAILING = ".-_~\\"
 _REST = re.compile(r"(?:['’]s)?[\W_]*(?:\Z|(?<=[@\uff20]))")  # noqa: RUF001
-_FILE_NAME = re.compile(r"[/\\]|[^.]\.\w{1,8}\Z")
-_NO_FILE = re.compile(r"[^/\\]+\.(?:com|org|net|edu|gov|io|ai)\Z", re.IGNORECASE)
+_FILE_NAME = re.compile(r"[/\\]|\A\.\w|[^.]\.\w{1,8}\Z")
+_NO_FILE = re.compile(r"[^/\\]+\.(?:com|org|net|edu|gov|io|ai)\Z|v?[\d.]+\Z", re.IGNORECASE)
 _DECORATED = re.compile(r"\(|\s*\n\s*(?:@|def\b|class\b|async\b)")
 _ONE_QUOTE = str.maketrans("‘’ʼ“”", "'''\"\"")  # noqa: RUF001
 
@@ -98,13 +105,19 @@ def _readings(text: str, at: int) -> Iterator[str]:
         ends = [inner.find(sign) for sign in _QUOTES.get(opening, "")]
         if end := min((end for end in ends if end > 0), default=0):
             yield inner[:end]
-    bare = _BARE.match(line.lstrip("".join(_QUOTES)) if line[0] in _QUOTES else line)
-    token = bare[0] if bare else ""
-    cuts = [cut.start() for cut in islice(_CUT.finditer(token), MAX_SIGNS)]
-    for end in (len(token), *reversed(cuts)):
-        name, rest = token[:end], token[end:]
-        if not _REST.match(rest) and not _FILE_NAME.search(name.rstrip(_TRAILING)):
-            continue
+    for words in reversed(list(islice(_WORDS_END.finditer(line), MAX_WORDS))):
+        name = line[: words.start()]
+        if " " in name and os.path.isfile(name):  # noqa: PTH113  # which takes any text
+            yield name
+    for rest in dict.fromkeys((line, line.lstrip("".join(_QUOTES)))):
+        token = bare[0] if (bare := _BARE.match(rest)) else ""
+        cuts = [cut.start() for cut in islice(_CUT.finditer(token), MAX_SIGNS)]
+        for end in (len(token), *reversed(cuts)):
+            yield from _spellings(token[:end], token[end:])
+
+
+def _spellings(name: str, rest: str) -> Iterator[str]:
+    if _REST.match(rest) or _FILE_NAME.search(name.rstrip(_TRAILING)):
         for written in dict.fromkeys((name, name.rstrip(_TRAILING))):
             if any(map(str.isalnum, written)):
                 yield from (written, re.sub(r"\\(.)", r"\1", written))
@@ -112,7 +125,7 @@ def _readings(text: str, at: int) -> Iterator[str]:
 
 def _missing_name(text: str, at: int, names: Sequence[str]) -> str:
     """Return the name at this position by which a file was likely meant, or ""."""
-    for name in names[:1] if text[at] in _QUOTES else reversed(names):
+    for name in names[:1] if text[at] in _QUOTES else sorted(names, key=len):
         if _FILE_NAME.search(name) and not _NO_FILE.match(name):
             is_code = _DECORATED.match(text, at + len(name)) and "/" not in name
             return "" if is_code else name.replace("\\ ", " ")
@@ -126,7 +139,8 @@ _Folders = dict[Path, dict[str, list[str]]]
 def _find_path(name: str, folders: _Folders) -> Path | None:
     """Return the path of a name, however its characters are composed."""
     try:
-        path = Path(name).expanduser()
+        if not (path := Path(name)).exists():
+            path = path.expanduser()
         if path.exists():
             return path
         found = Path(path.anchor)

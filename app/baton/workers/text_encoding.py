@@ -1,14 +1,16 @@
 """Bytes to text: what is certain is read, for all else the likely encoding is named.
 
 A guess that is wrong would change what a worker reads without a word. So only Unicode is read: with
-its mark, or without one where NUL bytes show which it is. What an older encoding likely is stands
-in the sentence that refuses the bytes, with the command that converts them.
+its mark, or without one where NUL bytes and the scripts show which it is. What an older encoding
+likely is stands in the sentence that refuses the bytes, with the command that converts them.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
+from collections import Counter
 from itertools import pairwise
 
 from baton.core.errors import ConfigError
@@ -21,6 +23,7 @@ _MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
+_ESCAPES = {b"\x1b$B": "iso-2022-jp", b"\x1b$@": "iso-2022-jp", b"\x1b$)C": "iso-2022-kr"}
 _UNICODE = ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
 _MULTIBYTE = ("CP932", "EUC-JP", "GB18030", "BIG5-HKSCS", "CP949")
 _SINGLE_BYTE = (
@@ -31,7 +34,11 @@ _SINGLE_BYTE = (
 _OLDER = (*_MULTIBYTE, *_SINGLE_BYTE.split())
 """Encodings as `iconv` calls them. Of two as likely ones, the first is meant."""
 
+_WESTERN = "‘’“”„–—…€äöüßÄÖÜáàâãåæçéèêëíìîïñóòôøúùûÉÈÀÇÑÅØœ¿¡«»£§°·•™©®\xa0´".encode("cp1252")  # noqa: RUF001
+"""What a text with few bytes outside of ASCII has of them if it is Western."""
+
 _CONTROLS = re.compile("[\x01-\x08\x0e-\x1a\x7f]")
+_ORDINARY_CONTROLS = dict.fromkeys(b"\a\b\t\n\f\r\x1b", " ")
 _COMMON_NAMES = {"CP932": "Shift-JIS", "GB18030": "GBK", "BIG5-HKSCS": "Big5", "CP949": "EUC-KR"}
 
 _MIN_CLEAR_BYTES = 8
@@ -62,12 +69,37 @@ def _certain_encoding(data: bytes) -> str:
     """Return the encoding that a mark, NUL bytes or escape sequences show, else UTF-8."""
     if marked := next((codec for mark, codec in _MARKS if data.startswith(mark)), ""):
         return marked
-    if data.isascii() and (b"\x1b$B" in data or b"\x1b$@" in data):
-        return "iso-2022-jp"
-    if b"\0" not in data or _is_list(data):
-        return "utf-8"
-    likely = _likely_encoding(data)
-    return likely if likely in _UNICODE else "utf-8"
+    if data.isascii() and (shown := [codec for sign, codec in _ESCAPES.items() if sign in data]):
+        return shown[0]
+    return _wide_encoding(data) if b"\0" in data and not _is_list(data) else "utf-8"
+
+
+def _wide_encoding(data: bytes) -> str:
+    """Return which UTF-16 or UTF-32 bytes with NULs are in, "utf-8" if that isn't clear.
+
+    A text has NULs in every other place, or is in fewer scripts than with its bytes swapped. What
+    is no text holds characters that there aren't.
+    """
+    data = data[: len(data) // 4 * 4 or len(data) // 2 * 2]  # the last character may be cut
+    upper = [set(data[place::4]) for place in range(4)]
+    if upper[3] == {0} and max(upper[2], default=17) <= 16:
+        encoding = "UTF-32LE"
+    elif upper[0] == {0} and max(upper[1], default=17) <= 16:
+        encoding = "UTF-32BE"
+    elif 3 * data.count(0) >= len(data):
+        encoding = "UTF-16BE" if data[::2].count(0) > data[1::2].count(0) else "UTF-16LE"
+    else:
+        little, big = (_scripts(data.decode(name, "replace")) for name in _UNICODE[:2])
+        if little == big or 10 * min(little, big) > len(data):
+            return "utf-8"
+        encoding = "UTF-16LE" if little < big else "UTF-16BE"
+    signs = Counter(data.decode(encoding, "replace").translate(_ORDINARY_CONTROLS))
+    odd = sum(n for sign, n in signs.items() if unicodedata.category(sign) in ("Cc", "Cn", "Co"))
+    return encoding if 20 * (odd + signs["\ufffd"]) < signs.total() else "utf-8"
+
+
+def _scripts(text: str) -> int:
+    return len({unicodedata.name(sign, "").partition(" ")[0] for sign in set(text)})
 
 
 def _is_list(data: bytes) -> bool:
@@ -80,25 +112,23 @@ def _is_list(data: bytes) -> bool:
 
 
 def _likely_encoding(data: bytes) -> str:
-    """Return the encoding that bytes are likely in, as `iconv` calls it; "" where none is."""
+    """Return the encoding that bytes without a NUL are likely in; "" where none is."""
     from charset_normalizer import from_bytes
 
-    data = data[: len(data) // 4 * 4] if b"\0" in data else data  # the last character may be cut
-    has_nul, high = b"\0" in data, data.translate(None, bytes(range(128)))
-    if not has_nul and len(high) < _MIN_CLEAR_BYTES:
+    high = data.translate(None, bytes(range(128)))
+    if len(high) < _MIN_CLEAR_BYTES:
         is_alone = not any(a > 127 < b for a, b in pairwise(data))
         return "WINDOWS-1252" if high and is_alone else ""
+    if 6 * len(high) < len(data) and not high.translate(None, _WESTERN):
+        return "WINDOWS-1252"
     found = list(from_bytes(data, cp_isolation=[*_UNICODE, *_OLDER]))
     likely, multibyte = set[str](), set(map(_codec, _MULTIBYTE))
     for match in found:
         is_clear = match.coherence >= found[0].coherence - _COHERENCE
-        is_clear |= match.encoding in multibyte and not has_nul
+        is_clear |= match.encoding in multibyte
         if is_clear and match.chaos <= found[0].chaos + _CHAOS:
             likely.update((match.encoding, *match.could_be_from_charset))
-    names = (*_UNICODE, *_OLDER) if has_nul else (*_OLDER, *_UNICODE)
-    best = next((name for name in names if _codec(name) in likely), "")
-    if best == "UTF-16LE" and data[::2].count(0) > data[1::2].count(0):
-        return "UTF-16BE"
+    best = next((name for name in (*_OLDER, *_UNICODE) if _codec(name) in likely), "")
     if best == "WINDOWS-1250" and not any(0x80 <= byte < 0xA0 for byte in high):
         return "ISO-8859-2"
     return best
@@ -115,9 +145,10 @@ def _undecodable_error(data: bytes, name: str, encoding: str, at: int) -> Config
     replaced = data.decode("utf-8", "replace")
     good = sum(sign > "\x7f" and sign != "\ufffd" for sign in replaced)
     if encoding != "utf-8" or good > 2 * replaced.count("\ufffd"):
+        shown = encoding.upper().removesuffix("-SIG")
         return ConfigError(
-            f"{name} is broken {encoding.upper()} text (byte {at:,}), so nothing of it was sent.",
-            f"`iconv -c -f {encoding.upper()} -t UTF-8` drops what is broken.",
+            f"{name} is broken {shown} text (byte {at:,}), so nothing of it was sent.",
+            f"`iconv -c -f {shown} -t UTF-8` drops what is broken.",
         )
     likely = _likely_encoding(data)
     seems = f" but seems to be {_COMMON_NAMES.get(likely, likely)}" if likely else ""
