@@ -164,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("half", choices=("tuned", "second", "third", "kept"))
+    parser.add_argument("half", choices=("tuned", "second", "third", "fourth", "kept"))
     parser.add_argument("--plans", type=Path, required=True)
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()

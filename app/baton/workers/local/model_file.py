@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -83,8 +86,10 @@ def conductor_adapter() -> Path | None:
 
 
 def check_gguf(path: Path) -> int:
-    """Return a model file's size in bytes. Raises ModelFileError if it isn't a whole GGUF file."""
-    read_model_header(path)
+    """Return the bytes of a model's or adapter's file. Raises ModelFileError if it isn't whole."""
+    with _faults_named(path):
+        _check_file(path)
+        _read_part(path)
     return _file_bytes(path)
 
 
@@ -96,18 +101,30 @@ def estimate_file_load(path: Path, context: int, kv: str = "f16", slots: int = 1
 
 def read_model_header(path: Path) -> Header:
     """Return a model file's header. Raises ModelFileError if it isn't a whole GGUF file."""
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            hint = "Name a .gguf file inside it."
-            raise ModelFileError(f"{path} is a folder, not a model file.", hint)
-        if not stat.S_ISREG(status.st_mode):  # a pipe would never end
-            raise MalformedHeader("it isn't an ordinary file")
-        if not status.st_size:
-            raise ModelFileError(f"{path} is empty.", "Download it again.")
+    with _faults_named(path):
+        status = _check_file(path)
         header = _header(path, status.st_size, status.st_mtime_ns)
         check_parts(path.name, header.parts, lambda part: _read_part(path.with_name(part)))
         return header
+
+
+def _check_file(path: Path) -> os.stat_result:
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise ModelFileError(
+            f"{path} is a folder, not a model file.", "Name a .gguf file inside it."
+        )
+    if not stat.S_ISREG(status.st_mode):  # a pipe would never end
+        raise MalformedHeader("it isn't an ordinary file")
+    if not status.st_size:
+        raise ModelFileError(f"{path} is empty.", "Download it again.")
+    return status
+
+
+@contextmanager
+def _faults_named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         hint = JOIN_PARTS_HINT if len(part_paths(path)) > 1 else "Check its path."
         raise ModelFileError(f"There is no file {path}.", hint) from None
