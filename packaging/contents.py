@@ -47,10 +47,15 @@ ROUTER = (
 
 DATA = (
     ("app/baton/bench/conductor_episodes.toml", "baton/bench"),
+    ("app/baton/core/plan/follow_up_words.toml", "baton/core/plan"),
     ("app/baton/workers/cloud/prices.json", "baton/workers/cloud"),
     (
         "app/baton/workers/tools/computation/lexicon/*.toml",
         "baton/workers/tools/computation/lexicon",
+    ),
+    (
+        "app/baton/workers/tools/computation/relations.toml",
+        "baton/workers/tools/computation",
     ),
     ("app/baton/server/clients/*.toml", "baton/server/clients"),
     ("app/baton/workers/templates/*.toml", "baton/workers/templates"),

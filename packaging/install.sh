@@ -566,7 +566,8 @@ keep_previous() {
   \"version\": \"$before\",
   \"flavour\": \"$(installed flavour)\",
   \"platform\": \"$(installed platform)\",
-  \"gpu\": \"$(installed gpu)\"
+  \"gpu\": \"$(installed gpu)\",
+  \"sha256\": \"$(sha256 "$share/previous" 2>/dev/null)\"
 }"
             ;;
     esac

@@ -1,9 +1,11 @@
 """How long a search through 100,000 messages takes, next to the bare FTS5 query on the same index.
 
-    scripts/bench_search             100,000 messages (two minutes, most of it for making them)
+    scripts/bench_search             100,000 messages (three minutes, most of it for making them)
     scripts/bench_search 10000       another number
 
-The messages are sentences from Python's own reference manual. Both sides are called in turn.
+The messages are sentences from Python's own reference manual, and in every fourth conversation
+ones of Chinese characters, drawn as often as such are used. One in eighty is twenty times as
+long as others. Both sides are called in turn. The index may be three times as large as the texts.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from typing import Any
 
 import pysqlite3
 
+from baton.core.text_search import SearchQuery
 from baton.history import Store
-from baton.history.queries import match_expression
+from baton.history.search import match_expression
 from baton.platform.sqlite import check_stamp
 
 ROUNDS = 20
 MUST_SEARCH, MUST_OPEN = 50.0, 10.0
+HAN, HAN_SIGNS = 0x4E00, 3000
 QUERIES = {
     "a very common word": "the",
     "its first letter": "t",
@@ -39,7 +43,19 @@ QUERIES = {
     "a word with punctuation": "don't",
     "a rare word": "metaclass",
     "nothing to be found": "zyzzyva",
+    "nothing, of common parts": "therationing",
+    "a part of words": "class",
+    "a part that begins no word": "etaclas",
+    "two letters within words": "gh",
+    "signs": "__init__",
+    "a common and a sign": "C++",
+    "one Chinese character": chr(HAN + 40),
+    "a common one": chr(HAN),
+    "two": chr(HAN + 40) + chr(HAN + 7),
+    "four": "".join(chr(HAN + at) for at in (40, 7, 11, 3)),
+    "two of which there are none": chr(HAN + 5000) + chr(HAN),
 }
+MAX_INDEX_RATIO = 3.0
 
 
 def document(messages: int) -> dict[str, Any]:
@@ -51,6 +67,11 @@ def document(messages: int) -> dict[str, Any]:
         for sentence in re.split(r"(?<=[.:])\s+", topic)
         if len(sentence) > 20
     ]
+    signs = [chr(HAN + at) for at in range(HAN_SIGNS)]
+    weights = [1 / (at + 10) for at in range(HAN_SIGNS)]
+    chinese = [
+        "".join(dice.choices(signs, weights, k=dice.randint(6, 30))) + "\u3002" for _ in range(5000)
+    ]
     ids = iter(range(1 << 40))
     created = 1.7e9
     conversations: list[dict[str, Any]] = []
@@ -58,7 +79,10 @@ def document(messages: int) -> dict[str, Any]:
         turns: list[dict[str, Any]] = []
         for number in range(40):
             created += dice.randint(1, 600)
-            text = " ".join(dice.choices(sentences, k=1 + number % 2 * dice.randint(1, 8)))
+            length = 20 if number == 1 and len(conversations) % 2 else 1
+            count = 1 + number % 2 * dice.randint(1, 8) * length
+            said = chinese if len(conversations) % 4 == 3 else sentences
+            text = " ".join(dice.choices(said, k=count))
             turn: dict[str, Any] = {
                 "id": f"{next(ids):012x}",
                 "role": ("user", "assistant")[number % 2],
@@ -93,16 +117,35 @@ def line(name: str, ours: list[float], bare: list[float], must: float | None) ->
 
 
 async def searches(path: Path) -> None:
-    """Print how long each query takes."""
+    """Print how large the index is, and how long each query takes."""
     store = Store.open(path)
+    print(
+        line(
+            "the first search, which makes the index",
+            [await elapsed_milliseconds(lambda: store.search("x"))],
+            [1.0],
+            None,
+        )
+    )
     bare = pysqlite3.connect(path)
+    size = (
+        bare.execute("SELECT sum(length(block)) FROM search_grams_data").fetchone()[0]
+        + bare.execute("SELECT sum(8 + length(sz)) FROM search_grams_docsize").fetchone()[0]
+    )
+    texts = bare.execute("SELECT sum(octet_length(text)) FROM turns").fetchone()[0]
+    ratio = size / texts
+    print(
+        f"The index has {size / 1e6:.0f} MB for {texts / 1e6:.0f} MB of text: "
+        f"{ratio:.2f} times as much."
+    )
+    assert ratio <= MAX_INDEX_RATIO
     query = (
-        "SELECT rowid, text FROM turns_search WHERE turns_search MATCH ? "
-        "ORDER BY rowid DESC LIMIT 50"
+        "SELECT key, text FROM search_grams JOIN turns ON key = search_grams.rowid "
+        "WHERE search_grams MATCH ? ORDER BY search_grams.rowid DESC LIMIT 50"
     )
     for name, text in QUERIES.items():
 
-        async def plain(expression: str = match_expression(text)) -> object:
+        async def plain(expression: str = match_expression(SearchQuery.of(text))) -> object:
             return bare.execute(query, [expression]).fetchall()
 
         ours: list[float] = []

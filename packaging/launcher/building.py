@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-_SOURCES = ("folder.c", "launcher.c", "payload.c", "say.c", "sha256.c", "tree.c")
+_SOURCES = ("folder.c", "launcher.c", "payload.c", "previous.c", "say.c", "sha256.c", "tree.c")
 _LOCK = _HERE.parent / "requirements.lock"
 
 

@@ -1,6 +1,7 @@
 #include "payload.h"
 
 #include "folder.h"
+#include "previous.h"
 #include "say.h"
 
 #include <errno.h>
@@ -28,6 +29,12 @@ enum {
 static const char magic[] = "\0Baton's payload";
 
 static _Noreturn void fail_damaged(const char *path) {
+    static char previous[PATH_MAX];
+    if (find_previous(path, previous)) {
+        fail("%s is damaged, or a part of it is missing. Download it again, or go back to the "
+             "version before, which is whole: mv -f '%s' '%s'",
+             path, previous, path);
+    }
     fail("%s is damaged, or a part of it is missing. Download it again.", path);
 }
 
@@ -92,6 +99,39 @@ void find_payload(struct payload *payload, const char *path, int file) {
         fail_damaged(path);
     if (parse_trailer(payload, trailer, end - TRAILER)) return;
     if (!search_trailer(payload, end)) fail_damaged(path);
+}
+
+static bool is_payload_whole(const struct payload *payload) {
+    static uint8_t bytes[CHUNK];
+    uint8_t digest[SHA256_SIZE];
+    struct sha256 sha;
+    sha256_start(&sha);
+    for (uint64_t at = 0; at < payload->size;) {
+        uint64_t left = payload->size - at;
+        size_t size = left < CHUNK ? (size_t)left : CHUNK;
+        ssize_t got = pread(payload->file, bytes, size, (off_t)(payload->offset + at));
+        if (got <= 0) return false;
+        sha256_add(&sha, bytes, (size_t)got);
+        at += (uint64_t)got;
+    }
+    sha256_end(&sha, digest);
+    return !memcmp(digest, payload->sha256, sizeof digest);
+}
+
+bool is_whole_file(const char *path) {
+    struct payload payload = {.path = path,
+                              .file = open_above(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0)};
+    struct stat found;
+    uint8_t trailer[TRAILER];
+    if (payload.file < 0) return false;
+    bool is_usable = !fstat(payload.file, &found) && S_ISREG(found.st_mode) &&
+                     (found.st_uid == geteuid() || found.st_uid == 0) &&
+                     !(found.st_mode & S_IWOTH) && found.st_size >= (off_t)TRAILER;
+    off_t end = is_usable ? found.st_size - (off_t)TRAILER : 0;
+    bool is_whole = is_usable && pread(payload.file, trailer, TRAILER, end) == (ssize_t)TRAILER &&
+                    parse_trailer(&payload, trailer, (uint64_t)end) && is_payload_whole(&payload);
+    close(payload.file);
+    return is_whole;
 }
 
 /* ---- The archive's bytes ---- */

@@ -5,6 +5,8 @@
 
 #include "sha256.h"
 
+#include <stdbool.h>
+
 enum { KEY_SIZE = 16 };
 
 struct payload {
@@ -16,6 +18,9 @@ struct payload {
     uint8_t sha256[SHA256_SIZE], manifest[SHA256_SIZE];
     char key[KEY_SIZE + 1]; /* the name of the unpacked folder */
 };
+
+/* Tell whether a file of this person's or of root's is a whole single file. */
+bool is_whole_file(const char *path);
 
 /* Find the payload of the single file that is open; exit with a sentence if it isn't whole. */
 void find_payload(struct payload *payload, const char *path, int file);

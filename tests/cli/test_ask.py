@@ -23,6 +23,7 @@ from baton.core.ports import ConversationPosition
 from baton.history import Store
 from baton.platform.settings import find_paths
 from support.command_line import Call, Process
+from support.sample_pdfs import write_pdf
 from support.scripted_baton import Scripted, scripted
 from support.stored_runs import BEGUN, store_run
 from support.terminal import Terminal
@@ -281,6 +282,113 @@ def test_a_path_in_the_prompt_is_attached_unless_after_the_dashes(
         assert sent_files(call) == {}
 
 
+def test_a_named_file_that_is_not_there_is_said_and_the_prompt_is_asked(
+    scripted: Scripted, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(small=None)
+    monkeypatch.chdir(tmp_path)
+    done = call("ask", "Summarise `@nots.md`", "--json")
+    assert (done.code, sent_files(call)) == (0, {})
+    assert done.err == "baton: There is no file nots.md. Check the path.\n"
+    said = {"kind": "missing_file", "message": "There is no file nots.md."}
+    assert json.loads(done.out)["warnings"] == [{**said, "hint": "Check the path."}]
+    assert call("ask", "-q", "Summarise @nots.md").err == ""
+    assert call("ask", "--", "Summarise @nots.md").err == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("nots.md", "There is no file nots.md."),
+        ("./no", "There is no file ./no."),
+        ("LICENSE", "LICENSE is in your prompt, and wasn't attached."),
+        ("Explain", ""),
+        ("Is a/b or nots.md meant?", ""),
+    ],
+)
+def test_a_file_that_begins_the_prompt_is_said(
+    scripted: Scripted,
+    call: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    word: str,
+    said: str,
+) -> None:
+    scripted(small=None)
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.md", "LICENSE"):
+        Path(name).write_text("text")
+    warnings = json.loads(call("ask", "-f", "a.md", word, "now", "--json").out)["warnings"]
+    assert [warning["message"] for warning in warnings] == [said] * bool(said)
+
+
+def test_a_file_named_in_several_ways_is_sent_once(
+    scripted: Scripted, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(small=None)
+    monkeypatch.chdir(tmp_path)
+    Path("notes.md").write_text("one and two")
+    Path("link.md").symlink_to("notes.md")
+    ways = ("-f", "notes.md", "-f", "./notes.md", "-f", "link.md", f"--file={tmp_path}/notes.md")
+    for args in ((*ways, "Hello"), (*ways, "Hello `@notes.md`"), ("Hello @./notes.md @link.md",)):
+        assert call("ask", *args).code == 0
+        assert list(sent_files(call).values()) == ["one and two"], args
+    assert call("ask", "-f", "-", "-f", "-", "Hello", piped=b"text").code == 0
+    assert sent_files(call) == {"piped text": "text"}
+
+
+def test_many_files_are_summed_up_in_a_line(scripted: Scripted, call: Call, tmp_path: Path) -> None:
+    scripted(small=None)
+    files = [tmp_path / f"{number}.txt" for number in range(11)]
+    for file in files:
+        file.write_text("12345678")
+    done = call("ask", "-f", *map(str, files), "--", "Hello")
+    assert (done.code, done.err) == (0, "With 11 files (88 B, about 88 tokens)\n")
+
+
+def test_what_a_pdf_lacks_is_said(scripted: Scripted, call: Call, tmp_path: Path) -> None:
+    from pypdf import PdfWriter
+
+    scripted(small=None)
+    writer = PdfWriter(clone_from=write_pdf("Lisbon", tmp_path / "a.pdf"))
+    writer.add_blank_page(300, 300)
+    writer.write(tmp_path / "a.pdf")
+    done = call("ask", "-f", str(tmp_path / "a.pdf"), "Hello", "--json")
+    assert done.err.endswith("tokens); 1 page without text (2)\n")
+    [warning] = json.loads(done.out)["warnings"]
+    assert (warning["kind"], warning["message"]) == (
+        "unreadable",
+        "a.pdf has 1 page without text (2).",
+    )
+
+
+def test_colours_reach_no_worker_and_no_history(
+    scripted: Scripted, call: Call, tmp_path: Path
+) -> None:
+    scripted(small=None)
+    (tmp_path / "build.log").write_text("\x1b[31merror\x1b[m")
+    piped = b"\x1b[1mdiff\x1b[m \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\"
+    done = call("ask", "-f", f"{tmp_path}/build.log", "--", "\x1b[32mWhy?\x1b[m", piped=piped)
+    assert done.code == 0
+    assert latest(call)[-2]["text"] == "diff link\n\nWhy?"
+    assert sent_files(call) == {"build.log": "error"}
+
+
+@pytest.mark.parametrize("args", [["-5+3"], ["-5 + 3"], ["-5", "+", "3"], ["-q", "-5+3"]])
+def test_a_sum_may_begin_with_a_minus(call: Call, args: list[str]) -> None:
+    done = call("ask", *args)
+    assert (done.code, done.out.replace("\u2212", "-")) == (0, "-5 + 3 = -2\n")
+
+
+def test_a_prompt_may_begin_as_a_list(scripted: Scripted, call: Call) -> None:
+    scripted(small=None)
+    for text in ("- milk\n- bread", "---\ntitle: x", "-√4", "--5"):
+        assert call("ask", text, "--temperature", "0").code == 0
+        assert latest(call)[-2]["text"] == text
+    assert call("ask", "x", "--temperature", "-1").code == 2
+    assert call("ask", "x", "-s", "-5 is cold").code == 0
+
+
 def test_piped_text_is_attached_where_asked_for_or_too_long(scripted: Scripted, call: Call) -> None:
     scripted(small=None)
     done = call("ask", "-f", "-", "Which letter?", piped=b"alpha\n")
@@ -434,7 +542,7 @@ def test_at_a_terminal_status_comes_and_goes_after_an_interrupted_plan_is_report
 
 @pytest.mark.sampled(0.5)
 def test_a_pipe_that_says_nothing_is_explained_and_can_be_left() -> None:
-    command = f"sleep 30 | '{sys.executable}' -I -m baton ask hello"
+    command = f"sleep 30 | '{sys.executable}' -I -m baton ask -f - hello"
     screen = Terminal(["bash", "-c", command], os.environ, 80, 24)
     screen.wait_for("Reading piped text until it ends")
     screen.send("\x03")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,25 @@ def test_every_error_is_stored_as_one_with_the_same_code() -> None:
     errors = [NotEnoughMemory("m", "", 1, 0), MoneyHeld("m", "", "day"), BatonError("m")]
     for error in errors:
         assert ERROR_CLASSES[stored_name(error)].exit_code == error.exit_code
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("--help", "--version", "ask --help", "models ls", "models ls --json", "completion bash"),
+        *("workers ls", "config path", "budget show", "keys ls --json", "doctor", "ask -q 2+3"),
+    ],
+)
+def test_a_full_disk_at_stdout_is_one_sentence_everywhere(home: Path, command: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-I", "-m", "baton", *command.split()],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    kept = b" It is in your history." if command.startswith("ask -q") else b""
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"baton: The output can't be written: No space left on device." + kept + b"\n",
+    )

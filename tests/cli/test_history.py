@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import sqlite3
 from pathlib import Path
 
@@ -68,11 +69,13 @@ def test_conversations_of_programs_are_listed_apart(call: Call) -> None:
     listed = call("history", "ls")
     assert listed.out.startswith(f"{own}  1  ")
     assert theirs not in listed.out
-    assert listed.err == "Other programs have 1 conversation: --programs.\n"
+    others, size = listed.err.splitlines()
+    assert others == "Other programs have 1 conversation: --programs."
+    assert re.fullmatch(r"The history takes [\d.]+ [kM]B on the disk\.", size)
     apart = call("history", "ls", "--programs")
     assert apart.out.startswith(f"{theirs}  Claude Code  ")
     assert apart.out.endswith("heron\n")
-    assert (own in apart.out, apart.err) == (False, "")
+    assert (own in apart.out, apart.err) == (False, f"{size}\n")
     (found,) = json.loads(call("history", "ls", "--programs", "--json").out)["conversations"]
     assert (found["id"], found["program"]) == (theirs, "Claude Code")
     assert "heron  (Claude Code)" in call("history", "search", "heron").out
@@ -153,10 +156,11 @@ def test_ls_says_how_many_there_are_besides(call: Call) -> None:
         hold_conversation(f"Question {number}")
     listed = call("history", "ls", "-n", "2")
     assert listed.out.count("\n") == 2
-    assert listed.err == "2 of 3 conversations; `-n 3` lists all.\n"
+    assert listed.err.startswith("2 of 3 conversations; `-n 3` lists all.\n")
     shown = json.loads(call("history", "ls", "-n", "2", "--json").out)
     assert (len(shown["conversations"]), shown["total"]) == (2, 3)
-    assert call("history", "ls").err == ""
+    assert shown["disk_bytes"] >= find_paths().database.stat().st_size
+    assert "`-n" not in call("history", "ls").err
 
 
 def test_search_finds_what_was_said_for_any_query(call: Call) -> None:
@@ -184,7 +188,8 @@ def test_rm_asks_the_person_or_wants_y(call: Call) -> None:
     refused = call("history", "rm", id)
     assert refused.code == 2
     assert "-y" in refused.err
-    assert call("history", "remove", "-y", id[:5], id).err == "Removed 1 conversation.\n"
+    removed = call("history", "remove", "-y", id[:5], id).err
+    assert removed.startswith("Removed 1 conversation. The history takes ")
     assert json.loads(call("history", "ls", "--json").out)["conversations"] == []
     assert b"Lisbon" not in find_paths().database.read_bytes()
 
@@ -197,7 +202,7 @@ def test_rm_says_that_what_was_learned_is_still_there(call: Call) -> None:
     assert "`baton learn --forget`" in call("history", "rm", "-y", id).err
     call("learn", "--forget")
     id = hold_conversation("Porto")
-    assert call("history", "rm", "-y", id).err == "Removed 1 conversation.\n"
+    assert call("history", "rm", "-y", id).err.startswith("Removed 1 conversation. The history ")
 
 
 @pytest.mark.parametrize("kept", ["baton.db", "ledger.db"])
@@ -230,8 +235,28 @@ def test_export_and_import_lose_nothing(call: Call, home: Path, tmp_path: Path) 
     assert "And coffee?" in markdown
 
 
+def test_a_markdown_export_keeps_turns_apart_and_is_read_back(
+    call: Call, home: Path, tmp_path: Path
+) -> None:
+    hold_conversation("Say:\n```python\nwhile True:", "## You\n\nTitle\n===", "~~~~\n<!-- end")
+    hold_conversation("Tea\r## in Kyoto")
+    file = tmp_path / "all.md"
+    assert call("history", "export", "-o", str(file)).code == 0
+    written = file.read_bytes().decode()
+    home.rename(home.with_name("away"))
+    done = call("history", "import", str(file))
+    assert (done.code, "2 conversations" in done.err) == (0, True)
+    assert "here already" in call("history", "import", str(file)).err
+    again = call("history", "export", "-o", str(tmp_path / "again.md"))
+    assert again.code == 0
+    read = (tmp_path / "again.md").read_bytes().decode()
+    assert [sorted(text.removesuffix("\n").split("\n\n")) for text in (read, written)] == [
+        sorted(written.removesuffix("\n").split("\n\n"))
+    ] * 2
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[1]", b"\xff", b"[" * 200_000, b'{"baton_export": 9}']
+    "data", [b"", b"{}", b"[1]", b"\xff", b"[" * 200_000, b'{"baton_export": 9}', b"# x\n\ny"]
 )
 def test_what_is_no_export_is_refused(call: Call, data: bytes) -> None:
     done = call("history", "import", "-", piped=data)
@@ -403,6 +428,18 @@ def test_query_shows_no_terminal_codes(
     out = call("history", "query", form, "SELECT text FROM turns").out
     assert "heron" in out
     assert sanitise(out) == out
+
+
+def test_a_cell_that_a_spreadsheet_would_run_is_text(call: Call) -> None:
+    formulas = ["=1+1", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1", "\u3000=1"]  # noqa: RUF001
+    hold_conversation(*formulas, "1 = 1", "'quoted'")
+    rows = list(csv.DictReader(io.StringIO(call("history", "export", "--csv").out, newline="")))
+    expected = [*(f"'{formula}" for formula in formulas), "1 = 1", "'quoted'"]
+    assert [row["text"] for row in rows][::2] == expected
+    sql = "SELECT '=1+1' AS a, -5 AS b, x'3d31' AS c, text AS d FROM turns WHERE text = '@SUM(A1)'"
+    assert call("history", "query", "--csv", sql).out == "a,b,c,d\n'=1+1,-5,3d31,'@SUM(A1)\n"
+    assert "=1+1" in call("history", "query", "--json", sql).out
+    assert call("history", "query", "--csv", "SELECT 1 AS '=a'").out == "'=a\n1\n"
 
 
 def test_export_writes_a_csv_line_for_each_message(call: Call, tmp_path: Path) -> None:

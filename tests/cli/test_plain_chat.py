@@ -261,6 +261,19 @@ def test_a_prompt_may_have_several_lines_and_files(tmp_path: Path) -> None:
         ask(screen, f"Sum up @{tmp_path}/blob.txt", "Error: ")
 
 
+@pytest.mark.parametrize("without", ["", "sys.modules['readline'] = None"])
+def test_lines_in_one_burst_are_one_prompt_and_typed_ones_are_each_one(without: str) -> None:
+    script = CHAT.replace("import sys\n", f"import sys\n{without}\n", 1)
+    with open_chat(command=[sys.executable, "-I", "-c", script]) as screen:
+        ask(screen, "line one\rline two\rline three", "line three. Prompts: 1")
+        ask(screen, "line four", "You said: line four. Prompts: 2")
+        screen.send("slow\r")
+        screen.wait_for("This is begun.")
+        screen.send("one\rtwo\r")
+        screen.process.send_signal(signal.SIGINT)  # the key would drop what was typed
+        screen.wait_for("You said: two. Prompts: 5", 20)
+
+
 def test_an_offer_is_taken_by_its_number_and_refused_by_enter_or_what_was_typed_before() -> None:
     with Cloud() as cloud:
         write_settings(FAR_SETTINGS.format(url=cloud.base("server")))
@@ -281,6 +294,34 @@ def test_an_offer_is_taken_by_its_number_and_refused_by_enter_or_what_was_typed_
             assert cloud.posts == 1
             assert re.search(r"Answered by far \(cloud\), [\d.]+ s, under \$0", screen.text)
         assert b"\x1b" not in screen.raw
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"\0", "What you wrote is not text."),
+        (b"Ol\xe9", "What you wrote is not UTF-8 text (byte 2) but seems to be WINDOWS-1252"),
+    ],
+)
+def test_a_line_that_is_no_text_is_no_prompt(process: Process, line: bytes, said: str) -> None:
+    done = process("--plain", piped=b"2 + 3\n" + line + b"\n\x1b[1m3 + 4\x1b[m\n")
+    assert said in done.stderr.decode()
+    assert b"2 + 3 = 5" in done.stdout
+    assert b"3 + 4 = 7" in done.stdout
+    assert done.stdout.count(b"Answered by") == 2
+
+
+def test_a_line_that_windows_ended_is_kept_without_its_return(process: Process) -> None:
+    process("--plain", piped=b"2 + 2\r\n")
+    assert (
+        b'"text": "2 + 2"'
+        in process("history", "query", "--ndjson", "SELECT text FROM turns").stdout
+    )
+
+
+def test_a_named_file_that_is_not_there_is_said(process: Process) -> None:
+    done = process("--plain", piped=b"2 + 2 @no.md\n")
+    assert b"There is no file no.md.\n" in done.stderr
 
 
 def test_a_pipe_is_read_to_its_end(process: Process) -> None:

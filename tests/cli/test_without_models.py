@@ -118,3 +118,33 @@ def test_the_doctor_calls_nothing_broken_that_only_has_to_be_fetched(call: Call)
     assert "`baton models recommend`" in answer
     assert (done.code, "broken" in done.out) == (0, False), done.out
     assert done.err == "Nothing is broken.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("2+3", "2 + 3 = 5\n"),
+        ("12% of 80", "12% \N{MULTIPLICATION SIGN} 80 = 9.6\n"),
+        ("who are you", "Baton (on this machine) answers here, in Baton.\n"),
+    ],
+)
+def test_what_a_tool_answers_needs_no_model(call: Call, text: str, answer: str) -> None:
+    done = call("ask", text)
+    assert (done.code, done.out, done.err) == (0, answer, "")
+
+
+def test_units_and_the_clock_need_none_either(call: Call) -> None:
+    assert "3.107" in call("ask", "5 km in miles").out
+    assert call("ask", "what time is it").out.startswith("It is ")
+    answer = json.loads(call("ask", "--json", "6*7").out)["answer"]
+    assert answer == "6 \N{MULTIPLICATION SIGN} 7 = 42"
+
+
+def test_a_sum_that_is_piped_in_is_computed(call: Call) -> None:
+    assert call("ask", piped=b"7*6\n").out == "7 \N{MULTIPLICATION SIGN} 6 = 42\n"
+    done = call("ask", piped=b"How are you?\n")
+    assert (done.code, done.out, done.err) == (5, "", SAID)
+
+
+def test_who_is_named_is_still_missed(call: Call) -> None:
+    assert call("ask", "-m", "small", "2+3").code == 5

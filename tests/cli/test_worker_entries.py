@@ -173,3 +173,20 @@ def test_who_answers_instead_of_a_server_that_is_down_is_said_in_a_pipe(call: Ca
     assert "small answers instead" in done.err
     warnings = json.loads(call("ask", "--json", "Name a colour.").out)["warnings"]
     assert "substituted" in {warning["kind"] for warning in warnings}
+
+
+def test_of_a_cloud_worker_only_what_is_missing_is_named(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    key, ceiling = "a key (`baton keys set openai`)", "a ceiling (`baton budget set day 2`)"
+    done = call("workers", "add", "openai/gpt-5-nano", "--id", "one")
+    assert f"It needs {key} and {ceiling}." in done.err
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-" + "x" * 40)
+    done = call("workers", "add", "openai/gpt-5-mini", "--id", "two")
+    assert f"It needs {ceiling}." in done.err
+    assert call("budget", "set", "day", "2").code == 0
+    assert "needs" not in call("workers", "add", "openai/gpt-5", "--id", "three").err
+    monkeypatch.delenv("OPENAI_API_KEY")
+    done = call("workers", "add", "openai/gpt-4.1", "--id", "four")
+    assert f"It needs {key}." in done.err

@@ -20,7 +20,7 @@ from baton.platform.settings import ServerWorkerSettings, load_settings
 from baton.workers.local import ServerModel
 from support.cloud_worker_calls import Log, new_gateway
 from support.command_line import Call
-from support.fake_cloud import Cloud, Reply
+from support.fake_cloud import Cloud, CloudBehaviour, Fault, Reply
 
 MODELS = {
     "models": [
@@ -327,3 +327,50 @@ def test_tools_are_listed_as_such_and_can_be_tried(call: Call, tool: str) -> Non
     facts = json.loads(call("workers", "show", tool, "--json").out)
     assert facts["kind"] == "tool"
     assert call("workers", "test", tool).out.startswith(f"{tool} works: ")
+
+
+def test_a_server_that_answers_as_another_model_is_said(call: Call, home: Path) -> None:
+    with Cloud(reply=Reply(model="kit-7b")) as cloud:
+        file = home / "config" / "config.toml"
+        file.parent.mkdir(parents=True)
+        file.write_text(
+            '[[workers]]\nid = "lab"\nkind = "server"\nmodel = "kit-1"\nhere = true\n'
+            f'base_url = "{cloud.base("server")}"\n'
+        )
+        said = "lab answered with the model kit-7b, which isn't the one that was asked for."
+        shown = call("ask", "-m", "lab", "Hello?")
+        assert (shown.code, shown.err.count(said)) == (0, 1)
+        assert said in call("why").out
+        done = json.loads(call("ask", "-m", "lab", "--json", "Hello?").out)
+        assert [(w["kind"], w["message"]) for w in done["warnings"]] == [("substituted", said)]
+        assert said in call("workers", "test", "lab").err
+        cloud.reply = Reply(model="/models/kit-1-q4_k_m.gguf")
+        done = json.loads(call("ask", "-m", "lab", "--json", "Hello?").out)
+        assert done["warnings"] == []
+
+
+@pytest.mark.parametrize("said", ["no such model doesnotexist", "Quota is used up.", "why?"])
+def test_what_a_server_says_of_its_failure_ends_with_one_stop(
+    call: Call, home: Path, said: str
+) -> None:
+    with Cloud(manner=CloudBehaviour(not_found=said)) as cloud:
+        file = home / "config" / "config.toml"
+        file.parent.mkdir(parents=True)
+        file.write_text(
+            '[[workers]]\nid = "lab"\nkind = "server"\nmodel = "kit-1"\nhere = true\n'
+            f'base_url = "{cloud.base("server")}"\n'
+        )
+        cloud.next(Fault.NOT_FOUND)
+        sentence = said if said[-1] in ".?" else f"{said}."
+        assert f": {sentence} Nothing was charged." in call("ask", "-m", "lab", "Hello?").err
+
+
+def test_a_model_in_the_home_of_an_unknown_user_is_no_file(call: Call, home: Path) -> None:
+    done = call("ask", "-m", "~unknown-user/x.gguf", "Hello?")
+    assert done.code in (2, 5)
+    assert "~unknown-user" in done.err
+    file = home / "config" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[[workers]]\nid = "x"\nmodel = "~unknown-user/x.gguf"\n')
+    assert call("workers", "ls").code == 0
+    assert "~unknown-user" in call("ask", "-m", "x", "Hello?").err

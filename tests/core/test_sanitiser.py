@@ -7,7 +7,13 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.core.sanitiser import StreamSanitiser, escape_json, one_line, sanitise
+from baton.core.sanitiser import (
+    StreamSanitiser,
+    escape_json,
+    one_line,
+    remove_terminal_codes,
+    sanitise,
+)
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60)
 EVERYTHING = "".join(map(chr, range(sys.maxunicode + 1)))
@@ -116,7 +122,15 @@ def test_escaped_json_is_exact_and_clean(text: str) -> None:
 
 
 def test_escaped_json_has_no_half_of_a_pair() -> None:
-    assert escape_json(json.dumps("a\ud800", ensure_ascii=False)) == '"a\\u003f"'
+    assert escape_json(json.dumps("a\ud800", ensure_ascii=False)) == '"a\ufffd"'
+    assert escape_json('"\ud83d\ude00"') == '"\U0001f600"'
+
+
+def test_halves_of_a_pair_are_joined_over_chunks_and_lone_ones_seen() -> None:
+    assert sanitise("\ud83d\ude00 \ud83d b\ude00") == "\U0001f600 \ufffd b\ufffd"
+    stream = StreamSanitiser()
+    pieces = map(stream.feed, ["a\ud83d", "\ude00", "", "\ud83d", " b", "\ude00", "c\ud83d"])
+    assert "".join(pieces) == "a\U0001f600\ufffd b\ufffdc"
 
 
 @given(ANYTHING, st.integers(2, 50))
@@ -125,6 +139,36 @@ def test_one_line_is_one_short_line(text: str, limit: int) -> None:
     assert sanitise(line) == line
     assert "\n" not in line
     assert len(line) <= limit
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[1mdiff\x1b[m \x1b[38;2;1;2;3mx\x1b[0K\x1b[?25l\x1b[2J", "diff x"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ \x1b]0;title\x07x\x1b]52;c;aGk=\x07", "link x"),
+        ("\x1bPq#0;\n-\x1b\\picture\x1b_Gx\x1b\\", "picture"),
+        ("\x1bPtmux;\x1b\x1b]52;c;QQ==\x1b\x1b\\\x1b\\end\x1bktitle\x1b\\", "end"),
+        ("\x1b(B\x1b7\x1bcreset\x0f", "reset"),
+        ("\x1b\x1b[31mred\x1b[3", "red"),
+        ("a\x1b]no end\nb", "ano end\nb"),
+        ("\x9b1mbold\x9b0m \x9d0;x\x9c", "bold "),
+        ("N\bNA\bAM_\bE |\b/\b-\b", "NAME "),
+        ("a\r\n\tb\x0c\rc\x85", "a\r\n\tb\x0c\rc\x85"),
+    ],
+)
+def test_of_terminal_codes_the_shown_text_is_left(text: str, shown: str) -> None:
+    assert remove_terminal_codes(text) == shown
+
+
+@given(ANYTHING)
+def test_no_escape_is_left(text: str) -> None:
+    left = remove_terminal_codes(text)
+    assert not {"\x1b", "\x07", "\x08"} & set(left)
+
+
+@given(ORDINARY)
+def test_ordinary_text_has_no_terminal_codes(text: str) -> None:
+    assert remove_terminal_codes(text) == text
 
 
 def test_known_attacks() -> None:

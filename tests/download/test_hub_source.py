@@ -162,13 +162,19 @@ async def test_the_files_of_a_repository(hub: Hub, hub_source: HubSource) -> Non
         "a/files", {"q4/m.gguf": SMALL, "n.GGUF": b"n", "x.safetensors": b"x", **parts}
     )
     offers = await hub_source.list_files("a/files")
-    assert [offer.source.file for offer in offers] == ["q4/m.gguf", "n.GGUF"]
+    assert {offer.source.file for offer in offers} == {
+        "q4/m.gguf",
+        "n.GGUF",
+        "big-00001-of-00002.gguf",
+    }
     assert {offer.source.revision for offer in offers} == {commit}
-    with pytest.raises(ModelFileError, match="one of 2 files"):
-        await hub_source.look_up(Source("a/files", "big-00001-of-00002.gguf"))
-    hub.add("a/parts", parts)
-    with pytest.raises(ModelFileError, match="one of 2 files"):
-        await hub_source.list_files("a/parts")
+    for number in (1, 2):
+        found = await hub_source.look_up(Source("a/files", f"big-0000{number}-of-00002.gguf"))
+        assert (found.source.file, found.size) == ("big-00001-of-00002.gguf", 8)
+        assert [part.size for part in found.parts] == [4, 4]
+    hub.add("a/parts", {"big-00002-of-00002.gguf": b"part"})
+    (lone,) = await hub_source.list_files("a/parts")
+    assert [part.size for part in lone.parts] == [0, 4]
     hub.add("a/none", {"README.md": b"-"})
     assert await hub_source.list_files("a/none") == []
     with pytest.raises(ConfigError, match="no file") as caught:
@@ -428,7 +434,7 @@ ENVIRONMENTS: list[tuple[dict[str, str], type[BatonError], str]] = [
     ({"HF_HUB_OFFLINE": "1"}, ConfigError, "HF_HUB_OFFLINE is set"),
     ({"HF_ENDPOINT": "nowhere"}, ConfigError, "HF_ENDPOINT is no address"),
     ({"HF_ENDPOINT": "http://127.0.0.1:1"}, WorkerUnavailable, "can't be reached"),
-    ({"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": "http://127.0.0.1:1"},
+    ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "http://127.0.0.1:1"},
      WorkerUnavailable, "can't be reached|proxy"),
     ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "gopher://x"}, ConfigError, "proxy"),
     ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "http://127.0.0.1:99999"},
@@ -461,7 +467,7 @@ async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
     hub.clear_faults()
     hub.log.clear()
     hub.add("a/proxy", {"m.gguf": SMALL})
-    there = {"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": hub.url, "NO_PROXY": "other"}
+    there = {"HF_ENDPOINT": "http://hub.example.org", "http_proxy": hub.url, "NO_PROXY": "other"}
     hub_source = HubSource(environ=environ(hub, tmp_path, **there))
     try:
         offer = await hub_source.look_up(Source("a/proxy", "m.gguf"))

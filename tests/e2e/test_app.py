@@ -491,3 +491,43 @@ def click(app: Terminal, text: str) -> None:
     column, line = place
     for button in "Mm":
         app.send(f"\x1b[<0;{column};{line}{button}")
+
+
+FAULT = """
+import sys
+from baton.tui.widgets.composer import PromptArea
+
+def render_line(area, y):
+    if area.text == "x":
+        raise RuntimeError("broken")
+    return draw(area, y)
+
+draw, PromptArea.render_line = PromptArea.render_line, render_line
+from baton.cli import main
+main(sys.argv[1:])
+"""
+MODES = ("?1049", "?1000", "?1003", "?1006", "?1004", "?2004")
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGHUP", "a fault of a widget"])
+def test_a_terminal_that_is_still_there_is_left_as_it_was(home: Path, end: str) -> None:
+    app = Terminal(BATON if end in ENDS else [sys.executable, "-I", "-c", FAULT], os.environ)
+    try:
+        app.wait_for("Ask anything")
+        if end in ENDS:
+            ENDS[end](app)
+        else:
+            app.send("x")
+        assert app.wait_end() == (0 if end in ENDS else 1)
+    finally:
+        app.close()
+    for mode in MODES:
+        on, off = (app.raw.rfind(f"\x1b[{mode}{letter}".encode()) for letter in "hl")
+        assert 0 <= on < off, mode
+
+
+def test_pasted_lines_are_one_prompt_where_the_terminal_marks_no_paste(app: Terminal) -> None:
+    app.send("line one\rline two\rline three\r")
+    app.wait(lambda _: written_on(app)[:3] == ["line one", "line two", "line three"])
+    assert "Esc stop" not in app.text
+    app.send("\x15")

@@ -101,7 +101,8 @@ async def test_the_newest_turns_with_all_words_are_found(store: Store) -> None:
     assert await marked_snippets(store, "paris") == ["Near [Paris].", "In [Paris], of course."]
     assert await marked_snippets(store, "course PARIS") == ["In [Paris], of [course]."]
     assert await marked_snippets(store, "where louv") == ["[Where] is the [Louvre]?"]
-    assert await marked_snippets(store, "louv where") == []  # only the last word may be unfinished
+    assert await marked_snippets(store, "louv where") == ["[Where] is the [Louv]re?"]
+    assert await marked_snippets(store, "louvre when") == []
     hit, _ = await store.search("paris")
     assert (hit.conversation, hit.turn, hit.role, hit.title) == (
         second.conversation,
@@ -173,7 +174,8 @@ async def test_long_lines_are_cut_around_the_match(store: Store) -> None:
 
 async def test_a_match_over_two_lines_ends_with_the_first(store: Store) -> None:
     await ask(store, "one foo\nbar two", "")
-    assert await marked_snippets(store, "foo-bar") == ["one [foo]"]
+    assert await marked_snippets(store, '"foo bar"') == ["one [foo]"]
+    assert await marked_snippets(store, '"bar foo"') == []
 
 
 query_text = st.text() | st.text(st.sampled_from(list("ab \"'*^:(){}+-.\0\ud800\nANDOR")))

@@ -28,7 +28,7 @@ from baton.platform import sqlite
 from baton.platform.sqlite import check_stamp
 from support.damaged_database import broken_files
 from support.forked_programs import Program
-from support.store_conversations import ask
+from support.store_conversations import ask, is_next
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 
@@ -171,6 +171,7 @@ def sound_database() -> Iterator[Path]:
             begun = await ask(store, f"question {number} " * 5, f"answer {number} " * 60)
             await ask(store, "and then?", "nothing " * 20, ConversationPosition(begun.conversation))
         await store.save_draft("", "a draft")
+        await store.search("question")  # which makes the index
         await store.aclose()
 
     asyncio.run(main())
@@ -267,6 +268,7 @@ def test_conversations_are_recovered_though_marks_on_them_can_not_be(
     shutil.copy(sound_database, path)
     connection = sqlite.connect(path)
     if older:
+        undo_search(connection)
         connection.execute("DROP INDEX events_of_plans")
         connection.execute("DROP INDEX events_of_warnings")
         connection.execute("ALTER TABLE runs DROP COLUMN started")
@@ -346,7 +348,7 @@ def test_damage_that_shows_later_is_looked_for_at_the_next_start(
     path = tmp_path / "baton.db"
     shutil.copy(sound_database, path)
     connection = sqlite.connect(path)
-    connection.execute("UPDATE turns_search_data SET block = randomblob(100) WHERE id > 10")
+    connection.execute("UPDATE search_grams_data SET block = randomblob(100) WHERE id > 10")
     connection.close()
     check_stamp(path).touch()
     with pytest.raises(StoreError, match="Start Baton again"):
@@ -365,8 +367,14 @@ def test_an_older_database_is_checked_once_it_is_migrated(
     shutil.copy(sound_database, path)
     age(path)
     connection = sqlite.connect(path)
-    connection.execute("UPDATE turns_search_data SET block = randomblob(100) WHERE id > 10")
+    [root] = connection.execute(
+        "SELECT rootpage FROM sqlite_master WHERE name = 'label_changes_by_conversation'"
+    ).fetchone()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+    spoilt = bytearray(path.read_bytes())
+    spoilt[root * 4096 - 4096 : root * 4096 - 4088] = b"\xff" * 8
+    path.write_bytes(spoilt)
     with pytest.raises(sqlite.DatabaseDamaged):
         sqlite.open_database(path, MIGRATIONS)
 
@@ -401,6 +409,147 @@ def test_the_history_of_a_newer_baton_is_left_alone(tmp_path: Path, sound_databa
         asyncio.run(use(path))
     assert path.read_bytes() == before
     assert broken_files(path) == []
+
+
+# Answers while they are written
+
+
+@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.long)])
+def test_what_was_saved_of_an_answer_survives_a_kill_at_any_moment(
+    tmp_path: Path, kills: int
+) -> None:
+    """The text grows, is replaced by another draft, and is ended, in turns."""
+    path = tmp_path / "baton.db"
+    dice = random.Random(kills)
+    for kill in range(kills):
+        code = f"talk.write_slowly(pathlib.Path({str(path)!r}), {kill})"
+        child = Program(code)
+        for _ in range(dice.randint(1, 40)):
+            child.stdout.readline()
+        time.sleep(dice.random() * 0.02)
+        child.send_signal(signal.SIGKILL)
+        assert child.communicate()[1] == ""
+    acknowledged: dict[str, list[str]] = {}
+    for line in (tmp_path / "acknowledged").read_text().splitlines():
+        answer, _, text = line.partition(" ")
+        acknowledged.setdefault(answer, []).append(text)
+
+    async def read() -> dict[str, tuple[str, TurnStatus]]:
+        store = Store.open(path)
+        document = await store.archive.export()
+        turns = [turn for one in document["conversations"] for turn in one["turns"]]
+        assert await store.search("iece")
+        await store.aclose()
+        return {turn["id"]: (turn["text"], TurnStatus(turn["status"])) for turn in turns}
+
+    kept = asyncio.run(read())
+    assert len(acknowledged) >= kills // 2
+    for answer, texts in acknowledged.items():
+        text, status = kept[answer]
+        assert status in (TurnStatus.LOST, TurnStatus.DONE)
+        # What was being written when it was killed may be there as well: one step more.
+        assert text == texts[-1] or is_next(texts[-1], text)
+    connection = sqlite.connect(path)
+    assert connection.execute("SELECT count(*) FROM answer_pieces").fetchone()[0] == 0
+    connection.close()
+
+
+@pytest.mark.parametrize("chars", [34_000, 76_000])
+async def test_what_an_answer_writes_grows_with_its_length(tmp_path: Path, chars: int) -> None:
+    store = Store.open(tmp_path / "baton.db")
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
+    await store._database.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").close())
+    await store._database.run(lambda db: db.execute("PRAGMA wal_autocheckpoint = 0").close())
+    text = "".join(f"word {number} " for number in range(chars // 9))[:chars]
+    for saved in range(500, chars + 500, 500):
+        await store.save_progress({begun.answer: text[:saved]})
+    await store.write(begun.answer, text, TurnStatus.DONE)
+    await store.search("x")
+    written = (tmp_path / "baton.db-wal").stat().st_size
+    assert written < 40 * chars, f"{written / chars:.1f} times the text"
+    assert (await store.thread(begun.conversation))[-1].text == text
+    await store.aclose()
+
+
+async def test_an_answer_that_is_read_while_it_is_written_has_all_its_pieces(
+    tmp_path: Path,
+) -> None:
+    store, other = Store.open(tmp_path / "baton.db"), Store.open(tmp_path / "baton.db")
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
+    for text in ("one", "one two", "one two three", "another draft", "another draft at last"):
+        await store.save_progress({begun.answer: text})
+        assert (await other.thread(begun.conversation))[-1].text == text
+        [conversation] = (await other.archive.export())["conversations"]
+        assert conversation["turns"][-1]["text"] == text
+        assert await other.search("draft") == []
+    await store.write(begun.answer, "the end", TurnStatus.DONE)
+    assert (await other.thread(begun.conversation))[-1].text == "the end"
+    await store.aclose()
+    await other.aclose()
+
+
+# Room on the disk
+
+
+async def test_what_is_removed_gives_its_room_back(tmp_path: Path) -> None:
+    path = tmp_path / "baton.db"
+    store = Store.open(path)
+    begun = [await ask(store, f"question {n}", f"answer {n} " * 5_000) for n in range(60)]
+    await store.search("answer")
+    before = store.disk_bytes
+    assert before > 3_000_000
+    await store.purge(*(one.conversation for one in begun[:50]))
+    assert store.disk_bytes < before / 4
+    assert len(await store.search("question")) == 10
+    for one in begun[50:59]:
+        await store.hide(one.conversation)
+    assert await store.purge_hidden() == 9
+    assert store.disk_bytes < before / 20
+    assert len(await store.thread(begun[59].conversation)) == 2
+    await store.aclose()
+    assert kept_texts(path) == {"question 59", "answer 59 " * 5_000}
+
+
+def test_a_history_that_gave_no_room_back_is_converted_and_that_is_said_once(
+    tmp_path: Path, sound_database: Path
+) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    connection = sqlite.connect(path)
+    for statement in ("PRAGMA auto_vacuum = NONE", "VACUUM", "CREATE TABLE x (y)"):
+        connection.execute(statement)
+    connection.execute("INSERT INTO x VALUES (zeroblob(3000000))")
+    connection.execute("DROP TABLE x")
+    connection.close()
+    before = kept_texts(path)
+    assert path.stat().st_size > 3_000_000
+    warning, conversations = asyncio.run(use(path))
+    assert (warning.startswith("The history was rewritten, once"), conversations) == (True, 25)
+    assert path.stat().st_size < 1_000_000
+    assert before < kept_texts(path)
+    assert asyncio.run(use(path)) == ("", 26)
+
+
+def test_a_history_that_can_not_be_converted_now_is_used_as_it_is(
+    tmp_path: Path, sound_database: Path
+) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    connection = sqlite.connect(path)
+    connection.execute("PRAGMA auto_vacuum = NONE")
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("BEGIN IMMEDIATE")
+    other = sqlite.connect(path)
+    other.execute("PRAGMA busy_timeout = 10")
+    assert sqlite.enable_vacuum(other) is False
+    other.close()
+    connection.execute("ROLLBACK")
+    connection.close()
+    assert asyncio.run(use(path)) == ("", 25)
+    connection = sqlite.connect(path)
+    assert connection.execute("PRAGMA auto_vacuum").fetchone()[0] == 2
+    connection.close()
 
 
 # Migrations
@@ -439,9 +588,26 @@ def test_a_migration_keeps_everything_and_a_copy(
     assert not copy.stat().st_mode & 0o077
 
 
+def undo_search(connection: sqlite.Connection) -> None:
+    """Have the search index, and nothing for pieces of answers, as before 0010."""
+    for kind, name in (
+        *(("TRIGGER", f"turns_{name}") for name in ("added", "changed", "gone")),
+        *(("TRIGGER", f"titles_{name}") for name in ("added", "changed", "gone")),
+        *(("TABLE", name) for name in ("search_grams", "search_pending", "answer_pieces")),
+    ):
+        connection.execute(f"DROP {kind} {name}")
+    for statement in MIGRATIONS[0].statements:
+        if "_search" in statement:
+            connection.execute(statement)
+    for table, text in (("turns", "text"), ("conversations", "title")):
+        index = "turns_search" if table == "turns" else "titles_search"
+        connection.execute(f"INSERT INTO {index} (rowid, {text}) SELECT key, {text} FROM {table}")
+
+
 def age(path: Path) -> None:
     """Make the database what an older Baton, of two migrations, would have left."""
     connection = sqlite.connect(path)
+    undo_search(connection)
     connection.execute("DELETE FROM migrations WHERE name >= '0003_steps'")
     connection.execute("DROP TABLE signals")
     connection.execute("DROP INDEX events_of_plans")

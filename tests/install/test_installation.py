@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import BatonError
-from baton.download.releases import Build, Switch
+from baton.download.releases import Build, KeptBuild, Switch
 from baton.install import Installation
 from baton.install.installation import probe_version
 from support.sample_releases import PLATFORM, program
@@ -105,7 +105,8 @@ def test_what_is_noted_of_an_installation_follows_it(tmp_path: Path) -> None:
         "files": [str(machine.target)],
         "folders": [str(machine.target.parent)],
     }
-    assert of(machine).previous_build == build(OLD)
+    sha256 = hashlib.sha256(program(OLD)).hexdigest()
+    assert of(machine).previous_build == KeptBuild(OLD, "full", PLATFORM, sha256=sha256)
     assert machine.target.stat().st_mode & 0o777 == 0o755
     assert (machine.share / "install.json").stat().st_mode & 0o777 == 0o644
     assert not machine.staging.exists()
@@ -256,7 +257,7 @@ async def test_a_binary_is_known_by_starting_it(tmp_path: Path) -> None:
         "#!/bin/sh\necho 'No room here.' >&2; exit 1\n": "No room here",
         "#!/bin/sh\nexit 3\n": "it ended with 3",
         "#!/bin/sh\necho hello\n": "hello",
-        "#!/bin/sh\nkill -SEGV $$\n": "it ended with -11",
+        "#!/bin/sh\nkill -SEGV $$\n": "signal 11 ended it",
         "no program": "xec format",
         "#!/no/such/shell\n": "No such file",
     }.items():

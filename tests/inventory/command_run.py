@@ -181,6 +181,7 @@ _PATTERNS = (
     (re.compile(r"\d{4}-\d\d-\d\d"), "<date>"),
     (re.compile(r"(?<![\w$.])\d+(\.\d+)? (ms|s)\b"), "<seconds> s"),
 )
+_HISTORY_SIZE = re.compile(r'(?<=The history takes )[\d.]+ [kM]B|(?<="disk_bytes": )\d+')
 _ABSENT_WITHOUT_SANDBOX = re.compile(r", python(?=\.)|^  python +tool +Python\n", re.MULTILINE)
 """A list of names of which some come from a folder, in the order of the file system."""
 
@@ -198,7 +199,7 @@ class Normaliser:
         """Return a text without what differs."""
         for found, word in self._words.items():
             text = text.replace(found, word)
-        text = _ABSENT_WITHOUT_SANDBOX.sub("", text)
+        text = _HISTORY_SIZE.sub("<size>", _ABSENT_WITHOUT_SANDBOX.sub("", text))
         if self._is_fixed:
             return text
         for pattern, word in _PATTERNS:

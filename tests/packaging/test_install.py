@@ -440,6 +440,7 @@ def test_what_the_one_before_was_is_noted_for_a_rollback(
     well(machine.install("--from", release(tmp_path / "newer", "0.2.0"), "--flavour", "full"))
     assert json.loads(note.read_text()) == {
         "schema": 1,
+        "sha256": hashlib.sha256(machine.previous.read_bytes()).hexdigest(),
         "version": "0.1.0",
         "flavour": "slim",
         "platform": PLATFORM,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from baton.install.unpack_cache import has_damaged_payload
 from baton.platform.settings import find_paths
 from support.single_file import ROOT, Make, SingleFile, report
 
@@ -222,3 +223,13 @@ def test_hashes_are_right(tmp_path: Path) -> None:
     for piece in (1, 3, 55, 56, 63, 64, 65, 128, 1000):
         ran = subprocess.run([program, str(piece)], input=data, capture_output=True, timeout=60)
         assert ran.stdout.decode().split() == expected
+
+
+def test_a_damaged_payload_is_found_without_unpacking(single: SingleFile) -> None:
+    assert not has_damaged_payload(single.file)
+    data = single.file.read_bytes()
+    for at in (len(data) - 50_000, len(data) - 1000):
+        single.file.write_bytes(data[:at] + b"\0\1\2\3" + data[at + 4 :])
+        assert has_damaged_payload(single.file), at
+    single.file.write_bytes(data[:-1])
+    assert has_damaged_payload(single.file)

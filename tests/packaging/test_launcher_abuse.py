@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import pty
 import random
@@ -243,3 +244,29 @@ def test_an_update_comes_while_it_starts(single: SingleFile, make: Make) -> None
     assert report(ran.stdout)["binary"] == str(single.file)
     assert single.tree.exists()
     assert not other.tree.exists()
+
+
+@pytest.mark.parametrize("place", ["beside", "state"])
+def test_a_damaged_file_names_the_version_before(
+    single: SingleFile, make: Make, place: str
+) -> None:
+    """Nothing of Baton starts any more then: only the launcher can say where the good one lies."""
+    before = make({"v": b"before"}, "before").file
+    key = hashlib.sha256(os.fsencode(single.file)).hexdigest()[:16]
+    share = single.file.parent.parent / "share" / "baton"
+    home = share if place == "beside" else single.home / "state" / "self" / key
+    home.mkdir(parents=True)
+    previous = home / "previous"
+    shutil.copy(before, previous)
+    data = bytearray(single.file.read_bytes())
+    data[-2000:-1900] = bytes(100)
+    single.file.write_bytes(data)
+    ran = single.start()
+    assert ran.returncode == 1
+    command = f"mv -f '{previous}' '{single.file}'"
+    assert ran.stderr.decode().strip().endswith(f"which is whole: {command}")
+    previous.write_bytes(previous.read_bytes()[:-5000] + bytes(5000))
+    assert b"Download it again.\n" in single.start().stderr, "a damaged one is no way back"
+    shutil.copy(before, previous)
+    subprocess.run(command, shell=True, check=True)
+    assert single.start().returncode == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from baton.platform import durable_files
 from baton.platform.durable_files import (
     STALE_SECONDS,
     create_file,
+    expand_home,
+    folder_fault,
     make_folder,
     open_replacement,
     replace_file,
@@ -273,3 +276,24 @@ def makes_files(call: ast.Call) -> bool:
         modes = {one.value for one in call.args if isinstance(one, ast.Constant)}
         return not private and ("O_CREAT" in arguments or bool(modes & {"w", "wb", "x", "xb", "a"}))
     return name in MAKERS
+
+
+def test_why_a_folder_cannot_be_used(tmp_path: Path) -> None:
+    good, file, nowhere, loop = (tmp_path / name for name in ("good", "file", "nowhere", "loop"))
+    good.mkdir()
+    file.touch()
+    nowhere.symlink_to(tmp_path / "gone")
+    loop.symlink_to(loop)
+    assert folder_fault(good) == folder_fault(good / "new" / "one") == ""
+    assert folder_fault(file) == folder_fault(file / "new") == f"{file} isn't a folder"
+    assert folder_fault(nowhere) == f"{nowhere} is a link to {tmp_path / 'gone'}, which isn't there"
+    assert str(loop) in folder_fault(loop)
+    for wrong in (file, nowhere, loop):
+        with pytest.raises(OSError, match=re.escape(str(wrong))):
+            make_folder(wrong)
+
+
+def test_a_home_of_an_unknown_user_stays_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert expand_home("~/a") == Path("/somewhere/a")
+    assert expand_home("~unknown-user/a") == Path("~unknown-user/a")

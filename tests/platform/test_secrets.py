@@ -112,6 +112,48 @@ def test_a_key_is_shown_by_its_last_four_characters_only() -> None:
     assert check_key(f" {CANARY}\n") == CANARY
 
 
+QUOTED = [
+    f"'{CANARY}'", f'"{CANARY}"', f"`{CANARY}`", f"\u201c{CANARY}\u201d", f"\u201e{CANARY}\u201c",
+    f"\xab{CANARY}\xbb", f"\u2018{CANARY}\u2019 ", f"\ufeff{CANARY}\r\n", f"\u200b{CANARY}\xa0",
+    f'"{CANARY}', f"\"'{CANARY}'\"",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", QUOTED)
+def test_quotation_marks_around_a_key_are_none_of_it(
+    typed: str, memory_keyring: MemoryKeyring, file: Path
+) -> None:
+    assert find_key("openai", environ={"OPENAI_API_KEY": typed}) == Key(CANARY, "OPENAI_API_KEY")
+    assert find_key("openai", variable="LAB_KEY", environ={"LAB_KEY": typed}) == Key(
+        CANARY, "LAB_KEY"
+    )
+    save_key("openai", typed, file=file)
+    assert find_key("openai", file=file, environ={}) == Key(CANARY, str(file))
+    memory_keyring.kept["baton", "openai"] = typed  # by another program
+    assert find_key("openai", environ={}) == Key(CANARY, "keyring")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [f"OPENAI_API_KEY={CANARY}", f'HF_TOKEN="{CANARY}"', f'{CANARY}","model":"x', f"it's{CANARY}"],
+)
+def test_a_line_around_a_key_is_refused_and_never_shown(typed: str) -> None:
+    with pytest.raises(ConfigError, match="more than a key") as caught:
+        find_key("openai", environ={"OPENAI_API_KEY": typed})
+    assert not shows(CANARY, str(caught.value))
+
+
+@pytest.mark.parametrize("empty", ["", " ", "''", '""'])
+def test_empty_quotation_marks_are_no_key(empty: str, memory_keyring: MemoryKeyring) -> None:
+    assert find_key("openai", environ={"OPENAI_API_KEY": empty}) is None
+
+
+def test_the_file_of_keys_may_begin_with_a_byte_order_mark(file: Path) -> None:
+    save_key("openai", CANARY, file=file)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert find_key("openai", file=file, environ={}) == Key(CANARY, str(file))
+
+
 def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do() -> None:
     environ = {"OPENAI_API_KEY": OTHER}
     assert find_key("openai", environ=environ) == Key(OTHER, "OPENAI_API_KEY")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, strategies as some
 
+from baton.compose.worker_entries import append_workers
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.money import parse_usd
@@ -371,6 +372,65 @@ def test_a_file_that_is_no_text_or_a_folder_is_named(tmp_path: Path) -> None:
         load_settings(file, {})
     with pytest.raises(ConfigError, match="can't be read"):
         load_settings(tmp_path, {})
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+def test_a_byte_order_mark_is_none_of_the_settings(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(BOM + b'mode = "local"\r\n# mine\r\n')
+    assert load_settings(file, {}).mode == "local"
+    change(file, {"budget": {"day": "1"}})
+    assert load_settings(file, {}).budget.day == "1"
+    assert b"# mine\r\n" in file.read_bytes()
+    append_workers(file, [{"id": "a", "kind": "server", "model": "m", "base_url": "http://a/v1"}])
+    assert [worker.id for worker in load_settings(file, {}).workers] == ["a"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_what_notepad_calls_unicode_is_named(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes('mode = "local"\r\n'.encode(encoding))
+    with pytest.raises(ConfigError, match=r"config.toml is not UTF-8 text but UTF-16.*Notepad"):
+        load_settings(file, {})
+    file.write_bytes(b'mode = "local"\n# gr\xfc\xdfe\n')
+    with pytest.raises(ConfigError, match=r"config.toml is not UTF-8 text \(at line 2\)"):
+        load_settings(file, {})
+
+
+@pytest.mark.parametrize("kind", ["server", "cloud"])
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("127.0.0.1:8000/v1", "Write http://127.0.0.1:8000/v1."),
+        ("localhost:11434/v1", "Write http://localhost:11434/v1."),
+        (" http://a/v1", "Write http://a/v1."),
+        ("'http://a/v1'", "Write http://a/v1."),
+        ("\u201chttps://a/v1\u201d", "Write https://a/v1."),
+        ("<http://a/v1>", "Write http://a/v1."),
+        ("http://a/v1 ", "Write http://a/v1."),
+        ("http:/a/v1", "Write http://a/v1."),
+        ("http://a b/v1", "like http://"),
+        ("ftp://a/v1", "like http://"),
+        ("https://", "like http://"),
+    ],
+)
+def test_an_address_without_http_or_in_quotes_is_named_with_its_line(
+    tmp_path: Path, kind: str, url: str, hint: str
+) -> None:
+    entry = f'[[workers]]\nid = "a"\nkind = "{kind}"\nmodel = "openai/m"\n'
+    for value in (json.dumps(url), json.dumps(["http://b/v1", url])):
+        if kind == "cloud" and value.startswith("["):
+            continue
+        with pytest.raises(ConfigError, match=r"config.toml, line 5\).*http://") as caught:
+            load_settings(write(tmp_path, f"{entry}base_url = {value}\n"), {})
+        assert hint in caught.value.hint
+
+
+def test_a_server_without_an_address_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="begins with http://"):
+        load_settings(write(tmp_path, f'{SERVER}base_url = ""\n'), {})
 
 
 def test_a_file_that_may_never_end_or_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -465,4 +465,4 @@ def test_what_is_sent_is_bounded_and_whole(text: str) -> None:
     sent = excerpt(text)
     assert len(sent) <= 12_001
     assert sent.encode() is not None
-    assert text[:100].encode("utf-8", "replace") == sent[:100].encode()
+    assert text[:100].replace("\ud800", "\ufffd") == sent[:100]

@@ -13,6 +13,7 @@ from typing import Any
 from textual.app import ScreenStackError
 from textual.pilot import Pilot
 
+from baton.compose import NOTHING_HERE
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
@@ -199,6 +200,7 @@ async def open_app(
         Services(workers, kept, ledger=ledger, redactor=redactor),
         "small",
         RunTerms(ceilings or {}, **(terms or {})),
+        absent={"small": NOTHING_HERE} if no_worker else {},
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
     more = {**equip(orchestra), **services}

@@ -33,7 +33,7 @@ class Reply:
     count towards the cap. `rate` is in tokens a second, None as fast as it goes. One token of a
     prompt stands for `bytes_per_token` bytes; `overhead` is added for each message. `cached` and
     `written` tokens of the prompt are read from and put into the provider's cache (the latter only
-    where that is charged).
+    where that is charged). `model` is the name that the answer bears ("": the one asked for).
     """
 
     text: str = "Here is a naïve answer, 5 € worth 🙂, of a few words. "
@@ -44,6 +44,7 @@ class Reply:
     rate: float | None = None
     bytes_per_token: int = 4
     overhead: int = 4
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ class Answer:
         self.sent = 0
         self.ended = False
         self.speech = SPEECHES[asked.dialect](asked)
+        self.speech.model = reply.model or asked.model
         self.speech.ending = ENDINGS.get(self.fault, "") if self.fault else ""
         self.speech.cost = self._cost(self._tokens(self.out)) / 1e9
 

@@ -37,8 +37,8 @@ from baton.models.catalogue import parse_models
 from baton.platform import proxies, sqlite
 from baton.workers.cloud.child.answer_reader import error_sentence
 from baton.workers.cloud.child.stream_parsers import DIALECTS
-from baton.workers.local.child.reasoning_filter import ThoughtFilter, known_marks, open_marks
 from baton.workers.local.messages import REPLIES
+from baton.workers.reasoning_filter import ThoughtFilter, known_marks, open_marks
 from support import gguf_writer as written
 
 Target = Callable[[bytes], None]

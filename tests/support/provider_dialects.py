@@ -53,6 +53,7 @@ class Dialect:
 
     def __init__(self, asked: ParsedRequest) -> None:
         self.asked = asked
+        self.model = asked.model
         self.cost = 0.0
         self.ending = ""
         """"filter" or "tool": how it ends, if otherwise than it should."""
@@ -102,7 +103,7 @@ class Chat(Dialect):
             "id": "chatcmpl-kit",
             "object": "chat.completion.chunk",
             "created": CREATED,
-            "model": self.asked.model,
+            "model": self.model,
             "choices": choices,
             **more,
         }
@@ -197,7 +198,7 @@ class Responses(Dialect):
             "id": "resp_kit",
             "object": "response",
             "created_at": CREATED,
-            "model": self.asked.model,
+            "model": self.model,
             "status": status,
             "output": [],
             "error": None,
@@ -278,7 +279,7 @@ class Anthropic(Dialect):
             "id": "msg_kit",
             "type": "message",
             "role": "assistant",
-            "model": self.asked.model,
+            "model": self.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -353,7 +354,7 @@ class Gemini(Dialect):
             candidate["finishReason"] = reason
         body = {
             "candidates": [candidate],
-            "modelVersion": self.asked.model,
+            "modelVersion": self.model,
             "responseId": "kit",
         }
         return body if usage is None else {**body, "usageMetadata": usage}

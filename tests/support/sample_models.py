@@ -18,9 +18,12 @@ from support.gguf_writer import Tensor, Value, facts, header, vocabulary
 
 WIDTH, WORDS, INSIDE, HEAD = 64, 261, 32, 32
 
+_SMALL = bytes(byte & 0xBF for byte in range(256))
+"""Bytes without the exponent's highest bit, so that all that they stand for are numbers."""
+
 
 def tiny(size: int = 50_000, seed: int = 1, name: str = "Tiny", layers: int = 2) -> bytes:
-    """Return a GGUF file of exactly so many bytes that llama.cpp loads; its weights are noise."""
+    """Return a GGUF file of exactly so many bytes that writes; its weights are noise."""
     keys: dict[str, Value] = {
         **facts(block_count=layers, context_length=2048, attention__head_count=2),
         "llama.attention.head_count_kv": 1,
@@ -32,7 +35,7 @@ def tiny(size: int = 50_000, seed: int = 1, name: str = "Tiny", layers: int = 2)
         **vocabulary(WORDS),
     }
     begun = header(keys, _weights(layers))
-    return begun + random.Random(seed).randbytes(size - len(begun))
+    return begun + random.Random(seed).randbytes(size - len(begun)).translate(_SMALL)
 
 
 def _weights(layers: int) -> list[Tensor]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import re
 from pathlib import Path
 
 from baton.core.events import Finished, Started
@@ -47,3 +49,30 @@ def chat(path: Path, name: str, turns: int) -> None:
         await store.aclose()
 
     asyncio.run(main())
+
+
+def write_slowly(path: Path, seed: int) -> None:
+    """Write answers piece by piece; note each text beside the file once it is on disk."""
+    dice = random.Random(seed)
+
+    async def main() -> None:
+        store = Store.open(path)
+        with path.with_name("acknowledged").open("a") as notes:
+            while True:
+                begun = await store.begin(Prompt("piece by piece"), NEW, Label.CLOUD)
+                text = ""
+                for step in range(dice.randint(5, 40)):
+                    text = f"draft {step}" if dice.random() < 0.1 else text + f" piece {step}"
+                    await store.save_progress({begun.answer: text})
+                    notes.write(f"{begun.answer} {text}\n")
+                    notes.flush()
+                    print(step, flush=True)
+                await store.write(begun.answer, text, TurnStatus.DONE)
+                await store.append(begun.run, Finished(at=1.0))
+
+    asyncio.run(main())
+
+
+def is_next(text: str, later: str) -> bool:
+    """Whether a text of `write_slowly` may come right after another."""
+    return re.fullmatch(rf"(?:{re.escape(text)} piece|draft) \d+", later) is not None

@@ -26,6 +26,7 @@ class Terminal:
             env={"COLORTERM": "truecolor", **env, "TERM": "xterm-256color"},
             dimensions=(lines, columns),
             timeout=30,
+            use_poll=True,
         )
         self._child.delaybeforesend = None
         self.raw = b""

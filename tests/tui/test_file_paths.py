@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.tui.file_paths import tree_paths
+from baton.tui.file_paths import folder_paths, tree_paths
 
 
 def plant(root: Path, *paths: str) -> None:
@@ -43,9 +43,13 @@ def test_a_large_tree_is_cut_in_number_and_in_time(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="such names and files are POSIX's")
 def test_links_pipes_and_names_that_write_to_the_terminal(tmp_path: Path) -> None:
-    plant(tmp_path, "a/b", "bad\x1b[2Jname", 'quo"te', "line\nbreak")
+    plant(tmp_path, "a/b", "bad\x1b[2Jname", "quo\"te's", "line\nbreak")
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
     os.mkfifo(tmp_path / ".gitignore")
     (tmp_path / "a" / ".gitignore").write_bytes(b"\xff\xfe[\n")
     assert tree_paths(tmp_path) == [".gitignore", "a/", "a/.gitignore", "a/b", "a/loop"]
     assert tree_paths(tmp_path / "none") == []
+
+
+def test_the_home_of_an_unknown_user_has_no_files() -> None:
+    assert folder_paths("~unknown-user/a") == []

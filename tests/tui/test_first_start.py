@@ -17,6 +17,7 @@ from baton.models.model_types import ExternalModel, ModelState
 from baton.tui.recommendation_text import is_put_off, machine_text
 from baton.tui.widgets.question_view import ChoiceView
 from baton.workers.scripted_worker import ScriptedWorker
+from baton.workers.tools import build_tools
 from support.app_library import GB, MACHINE, TALKER, new_library_setup, open_app_with_library
 from support.app_session import AppSession
 
@@ -267,6 +268,21 @@ async def test_a_prompt_without_a_worker_is_kept_and_the_offer_stays(tmp_path: P
         await session.wait_for_answer()
         assert session.chat.transcript.turns[0].text == "What is a heron?"
         assert session.chat.composer.text == ""
+
+
+async def test_a_sum_needs_no_model(tmp_path: Path) -> None:
+    async with open_app_with_library(
+        new_library_setup(tmp_path), tmp_path, no_worker=True
+    ) as session:
+        for tool in build_tools().values():
+            session.services.orchestra.add(tool)
+        await session.ask("2+3")
+        assert session.chat.transcript.turns[-1].worker == "calculator"
+        await session.wait_for_text("2 + 3 = 5")
+        await session.ask("5 km in miles")
+        await session.wait_for_text("3.107 miles")
+        await session.send("What is a heron?")
+        await session.wait_for_text("There is no model yet that could answer; your prompt is kept.")
 
 
 async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:

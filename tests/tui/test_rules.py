@@ -51,11 +51,13 @@ def test_typed_paths() -> None:
     assert file_paths.path_at_end('see @"a b') == "a b"
     assert file_paths.path_at_end("me@example.org") is None
     assert file_paths.path_at_end("@a b") is None
+    assert file_paths.path_at_end("“@fol") == "fol"
     assert file_paths.mention_of("a b.md") == '@"a b.md"'
+    assert file_paths.mention_of('say "hi".md') == "@'say \"hi\".md'"
 
 
 def test_paths_in_a_folder(tmp_path: Path) -> None:
-    for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", 'quo"te'):
+    for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", "quo\"te's", "O\u0308l"):
         (tmp_path / name).touch()
     (tmp_path / "all").mkdir()
     assert file_paths.folder_paths(f"{tmp_path}/al") == [
@@ -63,7 +65,8 @@ def test_paths_in_a_folder(tmp_path: Path) -> None:
         f"{tmp_path}/Alpha.md",
         f"{tmp_path}/alps",
     ]
-    assert file_paths.folder_paths(f"{tmp_path}/") == file_paths.folder_paths(f"{tmp_path}/al")
+    assert file_paths.folder_paths(f"{tmp_path}/öl") == [f"{tmp_path}/O\u0308l"]
+    assert len(file_paths.folder_paths(f"{tmp_path}/")) == 4
     assert file_paths.folder_paths(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
     assert file_paths.folder_paths(f"{tmp_path}/none/x") == []
 
@@ -117,3 +120,26 @@ def test_wrapping_leaves_nothing_out(line: str, width: int) -> None:
     parts = wrap_line(line, width)
     assert "".join(parts) == line
     assert all(cell_len(part.rstrip(" ")) <= width for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("environ", "said", "is_sent"),
+    [
+        ({"DISPLAY": ":0"}, "copied 2 lines", False),
+        ({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/0"}, "sent 2 lines to the terminal, which ", True),
+        ({"TERM": "xterm-256color"}, "sent 2 lines to the terminal, which may copy it", True),
+        ({"TERM": "linux"}, "this terminal can't copy: ", False),
+        ({"TERM": "screen", "STY": "1.x"}, "this terminal can't copy: ", False),
+    ],
+)
+async def test_a_copy_is_only_claimed_where_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], said: str, is_sent: bool
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_TTY", "SSH_CONNECTION", "STY", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("pyperclip.copy", lambda _: None)
+    sent: list[str] = []
+    assert (await desktop.copy("a\nb", "2 lines", sent.append)).startswith(said)
+    assert sent == ["a\nb"] * is_sent

@@ -23,10 +23,11 @@ from baton.core.ports import CallOffer, Choice, ConversationPosition, Question
 from baton.core.view import RunView
 from baton.history import Store
 from baton.tui import crash_report, themes
+from baton.tui.answer_markdown import parse_blocks
 from baton.tui.app import BatonApp
 from baton.tui.screens.ledger_screens import SentScreen
 from baton.tui.screens.workflow_screen import WorkflowScreen
-from baton.tui.widgets.answer import block_painter, parse_blocks
+from baton.tui.widgets.answer import block_painter
 from support.app_session import GPT, AppSession, open_app
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "app.md"
@@ -216,7 +217,9 @@ async def test_pasted_text_is_cleaned(tmp_path: Path) -> None:
     async with open_app(tmp_path) as session:
         session.app.post_message(Paste("a\x1b[31mb\u202ec"))
         await session.wait_until(lambda: session.chat.composer.text)
-        assert session.chat.composer.text == "a�[31mb�c"
+        assert session.chat.composer.text == "ab�c"
+        session.chat.composer.put("\x1b[1mfrom the editor\x1b[m")
+        assert session.chat.composer.text == "from the editor"
 
 
 @pytest.mark.sampled

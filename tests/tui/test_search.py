@@ -131,3 +131,19 @@ async def test_find_says_what_it_did_not_find(tmp_path: Path) -> None:
         await session.send("/find")
         await session.wait_for_text("/find and what it is to find")
         assert not session.chat.context.menu.is_open
+
+
+async def test_signs_and_parts_of_words_are_found_in_the_app(tmp_path: Path) -> None:
+    async with open_app(tmp_path, long, size=(100, 24)) as session:
+        for text in ("项目评审会议", "Dampfschifffahrt mit C++", "a Café, c"):
+            await session.ask(text)
+        await session.press("ctrl+s", *"评审")
+        await session.wait_until(lambda: "2 matches" in session.screen_text())
+        await session.press("escape")
+        await session.wait_until(lambda: session.app.screen is session.chat)
+        await session.send("/find schiff c++")
+        await session.wait_for_text("Messages with schiff c++")
+        assert "Café" not in session.screen_text().split("Messages with")[1].splitlines()[1]
+        await session.press("escape")
+        await session.send("/find cafe")
+        await session.wait_for_text("Messages with cafe")

@@ -111,4 +111,4 @@ async def test_dragging_the_mouse_and_ctrl_c_copies_and_says_so(
         assert copied.texts[0].startswith("one two three four")
         assert "\n" not in copied.texts[0]
         assert len(copied.texts[0]) > 70, "it goes on where the line was broken"
-        await session.wait_for_text("copied 1 line")
+        await session.wait_for_text("sent 1 line to the terminal")

@@ -75,13 +75,39 @@ async def test_a_failure_is_not_hidden_by_a_download(tmp_path: Path) -> None:
         assert "SmolLM2 135M · failed" in footer(session)
 
 
-async def test_a_file_that_is_not_there_is_said_and_not_read(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_there_stops_a_prompt_once(tmp_path: Path) -> None:
     async with open_app(tmp_path) as session:
         await session.press(*"see @nofile.txt")
         await session.wait_for_text("There is no file nofile.txt.")
         await session.press("enter")
+        await session.wait_for_text("Enter sends your prompt without it.")
+        assert session.chat.transcript.turns == []
+        assert session.chat.composer.text == "see @nofile.txt"
+        await session.press("enter")
         await session.wait_until(lambda: session.chat.transcript.turns)
-        await session.wait_until(lambda: "there is no file nofile.txt" in footer(session))
+        await session.wait_for_answer()
+        await session.send("see @nofile.txt")
+        await session.wait_until(lambda: session.chat.composer.text == "see @nofile.txt")
+        assert len(session.chat.transcript.turns) == 2, "another prompt stops as well"
+
+
+async def test_an_edited_prompt_takes_the_files_that_it_names_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[int] = []
+
+    def script(request: Request) -> Iterable[Chunk]:
+        seen.append(request.messages[-1].text.count("three words here"))
+        yield Text("read")
+
+    (tmp_path / "b.txt").write_text("three words here")
+    async with open_app(tmp_path, script) as session:
+        await session.ask("see @b.txt, @./b.txt")
+        session.chat.composer.edit(session.chat.transcript.turns[0])
+        await session.press("enter")
+        await session.wait_until(lambda: len(seen) == 2)
+        assert seen == [1, 1]
 
 
 async def test_a_file_that_is_no_text_is_said_in_a_sentence(

@@ -6,12 +6,14 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from baton.core.errors import ConfigError
-from baton.workers.attachments import decode_text, mentioned_files, missing_files, read_attachment
+from baton.presentation.words import file_text, lack_text
+from baton.workers.attachments import read_attachment
+from support.sample_pdfs import write_pdf
 
 MB = 2**20
 
@@ -21,33 +23,6 @@ def refusal(path: Path, limit: int = MB) -> str:
         read_attachment(path, limit)
     assert caught.value.hint
     return caught.value.message
-
-
-def pdf(text: str, path: Path, password: str = "") -> Path:
-    """Write a one-page PDF by hand, so that its text is known."""
-    from pypdf import PdfWriter
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
-
-    writer = PdfWriter()
-    page = writer.add_blank_page(300, 300)
-    font = DictionaryObject(
-        {
-            NameObject("/Type"): NameObject("/Font"),
-            NameObject("/Subtype"): NameObject("/Type1"),
-            NameObject("/BaseFont"): NameObject("/Helvetica"),
-        }
-    )
-    fonts = DictionaryObject({NameObject("/F1"): writer._add_object(font)})
-    page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-    if text:
-        stream = DecodedStreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode())
-        page[NameObject("/Contents")] = writer._add_object(stream)
-    if password:
-        writer.encrypt(password)
-    with path.open("wb") as file:
-        writer.write(file)
-    return path
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -61,19 +36,8 @@ def test_text_is_read_in_the_encodings_that_say_what_they_are(
     assert (attachment.name, attachment.size) == ("notes.md", file.stat().st_size)
 
 
-@given(st.text().filter(lambda text: "\0" not in text and not text.startswith("\ufeff")))
-def test_no_utf8_text_is_changed_by_reading_it(text: str) -> None:
-    assert decode_text(text.encode(), "x") == text
-
-
-@given(st.binary())
-def test_any_bytes_are_text_or_refused(data: bytes) -> None:
-    with contextlib.suppress(ConfigError):
-        assert "\0" not in decode_text(data, "x")
-
-
 def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
-    assert read_attachment(pdf("Three days in Lisbon", tmp_path / "a.pdf")).text == (
+    assert read_attachment(write_pdf("Three days in Lisbon", tmp_path / "a.pdf")).text == (
         "Three days in Lisbon"
     )
 
@@ -81,8 +45,8 @@ def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda p: pdf("", p), "no text in it"),
-        (lambda p: pdf("secret", p, password="x"), "needs a password"),
+        (lambda p: write_pdf("", p), "no text in it"),
+        (lambda p: write_pdf("secret", p, password="x"), "needs a password"),
         (lambda p: p.write_bytes(b"%PDF-1.7\nnonsense"), "broken PDF"),
         (lambda p: p.write_bytes(b"\x7fELF\0\0\1"), "is not text"),
         (lambda p: p.write_bytes("Ol\xe9".encode("latin-1")), "not UTF-8 text (byte 2)"),
@@ -108,7 +72,7 @@ def test_what_is_no_text_is_refused_in_one_sentence(
 def test_a_broken_pdf_says_nothing_on_its_own(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    whole = pdf("Lisbon", tmp_path / "a.pdf").read_bytes()
+    whole = write_pdf("Lisbon", tmp_path / "a.pdf").read_bytes()
     (tmp_path / "a.pdf").write_bytes(whole.replace(b"endobj", b"endbjo", 2)[:-20])
     with contextlib.suppress(ConfigError):
         read_attachment(tmp_path / "a.pdf")
@@ -126,29 +90,84 @@ def test_a_name_can_not_reach_the_terminal(tmp_path: Path) -> None:
     assert name.isprintable()
 
 
-def test_only_existing_files_are_mentions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("notes.txt", "a b.txt", "odd,", "me@example.com"):
-        Path(name).write_text("see @notes.txt")
-    Path("folder").mkdir()
-    found = mentioned_files(
-        'Compare @notes.txt, (@notes.txt) and @"a b.txt" with @nobody or @folder, '
-        "write to me@example.com, @odd, @~nobody/x @" + "x" * 5000
+def unreadable_pdf(path: Path, meanings: str) -> Path:
+    """Write a PDF of one line, whose font says what each of its letters means."""
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import DecodedStreamObject, NameObject
+
+    letters = "abcdefghij"[: len(meanings)]
+    writer = PdfWriter(clone_from=PdfReader(write_pdf(letters, path)))
+    lines = "".join(
+        f"<{ord(letter):02x}> <{meaning.encode('utf-16-be').hex()}>\n"
+        for letter, meaning in zip(letters, meanings, strict=True)
     )
-    assert found == [Path("notes.txt"), Path("a b.txt"), Path("odd,")]
+    table = DecodedStreamObject()
+    table.set_data(
+        f"begincmap\n1 begincodespacerange\n<00> <ff>\nendcodespacerange\n"
+        f"{len(meanings)} beginbfchar\n{lines}endbfchar\nendcmap\n".encode()
+    )
+    font: Any = writer.pages[0]["/Resources"]["/Font"]["/F1"]  # type: ignore[index]
+    font[NameObject("/ToUnicode")] = writer._add_object(table)
+    with path.open("wb") as file:
+        writer.write(file)
+    return path
 
 
-def test_missing_files_are_what_looks_like_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("meanings", "text", "note"),
+    [
+        ("O\0ce\ue000w", "O\ufffdce\ufffdw", "2 characters that can't be read"),
+        ("\uf0b7ne\U000f1234", "•ne\ufffd", "1 character that can't be read"),
+        ("O\ufb03ce", "O\ufb03ce", ""),
+        ("a\x1b[1mb", "ab", ""),
+    ],
+)
+def test_glyphs_without_meaning_are_marked_and_counted(
+    tmp_path: Path, meanings: str, text: str, note: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("notes.txt").write_text("x")
-    Path("src.d").mkdir()
-    text = 'See @notes.txt, @no.txt, @no.txt! @"a b.md" @dir/x @src.d @nobody me@example.com @...'
-    assert missing_files(text) == ["no.txt", "a b.md", "dir/x"]
+    file = read_attachment(unreadable_pdf(tmp_path / "a.pdf", meanings))
+    assert (file.text, lack_text(file)) == (text, note)
 
 
-@given(st.text())
-def test_any_text_can_be_looked_through(text: str) -> None:
-    assert all(path.is_file() for path in mentioned_files("@" + text))
-    missing_files("@" + text)
+def test_glyphs_that_are_names_only_are_marked(tmp_path: Path) -> None:
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import ArrayObject, DictionaryObject, NameObject, NumberObject
+
+    writer = PdfWriter(clone_from=PdfReader(write_pdf("abcde and/or /b2", tmp_path / "a.pdf")))
+    font: Any = writer.pages[0]["/Resources"]["/Font"]["/F1"]  # type: ignore[index]
+    names = [*map(NameObject, ("/g12", "/g3", "/g45", "/gid00017"))]
+    given = {"/Type": NameObject("/Encoding"), "/Differences": [NumberObject(97), *names]}
+    given["/Differences"] = ArrayObject(given["/Differences"])
+    font[NameObject("/Encoding")] = DictionaryObject(
+        {NameObject(name): value for name, value in given.items()}
+    )
+    writer.write(tmp_path / "a.pdf")
+    text = read_attachment(tmp_path / "a.pdf").text
+    assert text.startswith("\ufffd\ufffd\ufffd\ufffde ")
+
+
+def test_a_pdf_of_nothing_but_such_glyphs_is_refused(tmp_path: Path) -> None:
+    assert "fonts don't say" in refusal(unreadable_pdf(tmp_path / "a.pdf", "\0\ue001"))
+
+
+def test_pages_without_text_are_said_to_reader_and_worker(tmp_path: Path) -> None:
+    from pypdf import PdfWriter
+
+    writer = PdfWriter()
+    for name, text in {"a": "", "b": "Lisbon", "c": ""}.items():
+        writer.append(write_pdf(text, tmp_path / name))
+    with (tmp_path / "mixed.pdf").open("wb") as file:
+        writer.write(file)
+    attachment = read_attachment(tmp_path / "mixed.pdf")
+    assert attachment.text == "[Page 1 has no text.]\n\nLisbon\n\n[Page 3 has no text.]"
+    assert file_text(attachment).endswith("tokens); 2 pages without text (1, 3)")
+
+
+def test_a_page_about_pdf_is_no_pdf(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("A PDF begins with %PDF-1.7.\n")
+    assert read_attachment(tmp_path / "a.md").text == "A PDF begins with %PDF-1.7.\n"
+
+
+def test_colours_of_a_log_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "build.log").write_text("\x1b[31merror\x1b[0m: no\n")
+    assert read_attachment(tmp_path / "build.log").text == "error: no\n"

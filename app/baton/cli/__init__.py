@@ -6,6 +6,7 @@ Importing this loads next to nothing: each command's module is imported when it 
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from baton.cli import interrupts
@@ -44,9 +45,16 @@ def _exit(code: int) -> NoReturn:
     """End the process without taking the interpreter apart, as all is on disk and no file open."""
     try:
         sys.stdout.flush()
+    except (BrokenPipeError, ValueError):
+        pass
+    except OSError as error:
+        if code == 0:
+            from baton.cli.error_report import report_error
+            from baton.cli.output import unwritable_error
+
+            code = report_error(unwritable_error(error))
+    with suppress(OSError, ValueError):
         sys.stderr.flush()
-    except (OSError, ValueError):
-        sys.exit(code)  # which reports it, in its own way
     os._exit(code)
 
 

@@ -7,8 +7,6 @@ the front needs later, so that both happen side by side.
 from __future__ import annotations
 
 import os
-import select
-import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -37,14 +35,14 @@ from baton.cli.options import (
     worker_option,
 )
 from baton.cli.output import notify
-from baton.core.byte_format import show_size
-from baton.core.errors import ConfigError
+from baton.cli.piped_text import read_piped
+from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.money import parse_usd
+from baton.core.sanitiser import remove_terminal_codes
 from baton.ipc.spare_process import end_spares
 from baton.platform.settings import Settings, find_paths, load_settings
-from baton.workers import decode_text
 
 if TYPE_CHECKING:
     import asyncio
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from baton.cli.prompt_run import OutputOptions
     from baton.compose import Baton
     from baton.core.messages import Attachment, Card, Prompt
+    from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import PromptLimits
     from baton.history import Store
 
@@ -61,7 +60,8 @@ if TYPE_CHECKING:
 class AskOptions:
     """What was typed, as click hands it over: see the options below.
 
-    With `preview` the plan is drawn, and nothing of it played (`baton plan`).
+    With `preview` the plan is drawn, and nothing of it played (`baton plan`). `missing` has a
+    sentence for each file that the text names and that can't be attached.
     """
 
     text: tuple[str, ...]
@@ -87,6 +87,7 @@ class AskOptions:
     deadline: float | None = None
     no_daemon: bool = False
     preview: bool = False
+    missing: tuple[str, ...] = ()
 
 
 @click.command(cls=PromptCommand)
@@ -107,10 +108,16 @@ class AskOptions:
 @quiet_option
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The answer's length cap.")
 @click.option(
-    "--temperature", type=click.FloatRange(0, 2), metavar="T", help="0 always answers alike."
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    metavar="T",
+    help="0 takes the likeliest word each time.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Repeat the same chances."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    metavar="N",
+    help="Repeat the same chances; alike unless the model answers others meanwhile.",
 )
 @click.option(
     "--drop-oldest", is_flag=True, help="Leave out the oldest turns that don't fit any more."
@@ -119,14 +126,15 @@ class AskOptions:
     "--deadline",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Answer with what there is by then.",
+    help="Answer with what there is so long after the prompt is complete.",
 )
 @click.option("--no-daemon", is_flag=True, help="Use no background process, and leave none behind.")
 def ask(**typed: Any) -> int:
     """Answer one prompt on stdout.
 
-    Piped text goes before TEXT. The answer alone is on stdout; what is happening is said on stderr.
-    After -f, words that are files are attached too, and @FILE in TEXT is; after -- nothing is.
+    Piped text goes before TEXT; without a byte of it within two seconds, TEXT alone is asked (-f -
+    waits). The answer alone is on stdout; what is happening is said on stderr. After -f, words that
+    are files are attached too, and @FILE in TEXT is; after -- nothing is.
 
     \b
       baton ask "What is the capital of France?"
@@ -160,12 +168,12 @@ def answer_prompt(options: AskOptions) -> int:
         borrow=not options.no_daemon,
     )
     end_spares()
-    baton.orchestra.worker(worker)  # an unknown one is reported before anything is read
+    card = _answering_card(baton.orchestra, worker, text)  # an unknown one is reported at once
 
     with running_loop(baton) as runner:
         conversation = runner.run(find_continued(baton.store, options.latest, options.conversation))
         # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
-        prompt = _build_prompt(options, text, baton.orchestra.worker(worker).card)
+        prompt, lacks = _build_prompt(options, text, card)
         if conversation is not None and not options.quiet and os.isatty(2):
             runner.run(_report_unfinished(baton.store, conversation))
 
@@ -179,7 +187,7 @@ def answer_prompt(options: AskOptions) -> int:
             from baton.cli.plan_renderer import plan_renderer
 
             special = plan_renderer(baton.orchestra.roster)
-        manner = _output_options(options, settings)
+        manner = _output_options(options, settings, lacks)
         code: int = runner.run(show_run(begin, manner, special))
         is_kept_warm = not (
             options.no_daemon
@@ -193,6 +201,17 @@ def answer_prompt(options: AskOptions) -> int:
         return code
 
 
+def _answering_card(orchestra: Orchestra, worker: str | None, text: str) -> Card:
+    """Return who answers; while no model is here, what is piped in may be for a tool."""
+    try:
+        return orchestra.worker(worker, text).card
+    except ModelFileError:
+        tools = [card for card in orchestra.roster if card.is_tool]
+        if worker or text.strip() or os.isatty(0) or not tools:
+            raise
+        return tools[0]
+
+
 @contextmanager
 def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
     """Yield what runs coroutines; say what the person must know of Baton, and close it after."""
@@ -202,8 +221,8 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
         try:
             interrupts.raise_if_interrupted()
             baton.must_know_conductor()
-            if baton.warning:
-                notify(f"baton: {baton.warning}")
+            if warning := baton.warning:
+                notify(f"baton: {warning}")
             baton.report_later(lambda text: notify(f"baton: {text}"))
             yield runner
         finally:
@@ -227,11 +246,12 @@ def _load_settings(options: AskOptions) -> tuple[Settings, str | None]:
 
 
 def _check_utf8(text: str) -> str:
+    """Return a text of the command line without terminal codes. Raises ConfigError."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ConfigError("The prompt is not UTF-8 text.", "Pipe it in as UTF-8.") from error
-    return text
+    return remove_terminal_codes(text)
 
 
 def _empty_prompt_error() -> ConfigError:
@@ -262,7 +282,9 @@ def _limits(options: AskOptions) -> PromptLimits:
     )
 
 
-def _output_options(options: AskOptions, settings: Settings) -> OutputOptions:
+def _output_options(
+    options: AskOptions, settings: Settings, lacks: tuple[dict[str, str], ...]
+) -> OutputOptions:
     from baton.cli.prompt_run import OutputOptions
 
     return OutputOptions(
@@ -272,6 +294,7 @@ def _output_options(options: AskOptions, settings: Settings) -> OutputOptions:
         is_kept=not options.no_history,
         is_preview=options.preview,
         has_warnings=settings.warnings,
+        lacks=lacks,
     )
 
 
@@ -293,30 +316,52 @@ def _output_format(options: AskOptions) -> str:
     return "whole" if options.no_stream else "text"
 
 
-def _build_prompt(options: AskOptions, text: str, card: Card) -> Prompt:
-    """Gather what goes to the worker, and say what is attached.
+def _build_prompt(
+    options: AskOptions, text: str, card: Card
+) -> tuple[Prompt, tuple[dict[str, str], ...]]:
+    """Gather what goes to the worker, and say what is attached; return what isn't, as warnings.
 
     Piped text that `card` can't hold beside what was typed is attached, so that it is read in
     pieces as a file is.
     """
     from baton.core.messages import Prompt
+    from baton.presentation.words import lack_text
     from baton.workers import read_attachment
 
-    piped = read_piped(options.quiet).rstrip("\n")
-    is_attached = STDIN in options.files or _is_too_long(piped, text, card)
+    is_attached = STDIN in options.files
+    piped, lack = read_piped(
+        quiet=options.quiet,
+        may_skip=bool(text.strip()) and not is_attached,
+        deadline=None if is_attached else options.deadline,
+    )
+    piped = piped.rstrip("\n")
     if is_attached and not piped.strip():
         raise ConfigError("Nothing was piped in for `-f -`.", "Leave it out, or pipe a text in.")
     files = tuple(
         _piped_file(piped) if path == STDIN else read_attachment(path) for path in options.files
     )
-    if is_attached and STDIN not in options.files:
+    if not is_attached and (is_attached := _is_too_long(piped, text, card)):
         files = (_piped_file(piped), *files)
-    _show_files(files, options.quiet)
     whole = "\n\n".join(part for part in ("" if is_attached else piped, text) if part.strip())
     if not whole and not files:
         raise _empty_prompt_error()
+    lacks = [_lack_object("missing_file", said, "Check the path.") for said in options.missing]
+    if lack:
+        lacks.append(_lack_object("piped_text", lack, "`-f -` waits for its end."))
+    if not options.quiet:
+        _show_files(files)
+        for each in lacks:
+            notify(f"baton: {each['message']} {each['hint']}")
+    for file in files:
+        if lack := lack_text(file):  # which is said behind the file's name
+            said = f"{file.name} has {lack}."
+            lacks.append(_lack_object("unreadable", said, "Look into the file."))
     system = None if options.system is None else _check_utf8(options.system)
-    return Prompt(whole, files, system)
+    return Prompt(whole, files, system), tuple(lacks)
+
+
+def _lack_object(kind: str, message: str, hint: str) -> dict[str, str]:
+    return {"kind": kind, "message": message, "hint": hint}
 
 
 def _piped_file(text: str) -> Attachment:
@@ -334,37 +379,16 @@ def _is_too_long(piped: str, text: str, card: Card) -> bool:
     return is_too_long(card, [piped], text)
 
 
-def _show_files(files: tuple[Attachment, ...], quiet: bool) -> None:
-    from baton.presentation.words import file_text
-
-    for file in () if quiet else files:
-        notify(f"With {file_text(file)}")
+MAX_FILES_SHOWN = 10
+"""With more files than so many, a line sums them up."""
 
 
-MAX_PIPED_BYTES = 8 * 10**6
-"""How many bytes may be piped in."""
+def _show_files(files: tuple[Attachment, ...]) -> None:
+    from baton.presentation.words import file_text, files_text, lack_text
 
-_NOTICE_SECONDS = 1.0
-"""After how many seconds without a byte it is said what Baton is waiting for."""
-
-
-def read_piped(quiet: bool) -> str:
-    """Return what is piped in, "" when stdin is a terminal. Raises ConfigError."""
-    if sys.stdin.isatty():
-        return ""
-    try:
-        if (
-            not quiet
-            and sys.stderr.isatty()
-            and not select.select([sys.stdin], [], [], _NOTICE_SECONDS)[0]
-        ):
-            notify("Reading piped text until it ends ...")
-        data = sys.stdin.buffer.read(MAX_PIPED_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"Standard input can't be read: {error.strerror}.") from error
-    if len(data) > MAX_PIPED_BYTES:
-        raise ConfigError(
-            f"More than {show_size(MAX_PIPED_BYTES)} were piped in, and nothing of it was sent.",
-            "Pipe the part that matters.",
-        )
-    return decode_text(data, "The piped text")
+    is_many = len(files) > MAX_FILES_SHOWN
+    for file in files:
+        if not is_many or lack_text(file):
+            notify(f"With {file_text(file)}")
+    if is_many:
+        notify(f"With {files_text(files)}")

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +28,7 @@ from baton.platform.settings import (
     load_settings,
     replace_settings_text,
 )
-from baton.platform.settings_sources import MAX_FILE_BYTES
+from baton.platform.settings_sources import MAX_FILE_BYTES, read_file
 
 if TYPE_CHECKING:
     from baton.money import Ledger
@@ -234,10 +233,7 @@ def setting_sources(
     settings: Settings, file: Path, environ: Mapping[str, str]
 ) -> Iterator[Setting]:
     """Yield every setting in force with its source; `settings` was loaded from these."""
-    try:
-        typed = tomllib.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        typed = {}
+    typed = read_file(file).tree
     for where, value in _leaf_values(msgspec.to_builtins(settings), ()):
         variable = "BATON_" + "__".join(where).upper()
         source = "default"

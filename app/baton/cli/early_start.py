@@ -26,7 +26,7 @@ def start_children(words: Sequence[str]) -> None:
         settings = load_settings(paths.config_file)
     except BatonError:
         return
-    is_lent = settings.daemon and "--no-daemon" not in words and paths.lender_socket.exists()
+    is_lent = settings.daemon and "--no-daemon" not in words and paths.has_lender
     if is_lent or (settings.tools and any(map(is_computable, words))):
         return
     named = (entry for entry in settings.roster if entry.id == settings.worker)

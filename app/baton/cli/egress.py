@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.options import AliasedGroup, limit_option
-from baton.cli.output import emit, emit_document, emit_export, iso_time, notify, to_json
+from baton.cli.output import emit, emit_bytes, emit_document, emit_export, iso_time, notify, to_json
 from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
@@ -164,5 +164,4 @@ def _write_raw(one: Egress) -> None:
     if sys.stdout.isatty():
         emit(one.body.decode("utf-8", "replace"))
     else:
-        sys.stdout.buffer.write(one.body)
-        sys.stdout.flush()
+        emit_bytes(one.body)

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Sequence
 from itertools import takewhile
+from traceback import walk_tb
 
 import click
 
-from baton.cli.output import emit, notify
+from baton.cli.output import emit, notify, unwritable_error
 from baton.core.errors import BatonError, ConfigError, StoreError
 from baton.core.sanitiser import one_line
+
+_ENVIRONMENT_ERRORS = {
+    getattr(errno, name)
+    for name in (
+        *("EACCES", "EPERM", "EROFS", "ENOSPC", "EDQUOT", "ELOOP", "ENOTDIR", "EISDIR", "EEXIST"),
+        *("ENAMETOOLONG", "EMFILE", "ENFILE", "EIO", "ESTALE"),
+    )
+    if hasattr(errno, name)
+}
+"""What the system refuses because of files and folders as they are: no fault of Baton's code."""
+
+_PATH_HINT = "Check its owner and its permissions, and that its disk isn't full."
+_QUOTED_BYTE = re.compile(r"(?<!\\)\\udc[89a-f][0-9a-f]")
+"""How Python quotes a byte of an argument that isn't UTF-8."""
 
 
 def report_failure(error: Exception, args: Sequence[str]) -> int:
     """Report what ended a command, as JSON too where that was asked for; return the exit code."""
     failure = _as_baton_error(error)
+    failure.message = _QUOTED_BYTE.sub("\ufffd", failure.message)
     options = list(takewhile(lambda word: word != "--", args))
     if "--json" in options or "--events" in options:
         from baton.cli.json_output import failure_line
@@ -53,9 +71,16 @@ def _as_baton_error(error: Exception) -> BatonError:
         return ConfigError(
             what if what[-1:] in ".?!" else f"{what}.", f"{meant}`{path} --help` shows how it goes."
         )
+    if isinstance(error, OSError) and _is_of_click(error):  # which opens nothing, but writes
+        return unwritable_error(error)
     if isinstance(error, ImportError):  # what writes a report might miss the same
         reason = one_line(str(error), 300)
         return BatonError(f"A part of Baton can't be loaded: {reason}.", "Install it again.")
+    if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRORS:
+        if not error.filename:
+            return StoreError(f"The system refused it: {error.strerror}.", "Try again.")
+        place = one_line(os.fsdecode(error.filename), 300)
+        return StoreError(f"{place} can't be used: {error.strerror}.", _PATH_HINT)
     return _internal_error(error)
 
 
@@ -66,6 +91,12 @@ def _unknown_command_error(name: str, context: click.Context) -> ConfigError:
     listed = " or ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:])))
     meant = f"Did you mean {listed}?" if listed else f"`{context.command_path} --help` lists them."
     return ConfigError(f"There is no command {name!r}.", meant)
+
+
+def _is_of_click(error: OSError) -> bool:
+    """Whether it was raised where click writes help or a version."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "click"
 
 
 def _internal_error(error: Exception) -> BatonError:

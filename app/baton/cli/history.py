@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import errno
-import io
 import json
 import os
 import stat
@@ -22,6 +20,7 @@ from baton.cli.completion import complete_conversation, complete_run
 from baton.cli.options import AliasedGroup, limit_option
 from baton.cli.output import (
     confirm_or_exit,
+    csv_text,
     emit,
     emit_document,
     emit_export,
@@ -31,11 +30,12 @@ from baton.cli.output import (
     to_json,
 )
 from baton.cli.stores import find_run, format_columns, user_ledger, with_store
+from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import RATINGS, Signal, rating as rating_of
 from baton.core.history_types import Conversation, SearchHit
 from baton.core.labels import Label
-from baton.core.markdown_export import to_markdown
+from baton.core.markdown_export import from_markdown, to_markdown
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
@@ -72,10 +72,12 @@ def list_(limit: int, programs: bool, as_json: bool) -> None:
     Those that other programs have with `baton serve` are listed with --programs. One in which you
     write is yours.
     """
-    found, total, others = with_store(lambda store: _newest_conversations(store, limit, programs))
+    found, total, others, size = with_store(
+        lambda store: _newest_conversations(store, limit, programs)
+    )
     if as_json:
         rows = [_conversation_object(conversation) for conversation in found]
-        return emit_document(conversations=rows, total=total)
+        return emit_document(conversations=rows, total=total, disk_bytes=size)
     if found:
         width = len(str(len(found)))
         marks = [
@@ -89,14 +91,19 @@ def list_(limit: int, programs: bool, as_json: bool) -> None:
         notify(f"{len(found)} of {total:,} conversations; `-n {total}` lists all.")
     if others:
         notify(f"Other programs have {count_text(others, 'conversation')}: --programs.")
+    if found:
+        notify(f"The history takes {show_size(size)} on the disk.")
 
 
-@history.command()
+@history.command(short_help="Find what was said about WORDS.")
 @click.argument("words", nargs=-1, required=True)
 @limit_option(20)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find what was said about WORDS, newest first."""
+    """Find what was said about WORDS: whole words first, then parts of words, the newest first.
+
+    Punctuation and symbols count (C++); what stands in double quotes is found as a whole.
+    """
     query = " ".join(words)
     hits = with_store(lambda store: store.search(query, limit=limit))
     if as_json:
@@ -216,11 +223,15 @@ def import_(file: str) -> None:
 
 async def _newest_conversations(
     store: Store, limit: int, programs: bool
-) -> tuple[list[Conversation], int, int]:
-    """Return the newest conversations, how many there are, and how many of others aren't listed."""
+) -> tuple[list[Conversation], int, int, int]:
+    """Return the newest conversations, how many there are, and how many of others aren't listed.
+
+    Then the bytes of the file that holds them.
+    """
     every = await store.conversations(limit=10**9)
     listed = [one for one in every if bool(one.program) is programs]
-    return listed[:limit], len(listed), 0 if programs else len(every) - len(listed)
+    left = 0 if programs else len(every) - len(listed)
+    return listed[:limit], len(listed), left, store.disk_bytes
 
 
 def _conversation_row(conversation: Conversation, number: str = "") -> str:
@@ -317,16 +328,16 @@ async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> 
 
 
 async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool) -> None:
-    chosen = {c.id: c for c in [await store.find(name) for name in names]}
+    chosen = {one.id: one for one in await store.find_all(names)}
     if not yes:
         _confirm_removal(list(chosen.values()))
     # Before the runs are removed: only they name what to forget.
     await _forget_sent_texts(
         [run.id for run in await store.runs.newest(10**9) if run.conversation in chosen]
     )
-    for conversation in chosen.values():
-        await store.purge(conversation.id)
-    notify(f"Removed {count_text(len(chosen), 'conversation')}.")
+    await store.purge(*chosen)
+    size = show_size(store.disk_bytes)
+    notify(f"Removed {count_text(len(chosen), 'conversation')}. The history takes {size} now.")
     from baton.routing import LearnedVersions, learned_file
 
     if LearnedVersions(learned_file(find_paths().data)).learned_at is not None:
@@ -360,7 +371,7 @@ def _confirm_removal(chosen: list[Conversation]) -> None:
 
 
 async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
-    ids = [(await store.find(name)).id for name in names] or None
+    ids = [one.id for one in await store.find_all(names)] or None
     if form == "json":
         return json.dumps(await store.archive.export(ids), ensure_ascii=False, indent=1)
     if form == "csv":
@@ -371,11 +382,11 @@ async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
             for held in document["conversations"]
             for turn in held["turns"]
         )
-        return _csv_text(rows, ("conversation", "title", *_TURN_COLUMNS))
+        return csv_text(rows, ("conversation", "title", *_TURN_COLUMNS))
     if ids is None:
         ids = [c.id for c in await store.conversations(limit=10**9)]
     parts = [to_markdown(await store.conversation(i), await store.thread(i)) for i in ids]
-    return "\n\n".join(part.rstrip("\n") for part in parts)
+    return "\n".join(parts).removesuffix("\n")
 
 
 _TURN_COLUMNS = ("id", "parent", "role", "text", "status", "label", "created", "worker", "run")
@@ -390,18 +401,7 @@ def _emit_csv(rows: Iterator[dict[str, Any]]) -> None:
     while block := list(islice(rows, _ROWS_AT_ONCE)):
         header = not columns
         columns = columns or list(block[0])
-        emit_export(_csv_text(map(_json_row, block), columns, header=header))
-
-
-def _csv_text(
-    rows: Iterable[dict[str, Any]], columns: Sequence[str], *, header: bool = True
-) -> str:
-    written = io.StringIO()
-    table = csv.DictWriter(written, columns, lineterminator="\n")
-    if header:
-        table.writeheader()
-    table.writerows(rows)
-    return written.getvalue().removesuffix("\n")
+        emit_export(csv_text(map(_json_row, block), columns, header=header))
 
 
 def _emit_table(rows: list[dict[str, Any]]) -> None:
@@ -431,7 +431,10 @@ def _read_export(file: str) -> dict[str, Any]:
         if file != "-":
             _check_size(Path(file))
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        data = json.loads(raw)
+        if raw.startswith(b"# "):
+            data = {"baton_export": 1, "conversations": from_markdown(raw.decode())}
+        else:
+            data = json.loads(raw)
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
@@ -442,6 +445,6 @@ def _read_export(file: str) -> dict[str, Any]:
     if not isinstance(data, dict) or "baton_export" not in data:
         raise ConfigError(
             f"{file} is not an export of Baton's, so nothing was imported.",
-            "`baton history export --format json` makes one.",
+            "`baton history export` makes one.",
         ) from cause
     return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +12,9 @@ import click
 from baton.cli.completion import complete_conversation, complete_worker, completion_items
 from baton.cli.output import notify
 from baton.core.errors import BatonError, ConfigError
+from baton.core.messages import MENTION_SIGNS
 from baton.core.sanitiser import one_line
+from baton.platform.durable_files import expand_home
 from baton.platform.settings import MODES, find_paths
 
 if TYPE_CHECKING:
@@ -151,6 +154,13 @@ no_stream_option = click.option(
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
 
 
+_TEXT = "\0"
+"""Stands before a word of the prompt that begins with a dash; no argument can hold it."""
+
+_DASHED_TEXT = re.compile(r"-{1,2}(?:[^\w-]|\d)|-{3}")
+"""How a word begins that no option begins like: `-5+3`, `- a list`, `---`."""
+
+
 class PromptCommand(click.Command):
     """A command that takes a prompt and files.
 
@@ -166,21 +176,42 @@ class PromptCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse words; those after -f that are files are files, and so is @FILE in the prompt.
 
-        After `--` each word belongs to the prompt as it is.
+        After `--` each word belongs to the prompt as it is, and so does one like `-5+3` before it.
         """
         if ctx.resilient_parsing:  # for the tab key, where words are missing
             return super().parse_args(ctx, args)
         end = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, _with_each_file(args[:end]))
-        typed: tuple[str, ...] = ctx.params.get("text", ())
-        if any("@" in word for word in typed):
-            from baton.workers import mentioned_files
+        try:
+            rest = super().parse_args(ctx, self._mark_text(_with_each_file(args[:end])))
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            what = f"No such option {error.option_name!r}; a prompt that begins so goes after --"
+            raise click.NoSuchOption(error.option_name, what, ctx=ctx) from None
+        typed = tuple(word.removeprefix(_TEXT) for word in ctx.params.get("text", ()))
+        files = ctx.params["files"]
+        if files or any(sign in word for word in typed for sign in MENTION_SIGNS):
+            from baton.workers import distinct_files, find_mentions
 
-            known = ctx.params["files"]
-            found = [path for path in mentioned_files(" ".join(typed)) if path not in known]
-            ctx.params["files"] = (*known, *found)
+            found, missing = find_mentions(" ".join(typed)), tuple[str, ...]()
+            if files and typed and re.fullmatch(rf"[^{MENTION_SIGNS}\s]\S*", typed[0]):
+                beside = find_mentions(f"@{typed[0]}")
+                missing = beside.missing
+                if [*map(str, beside.files)] == [typed[0]]:
+                    missing = (f"{one_line(typed[0])} is in your prompt, and wasn't attached.",)
+            ctx.params["files"] = tuple(distinct_files((*files, *found.files)))
+            ctx.params["missing"] = (*missing, *found.missing)
         ctx.params["text"] = (*typed, *args[end + 1 :])
         return rest
+
+    def _mark_text(self, words: Sequence[str]) -> list[str]:
+        """Mark the words that begin with a dash and can't be options, unless they are values."""
+        options = [each for each in self.params if isinstance(each, click.Option)]
+        valued = {name for option in options if not option.is_flag for name in option.opts}
+        return [
+            _TEXT + word if _DASHED_TEXT.match(word) and last not in valued else word
+            for last, word in zip(("", *words), words, strict=False)
+        ]
 
 
 def _with_each_file(args: Sequence[str]) -> list[str]:
@@ -198,7 +229,7 @@ def _with_each_file(args: Sequence[str]) -> list[str]:
         elif word.startswith(("-f", "--file=")):
             is_listing = True
         elif is_listing and not word.startswith("-") and _is_path(word):
-            words.append("-f")
+            words.append("--file")  # which click finds without a search for similar ones
         else:
             is_listing = False
         words.append(word)
@@ -255,7 +286,7 @@ def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, 
     if not is_file and worker.partition("/")[0] in PROVIDERS:
         adhoc: WorkerSettings = CloudWorkerSettings(id=worker, model=worker)
     else:
-        file = Path(worker).expanduser().absolute()
+        file = expand_home(worker).absolute()
         adhoc = LocalWorkerSettings(id=file.stem, model=str(file))
     return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id
 

@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from queue import SimpleQueue
 
@@ -47,12 +47,21 @@ def emit_export(text: str) -> None:
 
 
 def _write_stdout(text: str) -> None:
+    _write(lambda: print(text, flush=True))
+
+
+def _write(write: Callable[[], object]) -> None:
     try:
-        print(text, flush=True)
+        write()
     except BrokenPipeError:
         raise
     except OSError as error:
         raise unwritable_error(error) from error
+
+
+def emit_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are. Raises StoreError when it takes no more."""
+    _write(lambda: (sys.stdout.buffer.write(data), sys.stdout.flush()))
 
 
 def emit_json(value: object) -> None:
@@ -75,6 +84,40 @@ def to_json(value: object, indent: int | None = None) -> str:
     import json
 
     return escape_json(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+"""With what a cell begins that a spreadsheet may run: OWASP's page on CSV injection."""
+
+_BLANKS = " \xa0\u3000\u200b\ufeff"
+
+
+def csv_text(
+    rows: Iterable[Mapping[str, object]], columns: Sequence[str], *, header: bool = True
+) -> str:
+    """Return rows as CSV without the last line break.
+
+    A text that a spreadsheet could run as a formula has a single quote before it; so it shows text.
+    """
+    import csv
+    import io
+
+    written = io.StringIO()
+    table = csv.DictWriter(written, columns, lineterminator="\n")
+    # A lone carriage return isn't quoted else, and would begin a row.
+    quoted = csv.DictWriter(written, columns, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    if header:
+        table.writerow({column: _inert_cell(column) for column in columns})
+    for row in rows:
+        cells = {key: _inert_cell(value) for key, value in row.items()}
+        is_broken = any(isinstance(cell, str) and "\r" in cell for cell in cells.values())
+        (quoted if is_broken else table).writerow(cells)
+    return written.getvalue().removesuffix("\n")
+
+
+def _inert_cell(value: object) -> object:
+    is_formula = isinstance(value, str) and value.lstrip(_BLANKS).startswith(_FORMULA_SIGNS)
+    return f"'{value}" if is_formula else value
 
 
 def notify(text: str) -> None:

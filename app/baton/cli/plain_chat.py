@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import signal
 import sys
 import threading
@@ -35,6 +36,7 @@ from baton.platform.os_signals import (
     remove_signal_handler,
 )
 from baton.tui.slash_commands import parse_command, unescape_prompt
+from baton.workers import decode_text
 
 try:
     import readline
@@ -49,6 +51,9 @@ BLOCK = '"""'
 """What a line consists of that begins, or ends, a prompt of several lines."""
 
 _BLOCK_MARK = "More: "
+
+BURST_SECONDS = 0.02
+"""How soon after a line the next one comes where both are of one paste."""
 
 
 def run_plain_chat(
@@ -148,6 +153,7 @@ async def _chat(session: PlainSession, reader: PromptReader) -> None:
 
 async def _take(session: PlainSession, text: str) -> None:
     try:
+        text = decode_text(text.encode("utf-8", "surrogateescape"), "What you wrote")
         if (typed := parse_command(text, COMMANDS)) is not None:
             await run_command(session, typed)
         else:
@@ -168,7 +174,7 @@ class PromptReader:
         self._is_terminal = os.isatty(0)
         self._block: list[str] = []
         self._is_waiting = False
-        sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
+        sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         self._modes = termios.tcgetattr(0) if termios is not None and self._is_terminal else None
         if readline is not None:
             readline.set_auto_history(False)  # a prompt of several lines is one entry
@@ -202,7 +208,8 @@ class PromptReader:
     async def _read_line(self, mark: str) -> str:
         line: Future[str] = Future()
         line.set_running_or_notify_cancel()  # who stops waiting for it must not cancel it
-        read = partial(input, mark) if self._is_terminal else _read_piped_line
+        ask = input if mark == _BLOCK_MARK else _read_pasted_lines
+        read = partial(ask, mark) if self._is_terminal else _read_piped_line
         threading.Thread(target=_keep_result, args=(line, read), daemon=True).start()
         self._is_waiting = True
         text = await asyncio.wrap_future(line)
@@ -232,7 +239,26 @@ def _keep_result(result: Future[str], read: Callable[[], str]) -> None:
         result.set_exception(error)
 
 
+def _read_pasted_lines(mark: str) -> str:
+    """Read a line, with those that come with it in one burst: they are one paste.
+
+    What was typed before it was asked for is lines of their own, and commands are.
+    """
+    was_typed_before = _has_line(0)
+    lines = [input(mark)]
+    is_prompt = not (lines[0].startswith("/") or lines[0].strip() == BLOCK)
+    while is_prompt and not was_typed_before and _has_line(BURST_SECONDS):
+        with suppress(EOFError):
+            lines.append(input())
+    return "\n".join(lines)
+
+
+def _has_line(seconds: float) -> bool:
+    """Whether the terminal has more to read within this time; never on Windows, which can't say."""
+    return termios is not None and bool(select.select([0], [], [], seconds)[0])
+
+
 def _read_piped_line() -> str:
     if line := sys.stdin.readline():
-        return line.removesuffix("\n")
+        return line.removesuffix("\n").removesuffix("\r")
     raise EOFError

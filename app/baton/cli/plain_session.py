@@ -16,7 +16,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import Signal
 from baton.core.history_types import RunRecord
 from baton.core.labels import strictest
-from baton.core.messages import Prompt, Role, TurnStatus
+from baton.core.messages import MENTION_SIGNS, Prompt, Role, TurnStatus
 from baton.core.money import show_usd
 from baton.core.ports import Ask, ConversationPosition, Question
 from baton.core.run.policy import PromptLimits
@@ -200,13 +200,16 @@ class PlainSession:
 
     def _with_files(self, text: str) -> Prompt:
         """Return a prompt with the files that it names."""
-        if "@" not in text:
+        if not any(sign in text for sign in MENTION_SIGNS):
             return Prompt(text)
-        from baton.workers import mentioned_files, read_attachment
+        from baton.workers import find_mentions, read_attachment
 
-        files = tuple(map(read_attachment, mentioned_files(text)))
+        found = find_mentions(text)
+        files = tuple(map(read_attachment, found.files))
         for file in files:
             self.output.notify(f"With {file_text(file)}.")
+        for sentence in found.missing:
+            self.output.warn(sentence)
         return Prompt(text, files)
 
     def _prompt_limits(self, preview: bool = False) -> PromptLimits:

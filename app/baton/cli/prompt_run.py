@@ -58,7 +58,8 @@ class OutputOptions:
     """How an answer is shown: `format` is text, whole (text at the end), json or events.
 
     `is_kept` says whether the answer is in the history as well; a preview only draws the plan.
-    `has_warnings` is whether doubts about an answer are written beside it.
+    `has_warnings` is whether doubts about an answer are written beside it. `lacks` are the warnings
+    about what was named or piped in and isn't part of the prompt.
     """
 
     format: str = "text"
@@ -67,6 +68,7 @@ class OutputOptions:
     is_kept: bool = True
     is_preview: bool = False
     has_warnings: bool = True
+    lacks: tuple[dict[str, str], ...] = ()
 
 
 async def show_run(
@@ -98,7 +100,7 @@ async def show_run(
 
 def _make_renderer(manner: OutputOptions, output: Output) -> RunRenderer:
     if manner.format == "json":
-        return JsonRenderer(output, manner.is_preview)
+        return JsonRenderer(output, manner.is_preview, manner.lacks)
     if manner.format == "events":
         return EventRenderer(output)
     return TextRenderer(output, whole=manner.format == "whole")
@@ -278,9 +280,10 @@ class TextRenderer:
                 if step == self._next_part(view):
                     is_first = len(view.steps[step - 1].text) == len(text)
                     self._write("\n\n" * (is_first and self._shown > 0) + text)
-            case StepRetried():
+            case StepRetried(reason=reason):
                 if not self._is_replaced:
-                    self._restart_part(_settled_answer(view))
+                    what = "a part of it is written again" if reason else "the answer follows"
+                    self._restart_part(_settled_answer(view), what)
             case StepText() | Planned() | StepFinished() | StepFailed() | StepSkipped():
                 self._catch_up(_settled_answer(view), view)
 
@@ -294,10 +297,10 @@ class TextRenderer:
         self._output.warn(f"baton: That was a draft; {reason}.")
         self._shown, self._is_broken = 0, False
 
-    def _restart_part(self, rest: str) -> None:
+    def _restart_part(self, rest: str, what: str) -> None:
         """Show what is left of the answer again, if some of what stands there was taken back."""
         if self._shown > len(rest):
-            self._restart("a part of it is written again")
+            self._restart(what)
             self._write(rest)
 
     def _next_part(self, view: RunView) -> int:
@@ -353,9 +356,12 @@ def _settled_answer(view: RunView) -> str:
 class JsonRenderer:
     """One object at the end."""
 
-    def __init__(self, output: Output, preview: bool = False) -> None:
+    def __init__(
+        self, output: Output, preview: bool = False, lacks: tuple[dict[str, str], ...] = ()
+    ) -> None:
         self._output = output
         self._preview = preview
+        self._lacks = lacks
 
     def show_event(self, event: Event, view: RunView) -> None:
         """Show what is happening."""
@@ -363,7 +369,9 @@ class JsonRenderer:
 
     def finish(self, view: RunView) -> None:
         """Show the object."""
-        self._output.write(to_json(run_object(view, preview=self._preview)) + "\n")
+        shown = run_object(view, preview=self._preview)
+        shown["warnings"] = [*self._lacks, *shown["warnings"]]
+        self._output.write(to_json(shown) + "\n")
 
 
 class EventRenderer:

@@ -149,15 +149,15 @@ def serve(
             f"baton: Everyone who reaches {host} can ask Baton now, if they have a token;"
             " what they send isn't encrypted."
         )
-    if (notice := background.share(settings, paths)) and not quiet:
-        notify(f"baton: {notice}")
+    notice = background.share(settings, paths)
     allowed = ServingLimits(allowance, private)
     baton = compose(settings, paths, warm=settings.worker)
     with asyncio.Runner() as runner:
         try:
             baton.must_know_conductor()
-            if baton.warning:
-                notify(f"baton: {baton.warning}")
+            for said in (notice if not quiet else "", baton.warning):
+                if said:
+                    notify(f"baton: {said}")
             return runner.run(_serve(baton, port, host, allowed, quiet))
         finally:
             runner.run(baton.aclose())

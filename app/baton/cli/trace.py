@@ -145,6 +145,15 @@ def _egress_hint(left: Sequence[Egress]) -> list[str]:
     return [f"What left, byte for byte: `baton egress show N` with N = {numbers}"]
 
 
+def _retry_line(event: ev.StepRetried) -> str:
+    if not event.reason:
+        return f"step {event.step} begins its text again: what came so far were thoughts"
+    delay = event.delay
+    other = f"goes to {one_line(event.worker)} instead" if event.worker else ""
+    how = other or (f"tried again in {delay:.0f} s" if delay else "tried again at once")
+    return f"step {event.step} {how}: {one_line(event.reason)}"
+
+
 def _event_lines(event: ev.Event) -> list[str]:
     match event:
         case ev.Started():
@@ -160,10 +169,8 @@ def _event_lines(event: ev.Event) -> list[str]:
             return [f"offered: {offer_text(event, event.worker)}"]
         case ev.StepStarted(step=step, worker=worker):
             return [f"step {step} given to {one_line(worker)}"]
-        case ev.StepRetried(step=step, reason=reason, delay=delay):
-            other = f"goes to {one_line(event.worker)} instead" if event.worker else ""
-            how = other or (f"tried again in {delay:.0f} s" if delay else "tried again at once")
-            return [f"step {step} {how}: {one_line(reason)}"]
+        case ev.StepRetried():
+            return [_retry_line(event)]
         case ev.Trimmed(turns=turns):
             return [f"the {turns} oldest turns are left out from here on"]
         case ev.Called():

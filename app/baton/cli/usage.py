@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.output import emit, emit_document, emit_json, iso_time, notify
+from baton.cli.output import csv_text, emit, emit_document, emit_json, iso_time, notify
 from baton.cli.stores import format_columns, with_ledger, with_store
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Policy, Scope, SpendingStyle, UsageRow
@@ -61,7 +61,8 @@ def usage(by: UsageGrouping, since: str | None, as_csv: bool, as_json: bool, ahe
     if as_json:
         return emit_document(by=by, usage=[usage_object(by, row) for row in rows])
     if as_csv:
-        return emit(_usage_csv(by, rows))
+        fields = list(usage_object(by, UsageRow("", 0, 0, 0, 0, 0)))
+        return emit(csv_text([usage_object(by, row) for row in rows], fields))
     if not rows:
         return notify("Nothing was called yet." if since is None else f"Nothing since {since}.")
     emit(_usage_table(by, rows))
@@ -111,18 +112,6 @@ def usage_object(by: str, row: UsageRow) -> dict[str, object]:
         "charged_usd": format_usd(row.charged),
         "unconfirmed_usd": format_usd(row.unconfirmed),
     }
-
-
-def _usage_csv(by: str, rows: list[UsageRow]) -> str:
-    import csv
-    import io
-
-    written = io.StringIO()
-    fields = list(usage_object(by, UsageRow("", 0, 0, 0, 0, 0)))
-    table = csv.DictWriter(written, fields, lineterminator="\n")
-    table.writeheader()
-    table.writerows(usage_object(by, row) for row in rows)
-    return written.getvalue().rstrip("\n")
 
 
 def _usage_table(by: str, rows: list[UsageRow]) -> str:

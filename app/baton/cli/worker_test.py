@@ -182,6 +182,8 @@ async def try_worker(
         async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
             async for event in run:
                 view = view.apply(event)
+        for said in view.substitutions:
+            notify(f"baton: {said}")
         hardware = baton.orchestra.worker(worker).card.hardware
     finally:
         await baton.aclose()

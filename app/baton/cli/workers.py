@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -31,6 +33,7 @@ from baton.core.messages import Card
 from baton.core.money import Price, format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
+from baton.platform.durable_files import expand_home
 from baton.platform.settings import (
     CloudWorkerSettings,
     LocalWorkerSettings,
@@ -193,7 +196,7 @@ def add(
     entry = added.entry
     if as_json:
         return emit_document(worker=entry, changed=added.is_changed)
-    notify(_addition_text(entry, added.is_changed))
+    notify(_addition_text(entry, added.is_changed, settings))
 
 
 def _options(**said: Any) -> AddOptions:
@@ -336,6 +339,15 @@ def configured_addresses(settings: Settings, worker: str) -> tuple[list[AddressF
     return [], ""
 
 
+def _has_key(name: str) -> bool:
+    """Whether a key is found; one whose file can't be read isn't."""
+    from baton.platform import secrets
+
+    with suppress(BatonError):
+        return secrets.find_key(name, file=find_paths().keys_file, environ=os.environ) is not None
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class AddressFacts:
     """An address of a worker, and how many calls it takes at once."""
@@ -351,7 +363,7 @@ class AddressFacts:
         return f"{self.url} ({where}, {self.slots} at once)"
 
 
-def _addition_text(entry: Mapping[str, Any], is_changed: bool) -> str:
+def _addition_text(entry: Mapping[str, Any], is_changed: bool, settings: Settings) -> str:
     """Say what a worker counts as now, and what is next."""
     id = one_line(str(entry["id"]))
     first = (
@@ -361,7 +373,12 @@ def _addition_text(entry: Mapping[str, Any], is_changed: bool) -> str:
     )
     if entry["kind"] == "cloud":
         provider = str(entry["model"]).partition("/")[0]
-        return f"{first} It needs a key (`baton keys set {provider}`) and a ceiling."
+        needs = []
+        if not _has_key(str(entry.get("api_key_env") or provider)):
+            needs.append(f"a key (`baton keys set {provider}`)")
+        if not any(settings.budget.ceilings.values()):
+            needs.append("a ceiling (`baton budget set day 2`)")
+        return f"{first} It needs {' and '.join(needs)}." if needs else first
     if entry.get("privacy") == Label.LOCAL.value:
         return f"{first} It computes on this machine; private conversations may go to it."
     if entry.get("here"):
@@ -465,7 +482,7 @@ def _system_text(manner: WorkerConfiguration) -> str:
 def _adapter_text(entry: LocalWorkerSettings) -> str:
     if not entry.adapter:
         return ""
-    path = Path(entry.adapter).expanduser().absolute()
+    path = expand_home(entry.adapter).absolute()
     if not path.is_file():
         return f"{path}, which isn't there: without it, this worker can't answer"
     return f"{path}, {show_size(path.stat().st_size)}, with a strength of {entry.adapter_scale:g}"
@@ -503,6 +520,6 @@ def configuration_object(manner: WorkerConfiguration) -> dict[str, Any]:
     if isinstance(entry, LocalWorkerSettings):
         found |= {"seed": entry.seed, "thinking": entry.thinking}
         if entry.adapter:
-            path = Path(entry.adapter).expanduser().absolute()
+            path = expand_home(entry.adapter).absolute()
             found["adapter"] = {"file": str(path), "scale": entry.adapter_scale}
     return found

@@ -23,6 +23,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
+from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.lean_imports import import_without
 from baton.platform.settings import (
     LocalWorkerSettings as LocalSettings,
@@ -85,13 +86,14 @@ class Baton:
     local: LocalWorkers
     remote: RemoteWorkers
     router: LearnedRouter | None = None
-    missed: str = ""
+    missed: str | None = None
 
     @property
     def warning(self) -> str:
         """What the person must know about how history and ledger were found, or "".
 
-        A ledger that can't be opened is an error only where one is needed.
+        A ledger that can't be opened is an error only where one is needed. What is said of the
+        default worker is said by the first who asks.
         """
         remote = (one for one in self.settings.roster if not isinstance(one, LocalSettings))
         odd = map(entry_warning, remote)
@@ -99,7 +101,8 @@ class Baton:
         with suppress(StoreError):
             money = self.ledger.warning
         routing = self.router.warning if self.router is not None else ""
-        found = (self.missed, self.store.warning, money, *odd, *self._missed(), routing)
+        missed = _said_once(self.paths, self.missed)
+        found = (missed, self.store.warning, money, *odd, *self._missed(), routing)
         return " ".join(filter(None, found))
 
     def _missed(self) -> Iterator[str]:
@@ -183,7 +186,9 @@ class Baton:
             for worker in self.local.workers_of(held).values():
                 self.orchestra.add(worker)
             self._follow_settings(held.id, roles)
-        return arrival_text(held.id, held.record.name, roles, self.library.suitable_roles(held.id))
+        suited, fault = self.library.suitable_roles(held.id), held.record.fault
+        said = arrival_text(held.id, held.record.name, roles, suited, fault=fault)
+        return said if fault else f"{said} {held.record.note}".strip()
 
     def _follow_settings(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Configure the orchestra as the settings are now."""
@@ -324,9 +329,12 @@ def compose(
     find_borrower = partial(background.borrower, settings, paths) if borrow else lambda: None
     local = LocalWorkers(settings, stock, find_borrower)
     workers: dict[str, Worker] = dict(local.all(warm or settings.worker))
+    missed: str | None
     default, missed = _default_worker(settings, local, stock)
     if warm == settings.worker:
         warm = default
+    elif warm is not None:
+        missed = None  # another was asked for
     if warm in workers:
         workers[warm].warm()
 
@@ -449,8 +457,29 @@ def _default_worker(settings: Settings, local: LocalWorkers, stock: Library) -> 
     if held is None:
         return wanted, ""
     why = f"is {held.state}" if held.state is not ModelState.COMING else "isn't all here yet"
+    if held.record.fault:
+        why = "can't answer"
     other = others[0]
     return other, f"{wanted} {why}, so {other} answers; `baton models show {wanted}` says more."
+
+
+def _said_once(paths: Paths, missed: str | None) -> str:
+    """Return what is to be said of a default worker that can't answer: "" if it was before.
+
+    Once it can, or another can't, that is news again. None is for a worker that isn't asked.
+    """
+    if missed is None:
+        return ""
+    file = paths.state / "missed-worker"
+    with suppress(OSError, UnicodeError):
+        if not missed:
+            file.unlink(missing_ok=True)
+        elif file.is_file() and file.read_text("utf-8") == missed:
+            return ""
+        else:
+            make_folder(file.parent)
+            replace_file(file, missed)
+    return missed
 
 
 def answering_card(settings: Settings, paths: Paths) -> tuple[Card, int]:
@@ -525,6 +554,8 @@ def appoint(
     suited = stock.suitable_roles(held.id)
     configured = configured_roles(configured_values(paths.config_file))
     roles = roles_on_arrival(held.record.roles, suited, having, configured)
+    if held.record.fault:
+        return ()
     # Those that are its own already are so again, after it had to be fetched again.
     own = [role for role, holder in having.items() if holder == held.id]
     roles += tuple(role for role in own if role not in roles)

@@ -30,7 +30,7 @@ def borrower(settings: Settings, paths: Paths) -> Borrower | None:
 
     Where no background process runs, that costs one look at the disk, and no import.
     """
-    if not (settings.daemon and paths.lender_socket.exists()):
+    if not (settings.daemon and paths.has_lender):
         return None
     from baton.ipc.borrower import Borrower
 
@@ -43,13 +43,12 @@ def hand_over(children: Sequence[Child], settings: Settings, paths: Paths) -> st
     What can't be given ends with this process.
     """
     from baton.ipc.borrower import start_lender
-    from baton.platform.durable_files import make_folder
 
-    make_folder(paths.state)
-    if not start_lender(paths.state, settings.daemon_minutes * 60, children):
+    fault, idle_seconds = _make_folder(paths.state), settings.daemon_minutes * 60
+    if fault or not start_lender(paths.state, idle_seconds, children):
         for child in children:
             child.kill()
-        return ""
+        return fault
     return _first_notice(paths.state / _NOTICE, settings.daemon_minutes)
 
 
@@ -62,9 +61,9 @@ def share(settings: Settings, paths: Paths, *, stays: bool = True) -> str:
     if not (settings.daemon and os.name == "posix"):
         return ""
     from baton.ipc.borrower import Borrower, start_lender
-    from baton.platform.durable_files import make_folder
 
-    make_folder(paths.state)
+    if fault := _make_folder(paths.state):
+        return fault
     if Borrower(paths.state).description() is not None:
         return ""
     stays = stays and surroundings.may_leave_process()
@@ -77,11 +76,23 @@ def share(settings: Settings, paths: Paths, *, stays: bool = True) -> str:
     )
 
 
+def _make_folder(state: Path) -> str:
+    """Make the folder of the background process's socket; say why that can't be, or return ""."""
+    from baton.platform.durable_files import folder_fault, make_folder
+
+    try:
+        make_folder(state)
+    except OSError as error:
+        why = folder_fault(state) or f"{state} can't be used ({error.strerror})"
+        return f"Models aren't shared with other Batons: {why}."
+    return ""
+
+
 def may_start(settings: Settings, paths: Paths) -> bool:
     """Whether a background process may be started here, and there is none."""
     if not (settings.daemon and os.name == "posix" and surroundings.may_leave_process()):
         return False
-    if not paths.lender_socket.exists():
+    if not paths.has_lender:
         return True
     from baton.ipc.borrower import Borrower
 
@@ -91,7 +102,7 @@ def may_start(settings: Settings, paths: Paths) -> bool:
 
 def description(paths: Paths) -> Description | None:
     """Return what the background process holds, None where there is none."""
-    if not paths.lender_socket.exists():
+    if not paths.has_lender:
         return None
     from baton.ipc.borrower import Borrower
 
@@ -100,7 +111,7 @@ def description(paths: Paths) -> Description | None:
 
 def stop(paths: Paths) -> bool:
     """End the background process and its models; return whether there was one."""
-    if not paths.lender_socket.exists():
+    if not paths.has_lender:
         return False
     from baton.ipc.borrower import Borrower
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from baton.core.errors import BatonError, ModelFileError
 from baton.core.messages import Card
 from baton.gguf.memory_fit import MEMORY_SHARE
+from baton.platform.durable_files import expand_home
 from baton.platform.settings import LocalWorkerSettings as LocalSettings, Paths, Settings
 from baton.workers.local import (
     STARTER,
@@ -25,6 +26,7 @@ from baton.workers.local import (
     conductor_adapter,
     find_model,
     starter,
+    try_model,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def library(settings: Settings, paths: Paths) -> Library:
         offline=settings.offline,
         workers=[entry.id for entry in settings.roster if not _is_of_library(entry)],
         check=check_model,
+        try_out=try_model,
         memory=RecommendationMemory(paths.state),
     )
 
@@ -112,7 +115,7 @@ class LocalWorkers:
         # One that was asked for by name says what is wrong with it; a setting's gives way.
         asked = needed if needed != self._settings.worker else ""
         found = self._library.models()
-        held = {held.id: held for held in found if held.state.is_usable or held.id == asked}
+        held = {held.id: held for held in found if held.may_answer or held.id == asked}
         unnamed = (LocalSettings(id, model=id) for id in held if id not in entries)
         workers: dict[str, LocalWorker] = {}
         for entry in (*entries.values(), *unnamed):
@@ -224,6 +227,7 @@ class LocalWorkers:
             size=record.size,
             licence=record.licence,
             model=record.file.removesuffix(".gguf"),
+            caution=record.note,
         )
         if entry is not None:
             card = replace(
@@ -248,7 +252,7 @@ def _generation_settings(worker: LocalSettings, model: ModelFile) -> GenerationS
         repeat_penalty=worker.repeat_penalty,
         seed=worker.seed,
         thinking=worker.thinking,
-        adapter=Path(worker.adapter).expanduser().absolute() if worker.adapter else None,
+        adapter=expand_home(worker.adapter).absolute() if worker.adapter else None,
         adapter_scale=worker.adapter_scale,
     )
 

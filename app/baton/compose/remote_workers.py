@@ -82,6 +82,7 @@ class RemoteWorkers:
                 proxy=self._cloud.proxy,
                 effort=self._cloud.effort,
                 offline=self.offline,
+                home=self._paths.id(),
                 environ=self._environ,
             )
         return self.gateway

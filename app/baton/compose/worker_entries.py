@@ -18,6 +18,7 @@ from baton.platform.settings import (
     WorkerSettings,
     write_settings,
 )
+from baton.platform.settings_sources import read_file
 from baton.platform.worker_addresses import plain_address
 
 if TYPE_CHECKING:
@@ -131,11 +132,7 @@ def _private_question(ids: Iterable[str]) -> str:
 def _entries(file: Path) -> Any:
     import tomlkit
 
-    try:
-        document = tomlkit.parse(file.read_bytes())
-    except FileNotFoundError:
-        document = tomlkit.document()
-    return document.get("workers", tomlkit.aot())
+    return tomlkit.parse(read_file(file).text).get("workers", tomlkit.aot())
 
 
 def _confirm(known: WorkerSettings, file: Path, options: AddOptions) -> AddedWorker:

@@ -98,11 +98,20 @@ class CatalogueEntry:
 
 
 @frozen_dataclass
+class FilePart:
+    """One of the files that make up a model: its bytes (0 where it isn't there), and its hash."""
+
+    size: int
+    sha256: str = ""
+
+
+@frozen_dataclass
 class ModelOffer:
     """A file as its hub offers it now: pinned, and measured in bytes.
 
     `sha256` is "" where the hub gives no hash: then the hash of the downloaded bytes is kept.
-    `gated` is whether the hub requires an account for it.
+    `gated` is whether the hub requires an account for it. Of a model in several files `source` is
+    the first of its `parts`, `size` the bytes of all, and `sha256` a hash of their hashes.
     """
 
     source: Source
@@ -110,6 +119,7 @@ class ModelOffer:
     sha256: str = ""
     licence: str = ""
     gated: bool = False
+    parts: tuple[FilePart, ...] = ()
 
 
 def card_of(entry: CatalogueEntry) -> Card:

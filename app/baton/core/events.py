@@ -188,7 +188,8 @@ class StepText:
 class StepRetried:
     """A step's worker failed; it begins again after `delay` seconds.
 
-    `worker` is another one that does it instead, or "".
+    `worker` is another one that does it instead, or "". Without a `reason` nothing failed: the text
+    begins again, since what came so far were thoughts.
     """
 
     at: float = field(default=0.0, kw_only=True)
@@ -214,7 +215,8 @@ class Called:
     `finish` is None when the call ended before the worker's own end. `cost` is what was charged;
     where it isn't `confirmed`, the most it can have cost. `call` is its id in the ledger. A call
     of step 0 belongs to no step: planning, checks. `expected_tokens` is the 99th percentile of the
-    text's length, 0 where nothing was known of it.
+    text's length, 0 where nothing was known of it. `other_model` is the name under which the worker
+    answered, where that is another model than it was asked for.
     """
 
     at: float = field(default=0.0, kw_only=True)
@@ -234,6 +236,7 @@ class Called:
     held: int = 0
     call: str = ""
     expected_tokens: int = 0
+    other_model: str = ""
 
 
 @frozen_dataclass

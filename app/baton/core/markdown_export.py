@@ -1,9 +1,16 @@
-"""A conversation as Markdown, for people to keep and to pass on."""
+"""A conversation as Markdown, for people to keep and to pass on; and read back from that.
+
+No text reaches beyond its turn: one that holds what could (an open fence, a heading, a comment)
+stands as a quotation, where everything in it ends.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from baton.core.history_types import Conversation
 from baton.core.labels import Label
@@ -18,6 +25,20 @@ _STATUS_PHRASES = {
     TurnStatus.LOST: "Baton was ended while this was being written",
 }
 _LABEL_PHRASES = {Label.LOCAL: "stays on this machine", Label.LAN: "stays on this network"}
+_NO_WORKER = "Answer"
+_TIME_FORMAT = "%Y-%m-%d %H:%M UTC"
+
+_BREAKING_OUT = re.compile(
+    r"[ \t]*(?:[#<>=]|```|~~~|(?:-[ \t]*)+$|\*\((?:stopped|failed|cut|still|Baton)|\*Attached: )"
+)
+"""How a line begins that could end a turn, reach beyond it, or look like Baton's own."""
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_QUOTE = re.compile(r"(^|\r\n|\r|\n)> ?")
+_FENCE = re.compile(r"(`{3,})[^`]*$")
+_FACTS = re.compile(r"\*(\d{4}-\d\d-\d\d \d\d:\d\d UTC)(?:, (.*))?\*")
+_FILE = re.compile(r"\*Attached: (.*) \(([\d,]+) bytes\)\*\n\n")
+_ENDING = re.compile(r"(?:^|\n\n)\*\(([^\n]*)\)\*$")
 
 
 def to_markdown(conversation: Conversation, turns: Sequence[Turn]) -> str:
@@ -25,7 +46,7 @@ def to_markdown(conversation: Conversation, turns: Sequence[Turn]) -> str:
 
     Texts stand there as they were written, so what goes to a terminal needs the sanitiser.
     """
-    facts = [_date_text(conversation.created)]
+    facts = [datetime.fromtimestamp(conversation.created, UTC).strftime(_TIME_FORMAT)]
     if reach := _LABEL_PHRASES.get(conversation.label):
         facts.append(reach)
     blocks = [f"# {one_line(conversation.title)}", f"*{', '.join(facts)}*"]
@@ -34,11 +55,24 @@ def to_markdown(conversation: Conversation, turns: Sequence[Turn]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def from_markdown(text: str) -> list[dict[str, Any]]:
+    """Return the conversations of a Markdown export as those of one in JSON.
+
+    Of files only names and sizes are there. Raises ValueError for what `to_markdown` didn't write.
+    """
+    before, *parts = _parts(text.removesuffix("\n"), "# ")
+    if before or not parts:
+        raise ValueError("it doesn't begin with a title")
+    return [_read_conversation(part) for part in parts]
+
+
 def _turn_blocks(turn: Turn) -> list[str]:
-    speaker = "You" if turn.role is Role.USER else one_line(turn.worker) or "Answer"
+    speaker = "You" if turn.role is Role.USER else one_line(turn.worker) or _NO_WORKER
+    if turn.role is not Role.USER and re.search(r"^(You|Answer)$| \(worker\)$", turn.worker):
+        speaker += " (worker)"
     blocks = [f"## {speaker}", *map(_file_line, turn.files)]
-    if turn.text.strip():
-        blocks.append(turn.text.strip("\n"))
+    if turn.text:
+        blocks.append(turn.text if _stays_within(turn.text) else _quotation(turn.text))
     if ending := _STATUS_PHRASES.get(turn.status):
         blocks.append(f"*({ending})*")
     return blocks
@@ -48,5 +82,89 @@ def _file_line(file: Attachment) -> str:
     return f"*Attached: {one_line(file.name)} ({file.size:,} bytes)*"
 
 
-def _date_text(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _stays_within(text: str) -> bool:
+    """Whether a text can stand as it is: nothing in it reaches beyond its end."""
+    fence = ""
+    for line in text.split("\n"):
+        after = _fence_after(line, fence)
+        if fence and after and line.lstrip().startswith(fence):
+            return False  # some take this for the end
+        if not (fence or after) and _BREAKING_OUT.match(line):
+            return False
+        fence = after
+    return not fence and "\r" not in text
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """Return the fence that is open after a line, where `fence` was open before it; or ""."""
+    if fence:
+        return "" if re.fullmatch(f"{fence}`*[ \t]*", line) else fence
+    opening = _FENCE.match(line)
+    return opening[1] if opening is not None else ""
+
+
+def _quotation(text: str) -> str:
+    return "> " + _LINE_END.sub(lambda end: f"{end[0]}> ", text)
+
+
+def _parts(text: str, mark: str) -> list[str]:
+    """Return what stands before the first line with this mark, and the parts that begin so."""
+    parts: list[list[str]] = [[]]
+    fence = ""
+    for line in text.split("\n"):
+        if not fence and line.startswith(mark):
+            parts.append([])
+        parts[-1].append(line)
+        fence = _fence_after(line, fence)
+    return ["\n".join(lines).removesuffix("\n") for lines in parts]
+
+
+def _read_conversation(text: str) -> dict[str, Any]:
+    head, *turns = _parts(text, "## ")
+    title, facts = head.split("\n\n")
+    found = _FACTS.fullmatch(facts)
+    if found is None:
+        raise ValueError("no date stands under its title")
+    labels = {phrase: label for label, phrase in _LABEL_PHRASES.items()}
+    shared: dict[str, Any] = {
+        "label": labels.get(found[2], Label.CLOUD).value,
+        "created": datetime.strptime(f"{found[1]}+0000", f"{_TIME_FORMAT}%z").timestamp(),
+    }
+    ids = [hashlib.sha256(f"{n} {text}".encode()).hexdigest()[:12] for n in range(len(turns) + 1)]
+    return shared | {
+        "id": ids[0],
+        "title": title.removeprefix("# "),
+        "system": None,
+        "updated": shared["created"],
+        "head": ids[-1] if turns else None,
+        "sent_from": None,
+        "label_changes": [],
+        "turns": [
+            shared | {"id": id, "parent": parent} | _read_turn(turn, shared["label"])
+            for parent, id, turn in zip([None, *ids[1:]], ids[1:], turns, strict=False)
+        ],
+        "runs": [],
+    }
+
+
+def _read_turn(text: str, label: str) -> dict[str, Any]:
+    head, _, rest = text.partition("\n\n")
+    speaker, rest, files = head.removeprefix("## "), f"{rest}\n\n", []
+    while (file := _FILE.match(rest)) is not None:
+        files.append({"name": file[1], "size": int(file[2].replace(",", "")), "text": ""})
+        rest = rest[file.end() :]
+    said, status = rest.removesuffix("\n\n"), TurnStatus.DONE
+    phrases = {phrase: status for status, phrase in _STATUS_PHRASES.items()}
+    if (ending := _ENDING.search(said)) is not None and ending[1] in phrases:
+        said, status = said[: ending.start()], phrases[ending[1]]
+    if said.startswith(">"):
+        said = _QUOTE.sub(r"\1", said)
+    worker = speaker.removesuffix(" (worker)")
+    return {
+        "role": (Role.USER if speaker == "You" else Role.ASSISTANT).value,
+        "text": said,
+        "status": status.value,
+        "worker": "" if speaker in ("You", _NO_WORKER) else worker,
+        "run": None,
+        "files": [file | {"label": label} for file in files],
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import field, replace
 from enum import StrEnum
 from itertools import zip_longest
@@ -131,7 +132,8 @@ class Writing:
 class Retrying:
     """The worker failed before its first word and is tried again in `delay` seconds.
 
-    One with several addresses is tried at another one.
+    One with several addresses is tried at another one. Without a `reason` nothing failed: its text
+    begins again, since what came so far were thoughts.
     """
 
     reason: str
@@ -180,6 +182,17 @@ class Finish(StrEnum):
     REPETITION = "repetition"  # it repeated itself and was stopped
 
 
+VIA_HEADER = "baton-via"
+"""The header with the ids of `ENDPOINTS_PASSED`, with commas between them."""
+
+ENDPOINTS_PASSED: ContextVar[tuple[str, ...]] = ContextVar("ENDPOINTS_PASSED", default=())
+"""The homes (Paths.id) whose endpoints the current request came through, the last one last.
+
+Workers at addresses that the user configured are shown them: an endpoint that finds its own home
+among them refuses, so that no request goes in circles.
+"""
+
+
 @frozen_dataclass
 class Usage:
     """The genuine end of an answer, as the worker counted it.
@@ -191,7 +204,8 @@ class Usage:
     `least` and `first` are those of the unlikeliest and the first, and `lines`, of a plan, the mean
     of each line's. Without `is_confirmed` the worker gave no plausible count, and these are the
     most it can be. `stop` is that of the request's stop texts before which it ended ("": another
-    end, or it isn't known).
+    end, or it isn't known). `other_model` is the name under which the worker answered, where that
+    is another model than it was asked for.
     """
 
     tokens_in: int
@@ -207,6 +221,7 @@ class Usage:
     is_confirmed: bool = True
     lines: tuple[float, ...] = ()
     stop: str = ""
+    other_model: str = ""
 
 
 Chunk = (
@@ -228,19 +243,19 @@ class Card:
     """What is known of a worker: enough to choose it, and to describe it to a person.
 
     `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
-    sentence for people; `hardware` says where it runs once that is known ("CPU only",
-    "24/32 layers on GPU"); `system` is its system prompt where a conversation has none of its own.
-    `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
-    would look for on a bill. `privacy` says which texts it may see. `remote` is whether what it is
-    sent leaves this machine, as far as is known: a program here that forwards is remote. Of another
-    program here `is_confirmed` is whether the person said that it computes on this machine.
-    `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
-    may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
-    are in neither are judged by its size. `thinking` is how many tokens a remote worker may
-    think besides what it writes, until its own calls say how many (0: it doesn't think). `address`
-    is where its bytes go, and through which proxy, as in the egress log ("" where none leave); of
-    several addresses it names them. `works_offline` is whether some of them are on this machine
-    although others aren't.
+    sentence for people, `caution` one on what is wrong with its model; `hardware` says where it
+    runs once that is known ("CPU only", "24/32 layers on GPU"); `system` is its system prompt where
+    a conversation has none of its own. `price` None is an unknown price, which is never zero.
+    `provider` and `model` are what a person would look for on a bill. `privacy` says which texts it
+    may see. `remote` is whether what it is sent leaves this machine, as far as is known: a program
+    here that forwards is remote. Of another program here `is_confirmed` is whether the person said
+    that it computes on this machine. `slots` is how many requests it takes at once. `skills` says
+    how difficult a task of each kind may be, from 1 to 5, as the person set it, `published` as was
+    published of its model; kinds that are in neither are judged by its size. `thinking` is how many
+    tokens a remote worker may think besides what it writes, until its own calls say how many (0: it
+    doesn't think). `address` is where its bytes go, and through which proxy, as in the egress log
+    ("" where none leave); of several addresses it names them. `works_offline` is whether some of
+    them are on this machine although others aren't.
     """
 
     id: str
@@ -253,6 +268,7 @@ class Card:
     parameters: int = 0
     licence: str = ""
     note: str = ""
+    caution: str = ""
     hardware: str = ""
     system: str = "You are a helpful assistant."
     price: Price | None = FREE
@@ -304,6 +320,14 @@ class Card:
         if self.privacy is Label.CLOUD:
             return Label.CLOUD
         return Label.LAN if self.remote else Label.LOCAL
+
+
+MENTION_SIGNS = "@\uff20"
+"""Before a path in a prompt one of them names a file: a text without them names none."""
+
+
+EMPTY_PAGE, NO_MEANING = "[Page {} has no text.]", "\ufffd"
+"""What stands in a PDF's text for a page of pictures, and for a glyph without a meaning."""
 
 
 @frozen_dataclass

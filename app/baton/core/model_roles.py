@@ -100,12 +100,21 @@ def settings_without_model(model: str, held: Mapping[ModelRole, str]) -> dict[st
 
 
 def arrival_text(
-    model: str, name: str, roles: Collection[ModelRole], suited: Collection[ModelRole] = ()
+    model: str,
+    name: str,
+    roles: Collection[ModelRole],
+    suited: Collection[ModelRole] = (),
+    *,
+    fault: str = "",
 ) -> str:
     """Return the sentence that a model was installed, and what it does from now on.
 
-    One that is `suited` for conducting and doesn't is compared by a command.
+    One that is `suited` for conducting and doesn't is compared by a command. One with a `fault`
+    couldn't write a word.
     """
+    if fault and not roles:
+        again = f"`baton models verify {model}` tries it again."
+        return f"{name} is kept, but it can't answer, so it has no role. {fault} {again}"
     does = [words for role, words in _ROLE_PHRASES.items() if role in roles]
     listed = " and ".join(filter(None, (", ".join(does[:-1]), *does[-1:])))
     said = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."

@@ -29,6 +29,15 @@ _UNSAFE = re.compile(
 
 _ESCAPED = re.compile(f"{_BREAKS.pattern}|{_UNSAFE.pattern}")
 
+_TERMINAL_CODES = re.compile(
+    r"(?:\x1b\[|\x9b(?=[0-?]*[ -/]*[@-~]))[0-?]*[ -/]*[@-~]?"  # CSI: colours, the cursor
+    r"|(?:\x1b\]|\x9d)(?:[^\x07\x1b\x9c\x9d\n]*(?:\x07|\x1b\\|\x9c))?"  # OSC: titles, links
+    r"|\x1b[PX^_k](?:(?:[^\x1b\x9c]|\x1b\x1b\\?)*(?:\x1b\\|\x9c))?"  # others: pictures, tmux's
+    r"|\x1b[ -/]*[0-~]?"  # all other sequences, and an ESC alone
+    r"|[^\n\x08]?\x08"  # a character struck over: bold and underlined text of manual pages
+    r"|[\x07\x0e\x0f]"  # bell, character sets
+)
+
 
 def sanitise(text: str) -> str:
     """Return the text with nothing in it that a terminal would obey, and nothing invisible.
@@ -40,7 +49,27 @@ def sanitise(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(_REPLACEMENT, _BREAKS.sub("\n", text))
+    return _UNSAFE.sub(_REPLACEMENT, _BREAKS.sub("\n", whole_characters(text)))
+
+
+def whole_characters(text: str) -> str:
+    """Return the text as UTF-8 can hold it: halves of UTF-16 pairs joined, lone ones U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def remove_terminal_codes(text: str) -> str:
+    """Return what a terminal would show of a text: without colours, links, titles, cursor moves.
+
+    A string that isn't ended loses its first two characters only, so that no text gets lost with
+    it. All else stays as it is.
+    """
+    if not any(sign in text for sign in "\x07\x08\x0e\x0f\x1b\x9b\x9d"):
+        return text
+    return _TERMINAL_CODES.sub("", text)
 
 
 class StreamSanitiser:
@@ -48,10 +77,16 @@ class StreamSanitiser:
 
     def __init__(self) -> None:
         self._ended_with_return = False
+        self._half = ""
 
     def feed(self, chunk: str) -> str:
-        """Return the next chunk sanitised; a CRLF split between two chunks is one line break."""
-        if not chunk:
+        """Return the next chunk sanitised; a CRLF split between two chunks is one line break.
+
+        Halves of a UTF-16 pair are joined; one at the very end is left out.
+        """
+        chunk = self._half + chunk
+        self._half = chunk[-1:] if "\ud800" <= chunk[-1:] <= "\udbff" else ""
+        if not (chunk := chunk.removesuffix(self._half)):
             return ""
         rest = chunk.removeprefix("\n") if self._ended_with_return else chunk
         self._ended_with_return = chunk.endswith("\r")
@@ -60,11 +95,11 @@ class StreamSanitiser:
 
 def escape_json(text: str) -> str:
     """Return JSON that means the same, but in which all that `sanitise` replaces is escaped."""
-    return _ESCAPED.sub(_escape, text)
+    return _ESCAPED.sub(_escape, whole_characters(text))
 
 
 def _escape(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be", "replace")  # a lone surrogate becomes a question mark
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 

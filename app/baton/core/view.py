@@ -36,6 +36,7 @@ from baton.core.events import (
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Finish
 from baton.core.plan.plan import Plan, Step
+from baton.core.sanitiser import one_line
 
 _INCOMPLETE_REASONS = {
     Finish.FILTER: "The provider's content filter ended the answer, so it is not whole.",
@@ -258,7 +259,12 @@ class RunView:
                 return self._with_step(replace(old, checks=(*old.checks, event)))
             case Called():
                 planning = "" if event.step == 0 else self.planning
-                return replace(self, calls=(*self.calls, event), planning=planning)
+                said = self.substitutions
+                if (other := other_model_text(event)) not in ("", *said):
+                    said = (*said, other)
+                return replace(
+                    self, calls=(*self.calls, event), planning=planning, substitutions=said
+                )
             case Offered():
                 return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():
@@ -286,6 +292,8 @@ class RunView:
                 new = replace(old, status=event.phase.value, fraction=event.fraction)
                 return self._with_step(replace(new, tokens_per_second=speed))
             case StepRetried(worker=worker):
+                if not event.reason:
+                    return self._with_step(replace(old, text=""))
                 failures = (*old.failures, (old.worker, event.reason))
                 new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
                 view = self._with_step(replace(new, failures=failures))
@@ -316,6 +324,14 @@ def fold_events(events: Iterable[Event]) -> RunView:
     except IndexError:  # no Baton wrote them: they were imported
         return RunView()
     return view
+
+
+def other_model_text(call: Called) -> str:
+    """Say that a worker answered under another model's name than it was asked for, or return ""."""
+    if not call.other_model:
+        return ""
+    name = one_line(call.other_model, 80)
+    return f"{call.worker} answered with the model {name}, which isn't the one that was asked for."
 
 
 def _is_same_request(sent: Sent, unsent: Unsent) -> bool:

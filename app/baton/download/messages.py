@@ -117,9 +117,9 @@ class ReleaseReply(FinalReply, tag="release"):
 
 
 class HashReply(FinalReply, tag="hash"):
-    """The hash of the file that was fetched, copied or read."""
+    """The hash of the file that was fetched, copied or read; of a model in parts, all of theirs."""
 
-    value: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    value: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}( [0-9a-f]{64}){0,255}\Z")]
 
 
 REPLIES = DownloadProgress | OfferReply | OffersReply | HeaderReply | ReleaseReply | HashReply

@@ -96,11 +96,27 @@ class Receipt:
 
 
 @frozen_dataclass
+class KeptBuild:
+    """The version before, and the hash of its file ("": not known)."""
+
+    version: str
+    flavour: str
+    platform: str
+    gpu: str = ""
+    sha256: str = ""
+
+    @property
+    def build(self) -> Build:
+        """Which build it is."""
+        return Build(self.version, self.flavour, self.platform, self.gpu)
+
+
+@frozen_dataclass
 class Switch:
     """A change from one version to another.
 
     `action` is update or rollback; `size` and `sha256` are of the file that comes, `source` is
-    where from ("": it was here).
+    where from ("": it was here). `leaving_sha256` is of the file that leaves.
     """
 
     action: str
@@ -109,6 +125,7 @@ class Switch:
     size: int
     sha256: str
     source: str = ""
+    leaving_sha256: str = ""
 
 
 def release_file_name(

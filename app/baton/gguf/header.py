@@ -16,6 +16,7 @@ from operator import length_hint
 from typing import NamedTuple
 
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.gguf.foreign_format import PROBE_BYTES, foreign_format
 from baton.gguf.metadata import MAX_LAYERS, MalformedHeader, Metadata, Series, Value, layer_memory
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "parse_header",
     "read_header",
     "read_kind",
+    "read_part",
 ]
 
 Data = bytes | bytearray | memoryview | mmap
@@ -159,8 +161,7 @@ def parse_header(data: Data, size: int | None = None) -> Header:
     Raises HeaderIncomplete when it goes on after `data`, and MalformedHeader; that too where the
     file, of that `size`, is shorter than its header promises.
     """
-    if not b"GGUF".startswith(data[:4]):
-        raise MalformedHeader("it isn't a GGUF file")
+    _check_format(data)
     return _parse(_Reader(data, size), size)
 
 
@@ -170,21 +171,36 @@ def read_header(more: Callable[[int], bytes], size: int) -> Header:
     Each byte is read and looked at once. Raises MalformedHeader.
     """
     begun = bytearray(more(min(size, _STEP_BYTES)))
-    if not b"GGUF".startswith(begun[:4]):
-        raise MalformedHeader("it isn't a GGUF file")
+    _check_format(begun)
     return _parse(_Reader(begun, size, more), size)
 
 
 def read_kind(data: Data) -> ModelKind:
     """Return what a file's first bytes say of its kind. Raises MalformedHeader."""
-    if not b"GGUF".startswith(data[:4]):
-        raise MalformedHeader("it isn't a GGUF file")
+    _check_format(data)
     values: dict[str, Value] = {}
     with suppress(HeaderIncomplete):
         _read_keys(_Reader(data, None), values)
     has_weights = len(data) >= 16 and _U64.unpack_from(data, 8)[0] > 0
     architecture, kind = (values.get(f"general.{key}", "") for key in ("architecture", "type"))
     return ModelKind(str(architecture), str(kind), has_weights)
+
+
+def read_part(more: Callable[[int], bytes], size: int) -> tuple[int, int]:
+    """Return which part of how many a file says that it is, from 1; (1, 1) of a whole model.
+
+    Raises MalformedHeader, also where the file is cut off.
+    """
+    begun = bytearray(more(min(size, _STEP_BYTES)))
+    _check_format(begun)
+    reader, values = _Reader(begun, size, more), dict[str, Value]()
+    weights = _TensorSizes(reader, _read_keys(reader, values), _alignment(values))
+    if weights.end > size:
+        raise MalformedHeader(f"it ends after {size:,} of {weights.end:,} bytes")
+    number, count = (values.get(f"split.{key}", n) for key, n in (("no", 0), ("count", 1)))
+    if not isinstance(number, int) or not isinstance(count, int):
+        raise MalformedHeader("it doesn't say which part it is")
+    return number + 1, count
 
 
 def _parse(reader: _Reader, size: int | None) -> Header:
@@ -195,6 +211,12 @@ def _parse(reader: _Reader, size: int | None) -> Header:
     if size is not None and weights.end > size:
         raise MalformedHeader(f"it ends after {size:,} of {weights.end:,} bytes")
     return _make_header(metadata, weights)
+
+
+def _check_format(data: Data) -> None:
+    if not b"GGUF".startswith(data[:4]):
+        what, hint = foreign_format(bytes(data[:PROBE_BYTES]))
+        raise MalformedHeader(f"it isn't a GGUF file{what and f', but {what}'}", hint)
 
 
 class _Reader:

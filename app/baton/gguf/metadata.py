@@ -19,7 +19,19 @@ MAX_LAYERS = 512
 
 
 class MalformedHeader(ValueError):
-    """This is no header; the text is a part of a sentence saying why."""
+    """This is no header; the text is a part of a sentence saying why, `hint` what to do, or ""."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
+_OTHER_KINDS = {
+    "adapter": "a LoRA adapter",
+    "imatrix": "an importance matrix, with which models are quantised",
+    "mmproj": "a projector, with which a model sees or hears",
+}
+"""Types of GGUF files that no text is written with, in words."""
 
 
 class Series(NamedTuple):
@@ -38,6 +50,10 @@ class Metadata:
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
         self.architecture = self.text("general.architecture")
+        kind = "mmproj" if self.architecture == "clip" else self.text("general.type")
+        if what := _OTHER_KINDS.get(kind):
+            hint = "Choose the model's own file: this one is of use only together with it."
+            raise MalformedHeader(f"it is {what}", hint)
         if not self.architecture:
             raise MalformedHeader("it doesn't say what kind of model it is")
         self.layers = self.own("block_count", most=MAX_LAYERS)

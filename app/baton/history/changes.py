@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from baton.core.errors import ConfigError, StoreError
@@ -16,7 +16,7 @@ from baton.core.ledger_types import Policy
 from baton.core.messages import Message, Prompt, Role, Turn, TurnStatus, conversation_title
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.core.prompt_wrapping import spoken_words
-from baton.history import rows
+from baton.history import rows, search
 from baton.history.client_records import (
     NO_MARKS,
     mark_removed_texts,
@@ -25,7 +25,7 @@ from baton.history.client_records import (
 )
 from baton.history.queries import turn_position
 from baton.platform.process_owner import current_process
-from baton.platform.sqlite import Connection, clean_text
+from baton.platform.sqlite import Connection, Row, clean_text
 
 _MAX_KEY_DRIFT_MS = 1 << 32
 """How many milliseconds, some weeks, a key may be off the time when that is taken."""
@@ -259,7 +259,23 @@ def write_answer(
     connection: Connection, turn: str, text: str, status: TurnStatus, worker: str
 ) -> None:
     """Record an answer's text as far as it is; a worker once named stays."""
+    _require_changed(_set_answer(connection, turn, text, status, worker))
+    if status is not TurnStatus.STREAMING:
+        connection.execute(
+            "UPDATE conversations SET updated = ? "
+            "WHERE id = (SELECT conversation FROM turns WHERE id = ?)",
+            [time.time(), turn],
+        )
+
+
+def _set_answer(
+    connection: Connection, turn: str, text: str, status: TurnStatus, worker: str = ""
+) -> int:
+    """Record all of an answer's text in place of its pieces; return how many turns that were."""
     is_known = status is not TurnStatus.STREAMING
+    connection.execute(
+        "DELETE FROM answer_pieces WHERE turn = (SELECT key FROM turns WHERE id = ?)", [turn]
+    )
     changed = connection.execute(
         "UPDATE turns SET text = ?, status = ?, worker = coalesce(nullif(?, ''), worker), "
         "fingerprint = ?, opening = ?, length = ?, whole = ? WHERE id = ?",
@@ -271,25 +287,50 @@ def write_answer(
             turn,
         ],
     )
-    _require_changed(changed.rowcount)
-    if is_known:
-        connection.execute(
-            "UPDATE conversations SET updated = ? "
-            "WHERE id = (SELECT conversation FROM turns WHERE id = ?)",
-            [time.time(), turn],
-        )
+    return changed.rowcount
 
 
 def save_progress(connection: Connection, texts: Mapping[str, str]) -> None:
     """Record the texts so far of answers that are being written, but for those gone by now."""
-    connection.executemany(
-        "UPDATE turns SET text = ?, status = ?, fingerprint = ?, opening = ?, length = ?, "
-        "whole = ? WHERE id = ?",
-        [
-            [clean_text(text), TurnStatus.STREAMING, *text_marks(text, Role.ASSISTANT), turn]
-            for turn, text in texts.items()
-        ],
+    for turn, text in texts.items():
+        found = connection.execute(
+            f"SELECT key, status, whole, {rows.ANSWER_TEXT} AS saved FROM turns WHERE id = ?",
+            [turn],
+        ).fetchone()
+        if found is not None:
+            _save_growth(connection, turn, clean_text(text), found)
+
+
+def _save_growth(connection: Connection, turn: str, text: str, found: Row) -> None:
+    """Record what an answer has grown by; all of it where another draft took its place."""
+    saved, is_known = found["saved"], found["whole"] is not None
+    if found["status"] != TurnStatus.STREAMING or not text.startswith(saved):
+        _set_answer(connection, turn, "", TurnStatus.STREAMING)
+        saved, is_known = "", False
+    if len(text) > len(saved):
+        connection.execute(
+            "INSERT INTO answer_pieces VALUES (?, ?, ?)",
+            [found["key"], len(saved), text[len(saved) :]],
+        )
+    if not is_known:  # what its beginning is recognised by recognises all of it
+        connection.execute(
+            "UPDATE turns SET fingerprint = ?, opening = ?, length = ?, whole = ? WHERE id = ?",
+            [*text_marks(text, Role.ASSISTANT), turn],
+        )
+
+
+def mark_lost(connection: Connection, run: str) -> None:
+    """End a run whose process is gone, and keep what it had written."""
+    ended = connection.execute(
+        "UPDATE runs SET status = 'lost' WHERE id = ? AND status = 'running'", [run]
     )
+    answer = connection.execute(
+        f"SELECT turns.id, {rows.ANSWER_TEXT} AS text FROM turns JOIN runs ON turns.id = answer "
+        "WHERE runs.id = ? AND turns.status = 'streaming'",
+        [run],
+    ).fetchone()
+    if ended.rowcount and answer is not None:
+        _set_answer(connection, answer["id"], answer["text"], TurnStatus.LOST)
 
 
 _MAX_KEY_TRIES = 64
@@ -339,7 +380,7 @@ def withdraw_run(connection: Connection, run: str) -> None:
     conversation, turn = found["conversation"], found["prompt"]
     others = "SELECT 1 FROM runs WHERE conversation = ? AND id <> ?"
     if connection.execute(others, [conversation, run]).fetchone() is None:
-        purge(connection, conversation)
+        purge(connection, [conversation])
         return
     connection.execute("DELETE FROM runs WHERE id = ?", [run])
     connection.execute("DELETE FROM turns WHERE id = ?", [found["answer"]])
@@ -348,6 +389,7 @@ def withdraw_run(connection: Connection, run: str) -> None:
     last = turn
     while turn and (gone := connection.execute(added, [turn]).fetchone()) is not None:
         mark_removed_texts(connection, "turns.id = ?", turn)
+        search.remove(connection, "SELECT key FROM turns WHERE id = ?", turn)
         connection.execute("DELETE FROM turns WHERE id = ?", [turn])
         last = turn = gone["parent"]
     connection.execute(
@@ -426,16 +468,19 @@ def _update_conversation(
         raise ConfigError(f"There is no conversation {conversation!r}.")
 
 
-def purge(connection: Connection, conversation: str) -> None:
-    """Remove a conversation and all that belongs to it: turns, files, runs, events, index.
+def purge(connection: Connection, conversations: Sequence[str]) -> None:
+    """Remove conversations and all that belongs to them: turns, files, runs, events, index.
 
     What was private stays recognisable by its fingerprints: a program may bring it back.
     """
-    mark_removed_texts(connection, "turns.conversation = ?", conversation)
-    removed = connection.execute("DELETE FROM conversations WHERE id = ?", [conversation])
-    if removed.rowcount == 0:
-        raise ConfigError(f"There is no conversation {conversation!r}.")
-    connection.execute("DELETE FROM drafts WHERE conversation = ?", [conversation])
+    named = rows.encode_json(list(conversations))
+    chosen = "IN (SELECT value FROM json_each(?))"
+    mark_removed_texts(connection, f"turns.conversation {chosen}", named)
+    search.remove_conversations(connection, named)
+    removed = connection.execute(f"DELETE FROM conversations WHERE id {chosen}", [named])
+    if removed.rowcount < len(set(conversations)):
+        raise ConfigError(f"There is no conversation {', '.join(map(repr, conversations))}.")
+    connection.execute(f"DELETE FROM drafts WHERE conversation {chosen}", [named])
 
 
 def purge_hidden(connection: Connection, older_than_seconds: float) -> int:
@@ -443,8 +488,7 @@ def purge_hidden(connection: Connection, older_than_seconds: float) -> int:
     hidden = connection.execute(
         "SELECT id FROM conversations WHERE hidden_at <= ?", [time.time() - older_than_seconds]
     ).fetchall()
-    for row in hidden:
-        purge(connection, row["id"])
+    purge(connection, [row["id"] for row in hidden])
     return len(hidden)
 
 

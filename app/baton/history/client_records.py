@@ -40,7 +40,7 @@ _MAX_ANSWERS = 50
 def own_answers(connection: Connection, said: str, client: str) -> list[OwnAnswer]:
     """Return the newest answers of an access token to what `said` stands for, the latest first."""
     found = connection.execute(
-        """SELECT runs.id, turns.text FROM turns AS asked
+        f"""SELECT runs.id, {rows.ANSWER_TEXT} FROM turns AS asked
         JOIN runs ON runs.conversation = asked.conversation AND runs.prompt = asked.id
         JOIN turns ON turns.id = runs.answer
         WHERE asked.said = ? AND asked.client = ? ORDER BY runs.key DESC LIMIT ?""",

@@ -151,13 +151,14 @@ def _conversation_document(
             conversation.head,
             conversation.sent_from,
             [LabelChange(row["at"], Label(row["old"]), Label(row["label"])) for row in changes],
-            [_turn_document(turn, done.get(turn.id, {})) for turn in turns],
+            [turn_document(turn, done.get(turn.id, {})) for turn in turns],
             _run_documents(connection, id),
             conversation.program,
         )
 
 
-def _turn_document(turn: Turn, done: Mapping[Signal, float]) -> TurnDocument:
+def turn_document(turn: Turn, done: Mapping[Signal, float]) -> TurnDocument:
+    """Return a turn as it stands in an export, with what a person did with it."""
     files = [FileDocument(file.name, file.text, file.size, file.label) for file in turn.files]
     return TurnDocument(
         turn.id,

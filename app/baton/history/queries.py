@@ -1,13 +1,9 @@
-"""Reads the history: conversations, threads, runs, prompts, full-text search, and a person's SQL.
-
-Any text a person types is a valid search.
-"""
+"""Reads the history: conversations, threads, runs, prompts, and a person's SQL."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,20 +15,16 @@ from baton.core.history_types import (
     PastRun,
     RecentConversation,
     RunRecord,
-    SearchHit,
     Weighing,
 )
 from baton.core.labels import Label
 from baton.core.ledger_types import UsageRow
-from baton.core.messages import Role, Turn, TurnStatus
-from baton.core.sanitiser import sanitise
+from baton.core.messages import Turn, TurnStatus
 from baton.history import rows
 from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
-from baton.history.rows import reject_bad_values
 from baton.platform.sqlite import (
     Connection,
     Row,
-    clean_text,
     connect,
     explain_errors,
     sqlite3,
@@ -60,21 +52,37 @@ def conversation(connection: Connection, typed: str) -> Conversation:
     return rows.conversations(connection, "WHERE c.id = ?", found)[0]
 
 
-def find_conversation(connection: Connection, named: str) -> Conversation:
-    """Return the conversation of a number among the person's own (from 1), a title, an id, a part.
+def find_conversations(connection: Connection, names: Sequence[str]) -> list[Conversation]:
+    """Return the conversation of each number among the person's own (from 1), title, id, or part.
 
     In this order; parts are an id's beginning and words of a title. Raises ConfigError where none
     or several are meant.
     """
-    typed = " ".join(named.split()).casefold()
     known = conversations(connection, _ALL)
     own = [one for one in known if not one.program]
+    exact: dict[str, Conversation] = {}
+    for one in known:
+        exact.setdefault(_plain_name(one.title), one)
+        exact.setdefault(one.id, one)
+    return [_find_conversation(named, known, own, exact) for named in names]
+
+
+def _plain_name(name: str) -> str:
+    return " ".join(name.split()).casefold()
+
+
+def _find_conversation(
+    named: str,
+    known: Sequence[Conversation],
+    own: Sequence[Conversation],
+    exact: Mapping[str, Conversation],
+) -> Conversation:
+    typed = _plain_name(named)
     if typed.isdecimal() and len(typed) <= _MAX_NUMBER_DIGITS and 0 < int(typed) <= len(own):
         return own[int(typed) - 1]
-    titles = {one.id: " ".join(one.title.split()).casefold() for one in known}
-    found = [one for one in known if typed and typed in (titles[one.id], one.id)][:1]
+    found = [exact[typed]] if typed in exact and typed else []
     found = found or [one for one in known if typed and one.id.startswith(typed)]
-    found = found or [one for one in known if typed and typed in titles[one.id]]
+    found = found or [one for one in known if typed and typed in _plain_name(one.title)]
     if not found:
         raise ConfigError(f"There is no conversation {named!r}.", _LIST_HINT)
     if len(found) > 1:
@@ -339,103 +347,6 @@ def past_runs(connection: Connection, since: float, limit: int) -> list[PastRun]
             )
             for record in found
         ]
-
-
-_CHARS_BEFORE, _CHARS_AFTER = 60, 140
-"""How many characters of the matching line are shown around the first match."""
-
-_MAX_WORDS = 32
-
-# FTS5 walks the matches from the newest rowid down and stops at the limit: no sorting of them all.
-_TURNS_QUERY = """
-    SELECT c.id AS conversation, c.title, c.program, turns.id AS turn, turns.role, turns.created,
-        turns.worker, (SELECT sum(cost) FROM calls
-            WHERE calls.run = turns.run AND turns.role = 'assistant') AS cost,
-        highlight(turns_search, 0, ?, ?) AS marked
-    FROM turns_search
-    JOIN turns ON turns.key = turns_search.rowid
-    JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
-    WHERE turns_search MATCH ? ORDER BY turns_search.rowid DESC LIMIT ?
-"""
-_TITLES_QUERY = """
-    SELECT c.id AS conversation, c.title, c.program, coalesce(c.head, '') AS turn, 'user' AS role,
-        c.updated AS created, '' AS worker, 0 AS cost,
-        highlight(titles_search, 0, ?, ?) AS marked
-    FROM titles_search
-    JOIN conversations AS c ON c.key = titles_search.rowid AND c.hidden_at IS NULL
-    WHERE titles_search MATCH ? ORDER BY titles_search.rowid DESC LIMIT ?
-"""
-
-
-def search(connection: Connection, query: str, limit: int) -> list[SearchHit]:
-    """Return the newest turns that hold all the words, and conversations whose title does."""
-    expression = match_expression(query)
-    if not expression:
-        return []
-    opening, closing = os.urandom(8).hex(), os.urandom(8).hex()  # in no text
-    values = [opening, closing, expression, limit]
-    with reject_bad_values():
-        hits = [_hit(row, opening, closing) for row in connection.execute(_TURNS_QUERY, values)]
-        found = {hit.conversation for hit in hits}
-        titles = [
-            _hit(row, opening, closing)
-            for row in connection.execute(_TITLES_QUERY, values)
-            if row["conversation"] not in found
-        ]
-    return sorted(hits + titles, key=lambda hit: -hit.created)[:limit]
-
-
-def match_expression(query: str) -> str:
-    """Return the FTS5 query for what a person typed: all words, the last one perhaps unfinished.
-
-    Empty when there is no word in it.
-    """
-    words = [
-        word
-        for word in clean_text(query[:1000]).replace("\0", " ").split()
-        if any(map(str.isalnum, word))
-    ]
-    quoted = ['"' + word.replace('"', '""') + '"' for word in words[:_MAX_WORDS]]
-    return " ".join(quoted) + "*" if quoted else ""
-
-
-def _hit(row: Row, opening: str, closing: str) -> SearchHit:
-    snippet, spans = _snippet(row["marked"], opening, closing)
-    return SearchHit(
-        row["conversation"],
-        row["title"],
-        row["turn"],
-        Role(row["role"]),
-        snippet,
-        spans,
-        row["created"],
-        row["worker"],
-        row["cost"] or 0,
-        row["program"],
-    )
-
-
-def _snippet(marked: str, opening: str, closing: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """Cut the first matching line out of a marked text: plain text, and where the matches are."""
-    before, _, rest = marked.partition(opening)
-    before = before[before.rfind("\n") + 1 :]
-    snippet = ("…" if len(before) > _CHARS_BEFORE else "") + _single_line(before[-_CHARS_BEFORE:])
-    room = len(snippet) + _CHARS_AFTER
-    spans: list[tuple[int, int]] = []
-    for piece in rest.partition("\n")[0].split(opening):
-        match, _, after = piece.partition(closing)  # a match may go on in the next line
-        start = len(snippet)
-        snippet += _single_line(match)
-        spans.append((start, min(len(snippet), room)))
-        snippet += _single_line(after[:room])
-        if len(snippet) >= room:
-            return snippet[:room] + "…", tuple(spans)
-    return snippet, tuple(spans)
-
-
-def _single_line(text: str) -> str:
-    """Return text on one line that needs no more sanitising, which would move the spans."""
-    return sanitise(text).replace("\n", " ").replace("\t", " ")
 
 
 # What a person asks in SQL

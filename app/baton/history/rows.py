@@ -106,13 +106,23 @@ def is_hidden(connection: Connection, conversation: str) -> bool:
     return connection.execute(query, [conversation]).fetchone() is not None
 
 
-def turns(connection: Connection, condition: str, *values: object) -> tuple[Turn, ...]:
+ANSWER_TEXT = """turns.text || CASE turns.status WHEN 'streaming' THEN coalesce((
+    SELECT group_concat(piece.text, '' ORDER BY piece.start) FROM answer_pieces AS piece
+    WHERE piece.turn = turns.key), '') ELSE '' END"""
+"""The text of a turn, also of an answer that is being written."""
+
+_TURNS = f"""SELECT id, conversation, parent, role, status, label, created, worker, run,
+    {ANSWER_TEXT} AS text FROM turns"""
+
+
+def turns(
+    connection: Connection, condition: str, *values: object, with_files: bool = True
+) -> tuple[Turn, ...]:
     """Return the turns that fulfil an SQL condition, parents before children."""
-    rows = connection.execute(
-        f"SELECT * FROM turns WHERE {condition} ORDER BY key", values
-    ).fetchall()
+    rows = connection.execute(f"{_TURNS} WHERE {condition} ORDER BY key", values).fetchall()
     with reject_bad_values():
-        files = _files(connection, [row["id"] for row in rows if row["role"] == "user"])
+        asked = [row["id"] for row in rows if row["role"] == "user" and with_files]
+        files = _files(connection, asked)
         return tuple(_turn(row, files.get(row["id"], ())) for row in rows)
 
 

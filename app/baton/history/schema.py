@@ -239,6 +239,69 @@ _LONG_TEXTS = Migration(
     ),
 )
 
+_PIECES = Migration(
+    "0010_answer_pieces",
+    (
+        # What an answer that is being written has grown by since it was last saved: saving all of
+        # it each time would write the square of its length. What it says is `turns.text`, then
+        # these in order of `start`, in characters; once it is whole, all of it is in `turns.text`.
+        """CREATE TABLE answer_pieces (
+            turn INTEGER NOT NULL REFERENCES turns (key) ON DELETE CASCADE,
+            start INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            PRIMARY KEY (turn, start)
+        ) STRICT, WITHOUT ROWID""",
+    ),
+)
+
+_GRAMS = Migration(
+    "0011_search_by_grams",
+    (
+        *(
+            f"DROP TRIGGER {trigger}"
+            for trigger in (
+                *("turns_added", "turns_left", "turns_ended", "turns_gone"),
+                *("titles_added", "titles_changed", "titles_gone"),
+            )
+        ),
+        "DROP TABLE turns_search",
+        "DROP TABLE titles_search",
+        # Search (see search.py). The row of a turn bears its key, that of a title its
+        # conversation's with a minus. A deleted row leaves its grams until `optimize`.
+        """CREATE VIRTUAL TABLE search_grams USING fts5 (
+            grams, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii'
+        )""",
+        # What isn't in it yet: the next search adds that, so that nothing waits while it is said,
+        # and what is withdrawn at once was never in it.
+        "CREATE TABLE search_pending (key INTEGER PRIMARY KEY) STRICT",
+        "INSERT INTO search_pending SELECT key FROM turns WHERE status <> 'streaming'",
+        "INSERT INTO search_pending SELECT -key FROM conversations",
+        """CREATE TRIGGER turns_added AFTER INSERT ON turns WHEN new.status <> 'streaming' BEGIN
+            INSERT INTO search_pending VALUES (new.key);
+        END""",
+        """CREATE TRIGGER turns_changed AFTER UPDATE OF text, status ON turns BEGIN
+            DELETE FROM search_grams WHERE rowid = old.key;
+            DELETE FROM search_pending WHERE key = old.key;
+            INSERT INTO search_pending SELECT new.key WHERE new.status <> 'streaming';
+        END""",
+        """CREATE TRIGGER turns_gone AFTER DELETE ON turns BEGIN
+            DELETE FROM search_grams WHERE rowid = old.key;
+            DELETE FROM search_pending WHERE key = old.key;
+        END""",
+        """CREATE TRIGGER titles_added AFTER INSERT ON conversations BEGIN
+            INSERT INTO search_pending VALUES (-new.key);
+        END""",
+        """CREATE TRIGGER titles_changed AFTER UPDATE OF title ON conversations BEGIN
+            DELETE FROM search_grams WHERE rowid = -old.key;
+            INSERT OR IGNORE INTO search_pending VALUES (-new.key);
+        END""",
+        """CREATE TRIGGER titles_gone AFTER DELETE ON conversations BEGIN
+            DELETE FROM search_grams WHERE rowid = -old.key;
+            DELETE FROM search_pending WHERE key = -old.key;
+        END""",
+    ),
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     _FIRST,
     _POLICY,
@@ -249,4 +312,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     _CLIENTS,
     _PROGRAMS,
     _LONG_TEXTS,
+    _PIECES,
+    _GRAMS,
 )

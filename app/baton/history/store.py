@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from baton.core.errors import BatonError, StoreError
+from baton.core.byte_format import show_size
+from baton.core.errors import StoreError
 from baton.core.events import Event
 from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answers
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -34,18 +35,22 @@ from baton.core.ledger_types import Policy, UsageRow
 from baton.core.messages import Prompt, Turn, TurnStatus
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.core.text_match import SaidTexts, Saying
-from baton.history import changes, client_records, export, feedback_store, queries
+from baton.history import changes, client_records, export, feedback_store, queries, search
 from baton.history.export import ImportResult
+from baton.history.recovery import complete_schema, recover_conversations
 from baton.history.schema import MIGRATIONS
 from baton.platform.database_thread import DatabaseThread
 from baton.platform.process_owner import Owner, is_alive
 from baton.platform.sqlite import (
+    CHECK_ALWAYS_BYTES,
     HISTORY,
     Connection,
     DatabaseDamaged,
+    DatabaseTooNew,
     Row,
     connect,
     create_database_file,
+    enable_vacuum,
     explain_errors,
     had_database,
     has_lost_log,
@@ -53,7 +58,6 @@ from baton.platform.sqlite import (
     open_database,
     open_in_memory,
     set_aside,
-    sqlite3,
     transaction,
     version_warning,
 )
@@ -135,8 +139,10 @@ class Store:
         return await self._read(queries.conversations, limit, of_programs)
 
     async def search(self, query: str, limit: int = 50) -> list[SearchHit]:
-        """Return the newest turns with all these words, the last of which may be unfinished."""
-        return await self._read(queries.search, query, limit)
+        """Return the newest turns with all these words, then those with them in other words."""
+        while await self._read(search.has_pending):
+            await self._write(search.index_pending)
+        return await self._read(search.search, query, limit)
 
     async def conversation(self, id_or_prefix: str) -> Conversation:
         """Return the conversation whose id begins so. Raises ConfigError if it isn't just one."""
@@ -149,7 +155,18 @@ class Store:
 
         Of a title or an id, a part is enough that only one has.
         """
-        return await self._read(queries.find_conversation, named)
+        return (await self.find_all([named]))[0]
+
+    async def find_all(self, names: Sequence[str]) -> list[Conversation]:
+        """Return several conversations, each as `find` does. Raises ConfigError."""
+        return await self._read(queries.find_conversations, names)
+
+    @property
+    def disk_bytes(self) -> int:
+        """How much room the history takes on the disk."""
+        path = self._database.path
+        files = () if path is None else (path, path.with_name(f"{path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     async def latest(self) -> str | None:
         """Return the id of the person's own conversation that was used last."""
@@ -186,9 +203,9 @@ class Store:
         """Delete a conversation so that `undo` can bring it back."""
         await self._write(changes.hide, conversation, undo)
 
-    async def purge(self, conversation: str) -> None:
-        """Remove a conversation so that nothing of it remains in the file."""
-        await self._write(changes.purge, conversation)
+    async def purge(self, *conversations: str) -> None:
+        """Remove conversations so that nothing of them remains in the file."""
+        await self._write(changes.purge, conversations)
         await self._database.wipe_copies()
 
     async def purge_hidden(self, older_than_seconds: float = 0) -> int:
@@ -375,9 +392,21 @@ def open_history(path: Path | None) -> OpenedHistory:
         create_database_file(path)
         before = path.stat()
         try:
-            return OpenedHistory(_open(path), _loss_warning(path, log) if lost else "")
+            opened = _open(path)
+            said = _loss_warning(path, log) if lost else _convert(opened, path, before)
+            return OpenedHistory(opened, said)
+        except DatabaseTooNew as error:
+            return _open_newer(path, error)
         except DatabaseDamaged:
             return _replace_damaged(path, before)
+
+
+def _convert(connection: Connection, path: Path, before: os.stat_result) -> str:
+    """Have an older history give room back, and say so where that took a moment."""
+    if not enable_vacuum(connection) or before.st_size < CHECK_ALWAYS_BYTES:
+        return ""
+    sizes = f"{show_size(path.stat().st_size)} now, {show_size(before.st_size)} before"
+    return f"The history was rewritten, once, to give back the room of what is removed: {sizes}."
 
 
 def _loss_warning(path: Path, log: Path | None) -> str:
@@ -400,16 +429,23 @@ def _open(path: Path) -> Connection:
     return connection
 
 
+def _open_newer(path: Path, error: DatabaseTooNew) -> OpenedHistory:
+    """Open the history of a newer Baton for reading: what it knows besides stays as it is."""
+    with ExitStack() as opened:
+        connection = opened.enter_context(closing(connect(path, mode="ro")))
+        complete_schema(connection)
+        connection.execute("PRAGMA query_only = ON")
+        opened.pop_all()
+    return OpenedHistory(connection, f"{error} Until then it can be read and exported.")
+
+
 def _replace_damaged(path: Path, before: os.stat_result) -> OpenedHistory:
     """Keep the damaged file aside, begin a new one and carry over what can be read."""
     if path.stat().st_ino != before.st_ino:
         return OpenedHistory(_open(path))  # another Baton did all this a moment ago
     aside = set_aside(path)
     connection = _open_new(path)
-    carried = _recover_conversations(aside, connection)
-    recovered = {0: "nothing in it could be read", 1: "1 conversation was recovered"}.get(
-        carried, f"{carried} conversations were recovered"
-    )
+    recovered = recover_conversations(aside, connection)
     return OpenedHistory(
         connection, f"The history file was damaged: {recovered}, and the file is kept as {aside}."
     )
@@ -418,35 +454,6 @@ def _replace_damaged(path: Path, before: os.stat_result) -> OpenedHistory:
 def _open_new(path: Path) -> Connection:
     create_database_file(path)
     return _open(path)
-
-
-def _recover_conversations(aside: Path, connection: Connection) -> int:
-    """Copy every conversation that can be read as a whole; return how many those were."""
-    carried = 0
-    try:
-        broken = connect(aside, mode="ro")  # what is kept stays as it was found
-        found = broken.execute("SELECT id FROM conversations WHERE hidden_at IS NULL ORDER BY key")
-        for row in found.fetchall():
-            # What was done with answers may be what can't be read; an older Baton kept none of it.
-            carried += any(
-                _recover_conversation(broken, connection, row["id"], m) for m in (True, False)
-            )
-        broken.close()
-    except (BatonError, sqlite3.Error):
-        pass  # the warning says how many there were
-    return carried
-
-
-def _recover_conversation(
-    broken: Connection, connection: Connection, id: str, marked: bool
-) -> bool:
-    """Copy a conversation; return whether it could be read as a whole."""
-    try:
-        with transaction(connection):
-            document = export.export_conversations(broken, [id], marked=marked)
-            return export.import_conversations(connection, document).conversations > 0
-    except (BatonError, sqlite3.Error):
-        return False
 
 
 def mark_lost_runs(connection: Connection) -> None:
@@ -459,14 +466,7 @@ def mark_lost_runs(connection: Connection) -> None:
         return
     with transaction(connection):
         for run in lost:
-            connection.execute(
-                "UPDATE turns SET status = 'lost' WHERE status = 'streaming' "
-                "AND id = (SELECT answer FROM runs WHERE id = ? AND status = 'running')",
-                [run],
-            )
-            connection.execute(
-                "UPDATE runs SET status = 'lost' WHERE id = ? AND status = 'running'", [run]
-            )
+            changes.mark_lost(connection, run)
 
 
 def _is_owner_alive(run: Row) -> bool:

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
-from baton.download.releases import RELEASE_SCHEMA, Build, Receipt, Switch, is_address
+from baton.download.releases import RELEASE_SCHEMA, KeptBuild, Receipt, Switch, is_address
 from baton.install.unpack_cache import UnpackCache, tree_key
 from baton.platform.durable_files import sync_folder
 from baton.platform.secrets import plain_environ
@@ -60,9 +60,9 @@ class Installation:
         return self.place.previous if self.place.previous.is_file() else None
 
     @property
-    def previous_build(self) -> Build | None:
-        """The build of the version before."""
-        return _read_note(self.place.previous_note, Build)
+    def previous_build(self) -> KeptBuild | None:
+        """What is noted of the version before."""
+        return _read_note(self.place.previous_note, KeptBuild)
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
@@ -80,11 +80,21 @@ class Installation:
                     "Wait for it, then try again.",
                 ) from None
         try:
+            self._refuse_folders()
             yield
         finally:
             with suppress(OSError):
                 self.place.lock.unlink()
             lock.release()
+
+    def _refuse_folders(self) -> None:
+        """Raise BatonError where a folder has a file's name: no switch could be completed."""
+        place = self.place
+        notes = (place.previous_note, place.journal, place.receipt)
+        for file in (place.target, place.previous, place.outgoing, *notes):
+            if file.is_dir():
+                what = f"{file} is a folder, where Baton keeps a file, so nothing was changed."
+                raise BatonError(what, "Move it away, then run it again.")
 
     def finish_switch(self) -> Switch | None:
         """Complete an interrupted switch; return it if its version is now in place."""
@@ -166,6 +176,7 @@ class Installation:
     def switch(self, incoming: Path, switch: Switch) -> None:
         """Let a staged file take its place, and keep the one that was there. Raises BatonError."""
         place = self.place
+        switch = replace(switch, leaving_sha256=self.size_and_hash(place.target)[1])
         with self._explain_errors("the version that was here is in its place"):
             write_note(place.journal, switch)
             _link_or_copy(place.target, place.outgoing)
@@ -185,7 +196,8 @@ class Installation:
             place.outgoing.replace(place.previous)
             place.outgoing.unlink(missing_ok=True)  # two names of one file stay both
             sync_folder(place.home)
-        write_note(place.previous_note, switch.leaving)
+        kept = KeptBuild(**asdict(switch.leaving), sha256=switch.leaving_sha256)
+        write_note(place.previous_note, kept)
         noted, new = self.receipt, switch.coming
         write_note(
             place.receipt,
@@ -307,7 +319,7 @@ def read_receipt(path: Path) -> Receipt:
     return _read_note(path, Receipt) or Receipt()
 
 
-def write_note(path: Path, note: Receipt | Switch | Build) -> None:
+def write_note(path: Path, note: Receipt | Switch | KeptBuild) -> None:
     """Replace a note: at any moment it is the old one or the new one. Raises OSError."""
     import json
 
@@ -370,7 +382,9 @@ async def probe_version(file: Path, patience: float = FIRST_START_SECONDS) -> st
     answer = out.decode("utf-8", "replace").split()
     if process.returncode or len(answer) != 2 or answer[0] != "baton":
         words = (err or out).decode("utf-8", "replace").strip().splitlines()
-        raise _start_error(file, words[-1] if words else f"it ended with {process.returncode}")
+        code = process.returncode or 0
+        ended = f"signal {-code} ended it" if code < 0 else f"it ended with {code}"
+        raise _start_error(file, words[-1] if words else ended)
     return answer[1]
 
 
@@ -385,4 +399,7 @@ async def _end_process(process: asyncio.subprocess.Process) -> None:
 
 
 def _start_error(file: Path, why: str) -> BatonError:
-    return BatonError(f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.")
+    return BatonError(
+        f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.",
+        "`baton self update --from` takes any release, an older one with --force.",
+    )

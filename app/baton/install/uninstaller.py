@@ -18,11 +18,17 @@ from baton.install.unpack_cache import UnpackCache, is_single_file
 
 _STAGED_NAME = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 
+_HOME_NAME = re.compile(r"[0-9a-f]{16}")
+"""What the folder of a binary that no installer installed is called."""
+
 _INSTALLED_NAMES = {"_baton", "baton.fish", "baton.svg", "baton.desktop"}
 """The files that the installer installs besides the program, and bash's `completions/baton`."""
 
 _DATA_FILES = ("baton.db*", "ledger.db*", "router/*.npz")
-_STATE_FILES = ("ledgers/*", "log/crash-*.txt", "recommended.json", "models-later", "lender*")
+_STATE_FILES = (
+    *("ledgers/*", "log/crash-*.txt", "lender*"),
+    *("recommended.json", "missed-worker", "models-later"),
+)
 _SETTINGS_FILES = ("config.toml", ".config.toml.*", "catalogue.toml", "templates/*.toml")
 
 
@@ -64,7 +70,18 @@ class InstalledFiles:
         ]
         names = [path for path in listed if path.resolve() == place.target]
         last = [place.receipt, *names, place.target]
-        return _collect("the program, and what was installed with it", others, notes, staged, last)
+        left = [path for home in self._moved_homes() for path in _home_files(home)]
+        name = "the program, and what was installed with it"
+        return _collect(name, others, notes, staged, left, last)
+
+    def _moved_homes(self) -> list[Path]:
+        """Return the folders of binaries that aren't any more where they were updated."""
+        found = [home for home in self._homes() if home != self._place.home]
+        return [home for home in found if _is_of_gone_binary(home)]
+
+    def _homes(self) -> list[Path]:
+        entries = _folder_entries(self._state / STATE_FOLDER)
+        return [home for home in entries if _HOME_NAME.fullmatch(home.name)]
 
     def foreign_program_notes(self) -> list[str]:
         """Return a sentence if the version before is a foreign program."""
@@ -105,6 +122,7 @@ class InstalledFiles:
     def remove_empty_folders(self) -> list[Path]:
         """Remove the folders that are empty now; return those that aren't."""
         folders = [
+            *self._homes(),
             *(self._place.staging, self._place.home),
             *(self._state / STATE_FOLDER, self._cache / "app"),
             *(self._data / "models", self._data / "router"),
@@ -128,6 +146,25 @@ class InstalledFiles:
             with suppress(OSError):
                 if folder.is_absolute() and not folder.is_symlink():
                     folder.rmdir()
+
+
+def _is_of_gone_binary(home: Path) -> bool:
+    """Whether the binary isn't there of which an installation's folder is.
+
+    Without a receipt it is one that was never updated, or is just being.
+    """
+    place = InstallationPaths(home, home)
+    files = read_receipt(place.receipt).files
+    is_noted = bool(files) or not place.lock.exists()
+    return is_noted and not home.is_symlink() and not any(Path(file).exists() for file in files)
+
+
+def _home_files(home: Path) -> list[Path]:
+    """Return what lies in an installation's folder, in the order in which it goes."""
+    place = InstallationPaths(home, home)
+    files = (place.outgoing, place.previous, place.previous_note, place.journal, place.lock)
+    drafts = [home / f".{path.name}.new" for path in (place.previous_note, place.receipt)]
+    return [*files, *drafts, place.receipt]
 
 
 def _collect(name: str, *groups: Sequence[Path]) -> RemovableFiles:

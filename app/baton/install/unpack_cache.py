@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,9 @@ _CACHE_NAME = re.compile(r"([0-9a-f]{16})(\.lock|\.part\.\w+)?|lock")
 _PAYLOAD_MAGIC = b"\0Baton's payload"
 _FIELDS_BYTES, _SUM_BYTES, _KEY_SLICE = 120, 32, slice(56, 64)
 """The trailer (packaging/launcher/pack.py): its fields, their sum, and what the tree is called."""
+
+_OFFSET_AT, _HASH_AT = 24, 56
+"""Where it says where the payload begins and how long it is, and which hash that has."""
 
 _TAIL_BYTES = 8 << 20
 """What stands at a single file's end, behind which there may be a signature of that size."""
@@ -39,6 +43,25 @@ def tree_key(file: Path) -> str:
         tail[at + _FIELDS_BYTES : at + _FIELDS_BYTES + _SUM_BYTES],
     )
     return fields[_KEY_SLICE].hex() if hashlib.sha256(fields).digest() == digest else ""
+
+
+def has_damaged_payload(file: Path) -> bool:
+    """Whether what a single file unpacks isn't what was packed; of what is none, nothing is known.
+
+    Raises OSError.
+    """
+    tail = _read_tail(file)
+    at = tail.rfind(_PAYLOAD_MAGIC)
+    if at < 0:
+        return False
+    offset, size = struct.unpack_from("<QQ", tail, at + _OFFSET_AT) if tree_key(file) else (0, 0)
+    digest = hashlib.sha256()
+    with file.open("rb") as opened:
+        opened.seek(offset)
+        while size and (data := opened.read(min(size, 1 << 20))):
+            digest.update(data)
+            size -= len(data)
+    return bool(size) or digest.digest() != tail[at + _HASH_AT : at + _HASH_AT + _SUM_BYTES]
 
 
 class UnpackCache:
@@ -94,6 +117,8 @@ class UnpackCache:
 
 
 def _read_tail(file: Path) -> bytes:
+    if not file.is_file():  # a pipe would never end
+        return b""
     with suppress(OSError), file.open("rb") as opened:
         opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL_BYTES))
         return opened.read()

@@ -26,7 +26,9 @@ from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.download.releases import Build, ReleaseFile, Switch, is_address, is_newer
 from baton.install.installation import Installation, probe_version
+from baton.install.unpack_cache import has_damaged_payload
 from baton.platform.build_info import BuildInfo
+from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
     from baton.download import ReleaseSource
@@ -136,13 +138,20 @@ class Updater:
                 "The version that is kept is this very one, so nothing was changed.",
                 "`baton self update --from` takes any release, an older one with --force.",
             )
+        noted = self.installation.previous_build
+        is_other = noted is not None and noted.sha256 not in ("", sha256)
+        if is_other or has_damaged_payload(previous):
+            raise BatonError(
+                f"The version that is kept, {previous}, is damaged, so nothing was changed.",
+                "`baton self update --from` takes any release, an older one with --force.",
+            )
         staged = self.installation.stage_previous()
         version = await self._staged_version(staged)
-        noted = self.installation.previous_build
-        if noted is None or noted.version != version:
-            noted = Build(version, now.flavour, now.platform, now.gpu)
-        self.installation.switch(staged, Switch("rollback", noted, now, size, sha256))
-        return UpdateResult("rollback", noted, now)
+        build = Build(version, now.flavour, now.platform, now.gpu)
+        if noted is not None and noted.version == version:
+            build = noted.build
+        self.installation.switch(staged, Switch("rollback", build, now, size, sha256))
+        return UpdateResult("rollback", build, now)
 
     def finish_interrupted(self) -> UpdateResult | None:
         """Complete an interrupted switch; return it if its version is now in place.
@@ -174,7 +183,7 @@ class Updater:
                 "Leave offline, or take a release from a folder:"
                 " `baton self update --from FOLDER`.",
             )
-        return source if is_address(source) else str(Path(source).expanduser().absolute())
+        return source if is_address(source) else str(expand_home(source).absolute())
 
     async def _installed_build(self) -> Build:
         """Return what is installed: what runs, unless another Baton has just changed it."""

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from baton.core.sanitiser import whole_characters
+
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 
 _LENGTH = struct.Struct(">I")
@@ -108,7 +110,7 @@ def encode(message: Message) -> bytes:
         import json
 
         fields = msgspec.to_builtins(message, enc_hook=_encode_path)
-        body = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+        body = whole_characters(json.dumps(fields, ensure_ascii=False)).encode()
     if len(body) > MAX_FRAME_BYTES:
         raise FrameError(f"a frame of {len(body):,} bytes is over the limit of {MAX_FRAME_BYTES:,}")
     return _LENGTH.pack(len(body)) + body

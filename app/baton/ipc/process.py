@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -83,6 +84,16 @@ MAX_STDERR_BYTES = 4096
 
 LAST_WORDS_SECONDS = 0.3
 """How long the end of its stderr is waited for once it is gone: a child of its own may hold it."""
+
+_BUILD_PATH = re.compile(
+    r"(?:[A-Za-z]:)?[\w.-]*(?:[/\\][^\n/\\:'\"]*)*[/\\](?=[^\s/\\:]+\.(?:c|cc|cpp|cu|h|hpp|m):\d)"
+)
+"""Where a native library was built: of no use to a person, and not of this machine."""
+
+_CRASHED = "It crashed"
+
+TOOK_TOO_LONG = "It took too long."
+"""How a child has ended that set itself an alarm, and was inside native code when it rang."""
 
 _MAX_ERROR_CHARS = 600
 
@@ -340,8 +351,8 @@ class ChildProcess:
 
     @property
     def stderr_end(self) -> str:
-        """The end of what it wrote to stderr."""
-        return self._stderr_end.decode("utf-8", "replace")
+        """The end of what it wrote to stderr, without the paths of who built a library."""
+        return without_build_paths(self._stderr_end.decode("utf-8", "replace"))
 
     def _read_stderr(self) -> None:
         """Keep the end of what it prints on stderr."""
@@ -455,6 +466,11 @@ class Child:
         went_idle = self._went_idle or self.transport.went_idle
         return bool(self._fault) or (self.ended and not self.killed and not went_idle)
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether native code ended it: by a signal, and not for want of memory."""
+        return self.has_failed and self.why().startswith(_CRASHED)
+
     def death(self) -> ChildDied:
         """Return what to raise for a child that has ended."""
         kind = InvalidReply if self._fault == _INVALID_REPLY else ChildDied
@@ -546,13 +562,20 @@ def _unstartable(title: str, error: OSError) -> WorkerUnavailable:
     )
 
 
+def without_build_paths(text: str) -> str:
+    """Return what a native library printed without the folders that it was built in."""
+    return _BUILD_PATH.sub("", text)
+
+
 def ending_text(status: int, stderr_end: str) -> str:
     """Return how a process with that exit status ended, in a sentence."""
     if status < 0:
         name = _signal_name(-status)
         if name == "SIGKILL":
             return "It was killed from outside, perhaps because memory ran out."
-        return f"It crashed ({name})."
+        if name in ("SIGALRM", "SIGPROF"):
+            return TOOK_TOO_LONG
+        return f"{_CRASHED} ({name})."
     words = stderr_end.strip().splitlines()
     return f"It ended (exit code {status}){f': {words[-1]}' if words else ''}."
 

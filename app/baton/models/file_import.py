@@ -14,12 +14,15 @@ from baton.core.errors import ConfigError, ModelFileError
 from baton.core.model_roles import STARTER_ID
 from baton.download.progress import Progress
 from baton.gguf.header import Header
+from baton.gguf.split_files import joined_hash, name_without_part, part_paths
 from baton.models.library import absolute_path, explain_path_errors
 from baton.models.model_download import free_id
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord, ModelState
+from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
-    from baton.models.library import Library
+    from baton.gguf.split_files import joined_hash, name_without_part, part_paths
+from baton.models.library import Library
 
 
 class ModelImport:
@@ -35,7 +38,7 @@ class ModelImport:
 
         Yields each model when it has been verified. Raises ModelFileError and ConfigError.
         """
-        typed, path = path, absolute_path(path)
+        typed, path = path, part_paths(absolute_path(path))[0]
         with explain_path_errors(path):
             is_bundle = path.is_dir()
         if is_bundle:
@@ -45,7 +48,7 @@ class ModelImport:
             ]
         else:
             # By the path as it was typed, which errors then show.
-            header = self._library.model_store.read_header(typed.expanduser())
+            header = self._library.model_store.read_header(expand_home(typed))
             found = [(self._record_for_file(path, id, header), path)]
         return self._add(found, link, force)
 
@@ -62,17 +65,20 @@ class ModelImport:
         if id in self._library.taken_ids():
             raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
         others = {other.path: other for other in self._library.model_store.external_models()}
-        of = others.get(path, ExternalModel(header.name or path.stem, path, 0, ""))
+        of = others.get(
+            path, ExternalModel(header.name or name_without_part(path.stem), path, 0, "")
+        )
         id = id or self._interrupted_id(path)
         id = id or free_id(
             self._library, path.name if path.name.lower().endswith(".gguf") else of.name
         )
+        stamp = self._library.model_store.file_stamp(path)
         return ModelRecord(
             id=id,
             name=of.name,
             file=path.name if path.name.lower().endswith(".gguf") else f"{id}.gguf",
             source=of.source,
-            size=path.stat().st_size,
+            size=stamp.size if stamp is not None else 0,
             sha256=of.sha256,
             licence=header.licence,
         )
@@ -80,12 +86,13 @@ class ModelImport:
     def _interrupted_id(self, path: Path) -> str:
         """Return the id under which a file was being copied when Baton was killed, or ""."""
         for held in self._library.model_store.models():
-            record, size = held.record, path.stat().st_size
+            record, stamp = held.record, self._library.model_store.file_stamp(path)
             left = (
                 held.state is ModelState.COMING
                 and record.source == UNKNOWN_SOURCE
                 and not record.sha256
             )
+            size = stamp.size if stamp is not None else 0
             if left and (record.file, record.size) == (path.name, size):
                 return held.id
         return ""
@@ -120,8 +127,11 @@ class ModelImport:
             yield before
             return
         forced = await self._library.needs_force(self._library.memory_load(file), force)
-        await self._library.check(file)
-        record = replace(record, added=time.time(), forced=forced, paused=False, wrong="")
+        note = await self._library.check(file)
+        fault = await self._library.fault(file, forced)
+        record = replace(
+            record, added=time.time(), forced=forced, paused=False, wrong="", fault=fault, note=note
+        )
         if link:
             async with aclosing(self._link(replace(record, link=str(file)), file)) as steps:
                 async for step in steps:
@@ -153,7 +163,7 @@ class ModelImport:
             async for step in steps:
                 if not isinstance(step, str):
                     yield step
-                elif record.sha256 not in ("", step):
+                elif record.sha256 not in ("", joined_hash(step.split())):
                     raise ModelFileError(
                         f"{file.name} isn't the file of its record, so it wasn't taken.",
                         "Copy it again from where it came.",
@@ -165,7 +175,7 @@ class ModelImport:
         self, record: ModelRecord, file: Path
     ) -> AsyncGenerator[Progress | LibraryModel]:
         target = self._library.get(record.id).path
-        async with aclosing(self._library.model_source.copy(file, target, record.sha256)) as steps:
+        async with aclosing(self._library.model_source.copy(file, target, record.hashes)) as steps:
             async for step in steps:
                 yield (
                     self._library.record_arrival(record, target, step)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.catalogue_types import CatalogueEntry, ModelRole
+from baton.core.catalogue_types import CatalogueEntry, FilePart, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.core.model_roles import STARTER_ID
@@ -31,6 +31,7 @@ from baton.gguf.memory_fit import (
     estimate_load,
     judge_fit,
 )
+from baton.gguf.split_files import joined_hash, part_paths
 from baton.models.model_types import (
     DoesNotFit,
     ExternalModel,
@@ -40,12 +41,14 @@ from baton.models.model_types import (
     ModelState,
 )
 from baton.models.recommendation_memory import RecommendationMemory
+from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
     from baton.models.ports import ModelSource, ModelStore
     from baton.models.recommendation import Recommendation
 
-CheckModel = Callable[[Path], Awaitable[None]]
+CheckModel = Callable[[Path], Awaitable[str]]
+TryModel = Callable[[Path, bool], Awaitable[None]]
 
 _LIST_HINT = "`baton models ls` lists what is here, `baton models ls --all` what could be."
 _FETCH_HINT = "`baton models pull` fetches it again, `baton models rm` takes it off the list."
@@ -56,7 +59,8 @@ class Library:
 
     `entries` reads the catalogue, `inspect_machine` this machine as it is now. `workers` are ids of
     other workers, which no model is given. `check` raises ModelFileError for a file that can't be
-    loaded. `memory` holds what was recommended.
+    loaded, and returns what is wrong with its chat template; `try_out` has it write a word, and
+    raises BatonError if it can't. `memory` holds what was recommended.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Library:
         offline: bool = False,
         workers: Collection[str] = (),
         check: CheckModel | None = None,
+        try_out: TryModel | None = None,
         memory: RecommendationMemory | None = None,
     ) -> None:
         self.model_store = model_store
@@ -80,6 +85,7 @@ class Library:
         self.workers = frozenset(workers)
         self._entries = entries
         self._check = check
+        self._try_out = try_out
         self.memory = memory or RecommendationMemory(None)
 
     # What there is
@@ -180,10 +186,21 @@ class Library:
         """Record whether a download waits for the person before it continues."""
         return self.model_store.save(replace(self.get(id).record, paused=paused))
 
-    async def check(self, path: Path) -> None:
-        """Check that a file can be loaded, weights aside. Raises ModelFileError."""
-        if self._check is not None:
-            await self._check(path)
+    async def check(self, path: Path) -> str:
+        """Check that a file can be loaded, weights aside. Raises ModelFileError.
+
+        Returns a sentence on what is wrong with its chat template, or "".
+        """
+        return "" if self._check is None else await self._check(path)
+
+    async def fault(self, path: Path, force: bool) -> str:
+        """Have a model's file write a word; return why it can't, or ""."""
+        try:
+            if self._try_out is not None:
+                await self._try_out(path, force)
+        except BatonError as error:
+            return error.message
+        return ""
 
     def record_arrival(
         self, record: ModelRecord, path: Path, sha256: str, stamp: FileStamp | None = None
@@ -194,6 +211,11 @@ class Library:
         """
         stamp = stamp or self.model_store.file_stamp(path)
         size = stamp.size if stamp is not None else record.size
+        hashes = sha256.split()
+        if len(hashes) > 1:
+            sizes = [part.stat().st_size for part in part_paths(path)]
+            record = replace(record, parts=tuple(map(FilePart, sizes, hashes)))
+        sha256 = joined_hash(hashes)
         now = self.model_store.get(record.id)
         if now is not None and now.record.sha256 == record.sha256:
             record = replace(record, roles=now.record.roles, forced=now.record.forced)
@@ -253,7 +275,9 @@ class Library:
                 async for step in steps:
                     model = step if isinstance(step, LibraryModel) else model
         if model.state is ModelState.GONE:
-            raise ModelFileError(f"The file of {name} isn't there any more.", _FETCH_HINT)
+            raise ModelFileError(
+                f"{model.missing.capitalize()} of {name} isn't there any more.", _FETCH_HINT
+            )
         if model.state is ModelState.BROKEN:
             raise ModelFileError(f"{name} is not used: {model.record.wrong}.", _FETCH_HINT)
 
@@ -278,10 +302,13 @@ class Library:
                     yield step
                 elif self.model_store.get(model.id) is None:
                     raise ConfigError(f"{record.name} was removed meanwhile.", _LIST_HINT)
-                elif record.sha256 in ("", step):
+                elif record.sha256 in ("", joined_hash(step.split())):
+                    if record.fault:
+                        fault = await self.fault(model.path, record.forced)
+                        record = replace(record, fault=fault)
                     yield self.record_arrival(record, model.path, step, stamp)
                 else:
-                    wrong = "its contents aren't what they were when it came"
+                    wrong = f"{_changed_text(record, step)} what they were when it came"
                     yield self.model_store.save(replace(record, stamp=stamp, wrong=wrong))
 
     async def _export(
@@ -294,13 +321,23 @@ class Library:
         for model in models:
             record = self.model_store.bundled_record(folder, model.record)
             target = folder / record.file
-            async with aclosing(self.model_source.copy(model.path, target, record.sha256)) as steps:
+            async with aclosing(self.model_source.copy(model.path, target, record.hashes)) as steps:
                 async for step in steps:
                     if isinstance(step, str):
-                        self.model_store.write_bundle(folder, [replace(record, sha256=step)])
+                        sha256 = joined_hash(step.split())
+                        self.model_store.write_bundle(folder, [replace(record, sha256=sha256)])
                         yield target
                     else:
                         yield step
+
+
+def _changed_text(record: ModelRecord, hashes: str) -> str:
+    """Return whose contents have changed, with "aren't": those of some parts, or of the model."""
+    pairs = enumerate(zip(record.parts, hashes.split(), strict=False), start=1)
+    changed = [str(number) for number, (part, sha256) in pairs if part.sha256 != sha256]
+    if not changed:
+        return "its contents aren't"
+    return f"the contents of part {', '.join(changed)} of {len(record.parts)} aren't"
 
 
 def idle_machine(machine: Hardware) -> Hardware:
@@ -311,7 +348,7 @@ def idle_machine(machine: Hardware) -> Hardware:
 def absolute_path(path: Path) -> Path:
     """Return a path with `~` replaced, from the root. Raises ModelFileError."""
     with explain_path_errors(path):
-        return path.expanduser().absolute()
+        return expand_home(path).absolute()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from baton.core.catalogue_types import (
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.download.progress import Progress
 from baton.gguf.memory_fit import ModelLoad, estimate_entry_load, estimate_load
+from baton.gguf.split_files import joined_hash, name_without_part, part_names, part_paths
 from baton.models.model_types import LibraryModel, ModelRecord, ModelState, NeedsAgreement
 from baton.models.recommendation import DISK_MARGIN
 
@@ -42,6 +43,13 @@ _HUB_PATH = re.compile(
     r"/([\w.-]+/[\w.-]+)(?:/(?:resolve|blob|tree)/([^/]+)(?:/(.+))?)?/?", re.ASCII
 )
 _NO_MODEL = re.compile(r"mmproj|imatrix|-vocab", re.IGNORECASE)
+_HELPER = re.compile(r"(?<![a-z])(?:draft|mtp|eagle\d?|lora|adapter)(?![a-z])", re.IGNORECASE)
+"""Names of files that only go with a model, unless nothing else is there."""
+
+_QUANT = re.compile(
+    r"(?<![a-z0-9])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|BF16|F(?:P)?16|F(?:P)?32|MXFP4\w*|NVFP4\w*))(?![a-z0-9_])",
+    re.IGNORECASE,
+)
 _NOT_IN_IDS = re.compile(r"[^a-z0-9._-]+")
 
 
@@ -135,8 +143,8 @@ class ModelDownload:
             )
         model = self._store.save(record)
         # Only then: a file in another state has just been downloaded by another Baton.
-        if was is ModelState.BROKEN and model.path.exists():
-            self._store.discard(model.path)
+        if was is ModelState.BROKEN and model.path.exists() and not record.parts:
+            self._store.discard(model.path)  # of parts, those that are wrong are fetched
         async with aclosing(self._download(record, model.path)) as steps:
             async for step in steps:
                 yield step
@@ -151,6 +159,7 @@ class ModelDownload:
         else:
             files = await self._source.list_files(source.repo, source.revision)
             offer = choose_file(files, wanted.quant, source.repo)
+        _check_parts_are_there(offer)
         if entry is None:
             return offer
         if entry.sha256 and offer.sha256 and offer.sha256 != entry.sha256:
@@ -187,12 +196,13 @@ class ModelDownload:
         entry, file = wanted.entry, offer.source.file.rpartition("/")[2]
         return ModelRecord(
             id=entry.id if entry is not None else free_id(self._library, file),
-            name=entry.name if entry is not None else file.removesuffix(".gguf"),
+            name=entry.name if entry else name_without_part(file).removesuffix(".gguf"),
             file=file,
             source=offer.source,
             size=offer.size,
             sha256=offer.sha256,
             licence=offer.licence,
+            parts=offer.parts,
             roles=tuple(roles or ()),
             added=time.time(),
         )
@@ -209,15 +219,18 @@ class ModelDownload:
 
     def _delete_replaced_file(self, before: Path, now: Path) -> None:
         """Delete the useless file of a model whose catalogue entry names another by now."""
-        if before != now and before.exists():
+        for path in {*part_paths(before)} - {*part_paths(now)}:
             with suppress(BatonError):
-                self._store.discard(before)
+                if path.exists():
+                    self._store.discard(path)
 
     async def _download(
         self, record: ModelRecord, path: Path
     ) -> AsyncGenerator[Progress | LibraryModel]:
         """Download a file from its source."""
-        offer = ModelOffer(record.source, record.size, record.sha256, record.licence)
+        offer = ModelOffer(
+            record.source, record.size, record.sha256, record.licence, parts=record.parts
+        )
         try:
             async with aclosing(self._source.fetch(offer, path)) as steps:
                 async for step in steps:
@@ -234,11 +247,15 @@ class ModelDownload:
     async def _record_download(self, record: ModelRecord, path: Path, sha256: str) -> LibraryModel:
         """Record that a model came; one that can't be loaded is kept, but not used."""
         try:
-            await self._library.check(path)
+            note = await self._library.check(path)
         except ModelFileError:
             stamp, wrong = self._store.file_stamp(path), "llama.cpp can't load it"
+            sha256 = joined_hash(sha256.split())
             self._store.save(replace(record, sha256=sha256, stamp=stamp, wrong=wrong))
             raise
+        is_known = record.id in self._library.entries()
+        fault = "" if is_known else await self._library.fault(path, record.forced)
+        record = replace(record, note=note, fault=fault)
         return self._library.record_arrival(record, path, sha256)
 
 
@@ -281,26 +298,80 @@ def _parse_address(typed: str) -> ModelRef:
 
 
 def choose_file(offers: Sequence[ModelOffer], quant: str, repo: str) -> ModelOffer:
-    """Return the file that a person means of a repository's. Raises ConfigError."""
-    files = [o for o in offers if not _NO_MODEL.search(o.source.file)]
-    if not files:
-        raise ConfigError(
-            f"{repo} has no GGUF files.", "Look for the same model in a repository that has."
-        )
-    for wanted in [quant] if quant else [*PREFERRED_QUANTS, ""]:
-        marks = [o for o in files if _is_match(o.source.file, wanted)]
+    """Return the file that a person means of a repository's: by its name, or its quantisation.
+
+    Nothing is guessed: "XS" isn't IQ4_XS, and Q4_K_XL isn't UD-Q4_K_XL. Raises ConfigError.
+    """
+    models = [o for o in offers if not _NO_MODEL.search(o.source.file)]
+    if not models:
+        raise _no_model_error(offers, repo)
+    files = [o for o in models if not _HELPER.search(o.source.file)] or models
+    if quant:
+        return _named_file(models, files, quant, repo)
+    whole = [o for o in files if all(part.size for part in o.parts)] or files
+    for wanted in [*PREFERRED_QUANTS, ""]:
+        marks = [o for o in whole if not wanted or _quant(o).removeprefix("UD-") == wanted]
         if marks:
             return min(marks, key=lambda offer: (offer.size, offer.source.file))
-    known = ", ".join(sorted(offer.source.file for offer in files)[:12])
-    raise ConfigError(f"{repo} has no file {quant!r}.", f"There are: {known}.")
+    raise AssertionError("the last one is any file")
 
 
-def _is_match(file: str, quant: str) -> bool:
-    """Whether a file is the one named, or of that quantisation ("": of any)."""
-    name, wanted = file.lower(), quant.lower()
-    if not wanted or wanted in (name, name.rpartition("/")[2]):
-        return True
-    return re.search(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9_])", name) is not None
+def _named_file(
+    models: Sequence[ModelOffer], files: Sequence[ModelOffer], typed: str, repo: str
+) -> ModelOffer:
+    """Return the one file of that name or quantisation. Raises ConfigError that asks which."""
+    for offer in models:
+        path = offer.source.file
+        names = {name for one in (path, path.rpartition("/")[2]) for name in part_names(one)}
+        if typed.lower() in {name.lower() for name in names}:
+            return offer
+    found = [offer for offer in files if _quant(offer) == typed.upper()]
+    if len(found) == 1:
+        return found[0]
+    known = {quant: offer for offer in files if (quant := _quant(offer))}
+    listed = ", ".join(sorted(offer.source.file for offer in found or files)[:12])
+    if found:
+        raise ConfigError(
+            f"{repo} has {len(found)} files of {typed!r}: {listed}.",
+            f"Name one: `baton models pull hf.co/{repo}/{found[0].source.file}`.",
+        )
+    wanted = typed.upper()
+    near = [quant for quant in sorted(known) if wanted in quant or quant in wanted]
+    near = near or difflib.get_close_matches(wanted, known, n=1)
+    meant = f"Did you mean {' or '.join(f'{repo}:{quant}' for quant in near[:4])}? " if near else ""
+    raise ConfigError(f"{repo} has no file {typed!r}.", f"{meant}There are: {listed}.")
+
+
+def _no_model_error(offers: Sequence[ModelOffer], repo: str) -> ConfigError:
+    hint = "Look for the same model in a repository that has it as GGUF."
+    if not offers:
+        return ConfigError(f"{repo} has no GGUF files.", hint)
+    listed = ", ".join(sorted(offer.source.file for offer in offers)[:6])
+    return ConfigError(
+        f"{repo} has no GGUF file that answers by itself, only what goes with a model: {listed}.",
+        hint,
+    )
+
+
+def _quant(offer: ModelOffer) -> str:
+    """Return the quantisation that a file's name says, else its folder's, "" if neither does."""
+    folder, _, name = name_without_part(offer.source.file).rpartition("/")
+    for text in (name, folder.rpartition("/")[2]):
+        if found := _QUANT.findall(text):
+            quant: str = found[-1]
+            return quant.upper()
+    return ""
+
+
+def _check_parts_are_there(offer: ModelOffer) -> None:
+    """Raise ModelFileError where parts of a model are missing where it comes from."""
+    missing = [str(number) for number, part in enumerate(offer.parts, start=1) if not part.size]
+    if missing:
+        raise ModelFileError(
+            f"Part {', '.join(missing)} of the {len(offer.parts)} parts of {offer.source} isn't"
+            " there, so nothing was fetched.",
+            "Choose another quantisation, or another repository.",
+        )
 
 
 def free_id(library: Library, file: str) -> str:
@@ -310,7 +381,7 @@ def free_id(library: Library, file: str) -> str:
 
 def make_id(file: str, taken: Mapping[str, object]) -> str:
     """Make an id of a file's name that isn't taken: "Qwen3-8B-Q5_K_M.gguf" is "qwen3-8b-q5_k_m"."""
-    name = PurePosixPath(file).name.lower().removesuffix(".gguf")
+    name = name_without_part(PurePosixPath(file).name.lower()).removesuffix(".gguf")
     short = _NOT_IN_IDS.sub("-", name).strip("-._")[:60].rstrip("-._") or "model"
     number, suggestion = 1, short
     while suggestion in taken:

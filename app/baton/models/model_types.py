@@ -6,9 +6,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, FilePart, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.gguf.split_files import part_paths
 
 if TYPE_CHECKING:
     from baton.gguf.memory_fit import FitVerdict
@@ -43,9 +44,11 @@ class ModelRecord:
     """What is recorded of one model, in a file beside it.
 
     `file` is the file's name; it lies in the model's own folder, or at `link` if that is set.
-    `sha256` "" is not known yet. `roles` are those it takes on arrival, `stamp` is None until
-    the file was verified, `wrong` says what is wrong with it. `forced` is whether the person took
-    it although it doesn't fit. `added` is in seconds since the epoch.
+    `sha256` "" is not known yet. Of a model in several `parts`, `file` and `link` are the first
+    one's, `size` and `sha256` those of all together. `roles` are those it takes on arrival, `stamp`
+    is None until the file was verified, `wrong` says what is wrong with it, `fault` why it wrote no
+    word when it was tried, `note` what is wrong with its chat template. `forced` is whether the
+    person took it although it doesn't fit. `added` is in seconds since the epoch.
     """
 
     id: str
@@ -62,6 +65,15 @@ class ModelRecord:
     forced: bool = False
     paused: bool = False
     wrong: str = ""
+    fault: str = ""
+    note: str = ""
+    parts: tuple[FilePart, ...] = ()
+
+    @property
+    def hashes(self) -> str:
+        """The sha256 of its file, or those of its parts in a line; "" if unknown."""
+        hashes = [part.sha256 for part in self.parts]
+        return (" ".join(hashes) if all(hashes) else "") if hashes else self.sha256
 
 
 @frozen_dataclass
@@ -80,6 +92,18 @@ class LibraryModel:
     def id(self) -> str:
         """Its id, which is its worker's too."""
         return self.record.id
+
+    @property
+    def missing(self) -> str:
+        """What isn't there of it: "the file", or which of its parts."""
+        paths = part_paths(self.path)
+        lost = [str(number) for number, path in enumerate(paths, start=1) if not path.is_file()]
+        return f"part {', '.join(lost)} of {len(paths)}" if lost and paths[1:] else "the file"
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether it may answer without being asked for by name."""
+        return self.state.is_usable and not self.record.fault
 
     @property
     def is_unfinished(self) -> bool:

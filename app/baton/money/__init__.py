@@ -11,9 +11,11 @@ from baton.core.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from baton.money.ledger import Ledger as Ledger
     from baton.money.queries import UsageGrouping as UsageGrouping
+    from baton.money.schema import MIGRATIONS as MIGRATIONS
 else:
     __getattr__ = lazy_exports(
         __name__,
         ledger="Ledger",
         queries="UsageGrouping",
+        schema="MIGRATIONS",
     )

@@ -98,7 +98,10 @@ class DatabaseThread(Generic[Opened]):
         return await self.run(partial(_in_transaction, "IMMEDIATE", work, args, kwargs))
 
     async def wipe_copies(self) -> None:
-        """Remove the copies of deleted texts in the log and in backups from before a migration."""
+        """Remove the copies of deleted texts in the log and in backups from before a migration.
+
+        The room that they took is given back.
+        """
         await self.run(self._wipe_copies)
 
     async def empty_log(self) -> None:
@@ -106,6 +109,7 @@ class DatabaseThread(Generic[Opened]):
         await self.run(_empty_log)
 
     def _wipe_copies(self, connection: Connection) -> None:
+        connection.execute("PRAGMA incremental_vacuum").fetchall()  # each row read is a page freed
         _empty_log(connection)
         if self.path is not None:
             for backup in self.path.parent.glob(f"{self.path.name}.before-*"):

@@ -132,5 +132,38 @@ def make_folder(folder: Path) -> None:
         return
     if folder.parent != folder:
         make_folder(folder.parent)
-    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    try:
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    except FileExistsError as error:  # a file, or a link that leads to no folder
+        raise OSError(errno.ENOTDIR, folder_fault(folder), str(folder)) from error
     sync_folder(folder.parent)
+
+
+def folder_fault(folder: Path) -> str:
+    """Say why a folder can't be used, or made where there is none, or return ""."""
+    for place in (folder, *folder.parents):
+        try:
+            status = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            if place.is_symlink():
+                return f"{place} is a link to {place.readlink()}, which isn't there"
+            continue
+        except OSError as error:
+            return f"{place} can't be read ({error.strerror})"
+        if not stat.S_ISDIR(status.st_mode):
+            return f"{place} isn't a folder"
+        wanted = os.W_OK | os.X_OK | (os.R_OK if place == folder else 0)
+        if not os.access(place, wanted):
+            is_own = os.name != "posix" or status.st_uid == os.geteuid()
+            whose = "" if is_own else " (it is another user's)"
+            return f"{place} can't be written to{whose}"
+        return ""
+    return ""
+
+
+def expand_home(path: str | Path) -> Path:
+    """Return a path with the home in place of `~`; as it is where there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlsplit
 
 from baton.core.labels import Label, address_label, strictest
+from baton.core.sanitiser import one_line
 
 _HOST = re.compile(r"[a-z0-9._-]+|[a-f0-9:.]+(%[a-z0-9._-]+)?")
 """A name, as networks know it, or an address."""
@@ -95,24 +96,64 @@ class LeavesNetwork(Exception):
 def proxy_for(
     url: str, chosen: str, environ: Mapping[str, str], privacy: Label = Label.CLOUD
 ) -> str | None:
-    """Return the proxy for an address: `chosen` by the person, else the environment's.
+    """Return the proxy for an address: `chosen` by the person, else the environment's, as curl
+    reads it: without a scheme it is http://, without a port 1080 (https://: 443).
 
     What may not travel as far as the cloud (by the address, or by its worker's `privacy`) never
     goes through a proxy that only the environment names.
     """
+    _, named = _proxy_setting(url, chosen, environ, privacy)
+    if not named:
+        return None
+    proxy = named if "://" in named else f"http://{named}"
+    try:
+        parts = urlsplit(proxy)
+        has_port = parts.port is not None
+    except ValueError:
+        return proxy  # what opens the connection refuses it
+    if has_port or not parts.hostname:
+        return proxy
+    port = 443 if parts.scheme == "https" else 1080
+    return parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{port}").geturl()
+
+
+def proxy_fault(
+    url: str, chosen: str, environ: Mapping[str, str], privacy: Label = Label.CLOUD
+) -> tuple[str, str]:
+    """Return a sentence on the proxy for an address that can't be used, and what helps."""
+    name, named = _proxy_setting(url, chosen, environ, privacy)
+    scheme, mark, place = named.rpartition("//")
+    shown = f"{scheme}{mark}{place.rpartition('@')[2]}"
+    return (
+        f"The proxy in {name}, {one_line(shown, 80)}, can't be used. Nothing was sent.",
+        "It is HOST:PORT, http://, https://, socks5:// or socks5h://.",
+    )
+
+
+def _proxy_setting(
+    url: str, chosen: str, environ: Mapping[str, str], privacy: Label
+) -> tuple[str, str]:
+    """Return the name of the setting or variable with the proxy for an address, and the proxy.
+
+    Both are "" for none. HTTP_PROXY in capitals isn't read: a web server may set it to what a
+    stranger sends.
+    """
     parts = urlsplit(url)
     near = strictest((address_label(url), privacy))
     if address_label(url) is Label.LOCAL:
-        return None
-    if chosen or near is not Label.CLOUD:
-        return chosen or None
-    excepted = _variable(environ, "NO_PROXY").replace(" ", "").split(",")
+        return "", ""
+    if chosen.strip() or near is not Label.CLOUD:
+        return "cloud.proxy", chosen.strip()
+    excepted = re.split(r"[,\s]+", environ.get("no_proxy") or environ.get("NO_PROXY") or "")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = (parts.hostname or "").rstrip(".")
     if any(_is_excepted(name.lower(), host, port) for name in excepted if name):
-        return None
-    named = _variable(environ, f"{parts.scheme.upper()}_PROXY")
-    return named or _variable(environ, "ALL_PROXY") or None
+        return "", ""
+    capitals = ("HTTPS_PROXY",) if parts.scheme == "https" else ()
+    for name in (f"{parts.scheme}_proxy", *capitals, "all_proxy", "ALL_PROXY"):
+        if named := environ.get(name, "").strip():
+            return name, named
+    return "", ""
 
 
 def route_text(url: str, proxy: str | None) -> str:
@@ -121,10 +162,6 @@ def route_text(url: str, proxy: str | None) -> str:
     if proxy is None:
         return there
     return f"{there} through {proxy.rpartition('//')[2].rpartition('@')[2]}"
-
-
-def _variable(environ: Mapping[str, str], name: str) -> str:
-    return environ.get(name.lower()) or environ.get(name) or ""
 
 
 def _is_excepted(name: str, host: str, port: int) -> bool:

@@ -13,12 +13,14 @@ Here the file is not read, and the variable, where it names another keyring, swi
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import field
 from pathlib import Path
+from string import whitespace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from baton.core.errors import ConfigError
@@ -44,6 +46,11 @@ KEYRING_SECONDS = 5.0
 
 _MAX_KEY_CHARS = 4096
 _TAIL_CHARS = 4
+_ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_)?(?:KEY|TOKEN)\s*=")
+
+KEY_EDGES = f"{whitespace}\xa0\ufeff\u200b\u2060\"'`\u201c\u201d\u201e\u2018\u2019\u201a\xab\xbb"
+"""What pasting, `docker --env-file` and word processors put around a key; none begins with it."""
+
 _MAX_FILE_BYTES = 1 << 20
 
 
@@ -187,8 +194,6 @@ def remove_keys(environ: MutableMapping[str, str], *variables: str) -> None:
 
 def key_variables(config: str) -> set[str]:
     """Return the variables that any `api_key_env` of a config.toml names, also a broken one."""
-    import re
-
     named = re.findall(r"""api_key_env["']?\s*=\s*["']+([^"'\s]+)""", config)
     return {variable for variable in named if not is_no_key(variable)}
 
@@ -277,11 +282,19 @@ def remove_key(name: str, *, file: Path | None = None) -> list[str]:
 
 
 def check_key(value: str, where: str = "") -> str:
-    """Return a key without what pasting adds around it. Raises ConfigError, never quoting it."""
-    value = value.strip()
+    """Return a key without what pasting adds around it: spaces, quotation marks, a byte-order mark.
+
+    Raises ConfigError, never quoting it.
+    """
+    value = value.strip(KEY_EDGES)
     what = f"The key in {where}" if where else "That"
     if not value:
         raise ConfigError(f"{what} is empty.", "Paste the key as the provider shows it.")
+    if _ASSIGNMENT.match(value) or any(mark in value for mark in "\"'`"):
+        raise ConfigError(
+            f"{what} is more than a key: a variable's name or a quotation mark is in it.",
+            "Paste the key alone, as the provider shows it.",
+        )
     if len(value) > _MAX_KEY_CHARS or not all("!" <= character <= "~" for character in value):
         raise ConfigError(
             f"{what} is not a key: a key is one word of plain letters, digits and signs.",
@@ -299,7 +312,7 @@ def keyring_status() -> tuple[str, str]:
 def _from_environment(name: str, environ: Mapping[str, str]) -> Key | None:
     provider = PROVIDERS.get(name)
     for variable in provider.variables if provider else (name,):
-        if value := environ.get(variable, "").strip():
+        if value := environ.get(variable, "").strip(KEY_EDGES):
             return Key(check_key(value, variable), variable)
     return None
 
@@ -430,7 +443,7 @@ def _parse_keys(file: Path, raw: bytes) -> dict[str, str]:
     import tomllib
 
     try:
-        table = tomllib.loads(raw.decode())
+        table = tomllib.loads(raw.decode("utf-8-sig"))
     except ValueError:  # its words might quote a key
         raise ConfigError(f"{file} is not valid TOML.", "Correct or remove it.") from None
     return {name: value for name, value in table.items() if isinstance(value, str)}

@@ -373,6 +373,22 @@ class Paths:
         """Where the background process lends its models, if there is one."""
         return self.state / "lender.sock"
 
+    def id(self) -> str:
+        """Return what tells this home from all others, also on other machines, and names none."""
+        import platform
+        from hashlib import sha256
+
+        place: tuple[object, ...] = (platform.node(), os.path.realpath(self.data))
+        with suppress(OSError):
+            status = self.data.stat()
+            place = (*place, status.st_dev, status.st_ino)
+        return sha256(repr(place).encode("utf-8", "replace")).hexdigest()[:16]
+
+    @property
+    def has_lender(self) -> bool:
+        """Whether a background process may be there, and may be asked."""
+        return os.access(self.lender_socket, os.F_OK)
+
     @property
     def logs(self) -> Path:
         """Crash reports and the children's own prints."""
@@ -382,7 +398,7 @@ class Paths:
 def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
     """Return Baton's folders: all under BATON_HOME if that is set, else where the system wants.
 
-    Raises ConfigError for a BATON_HOME in the home of an unknown user.
+    Raises ConfigError for a BATON_HOME in the home of an unknown user, and without any home.
     """
     if home := environ.get("BATON_HOME"):
         try:
@@ -395,9 +411,16 @@ def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
     from platformdirs import PlatformDirs
 
     dirs = PlatformDirs("baton", appauthor=False)
-    return Paths(
-        dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path
-    )
+    try:
+        return Paths(
+            dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path
+        )
+    except RuntimeError as error:
+        what = f"HOME is {one_line(environ['HOME'])!r}" if environ.get("HOME") else "HOME isn't set"
+        raise ConfigError(
+            f"{what}, and this user has no home folder, so Baton has no place for its files.",
+            "Set HOME to a whole path, or BATON_HOME to a folder of yours.",
+        ) from error
 
 
 def keyless_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -463,8 +486,7 @@ def write_settings(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     import tomlkit
 
     with _lock_file(file):
-        read_file(file)  # says what is wrong with it better than tomlkit does
-        document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
+        document = tomlkit.parse(read_file(file).text)
         inverse = inverse_changes(document.unwrap(), changes)
         apply_changes(document, changes)
         text = tomlkit.dumps(document)

@@ -6,6 +6,7 @@ that looks like a misspelt switch. Every mistake names its source, in the file w
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -76,16 +77,14 @@ def read_file(file: Path) -> SettingsSource:
     Raises ConfigError.
     """
     try:
-        text = read_ordinary(file, MAX_FILE_BYTES).decode("utf-8").replace("\r\n", "\n")
+        text = _decode(file, read_ordinary(file, MAX_FILE_BYTES))
     except FileNotFoundError as error:
-        if file.is_symlink():
-            what = f"{file} is a link to a file that isn't there."
-            raise ConfigError(what, "Bring that file back, or remove the link.") from error
+        if link := next((place for place in (file, *file.parents) if _is_dangling(place)), None):
+            what = f"{link} is a link to {link.readlink()}, which isn't there."
+            raise ConfigError(what, "Bring that back, or remove the link.") from error
         return SettingsSource(str(file), {})
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text.", "Save it as UTF-8.") from error
     import tomllib
 
     try:
@@ -95,6 +94,23 @@ def read_file(file: Path) -> SettingsSource:
     except RecursionError as error:
         what = f"{file} is not valid TOML: it is nested too deeply."
         raise ConfigError(what, "`baton config edit`.") from error
+
+
+def _is_dangling(place: Path) -> bool:
+    return place.is_symlink() and not os.access(place, os.F_OK)
+
+
+def _decode(file: Path, raw: bytes) -> str:
+    """Return a file's text without the byte-order mark of some editors. Raises ConfigError."""
+    if b"\0" in raw or raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        what = f"{file} is not UTF-8 text but UTF-16, which Notepad and PowerShell call Unicode."
+        raise ConfigError(what, "Save it as UTF-8.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        what = f"{file} is not UTF-8 text (at line {line})."
+        raise ConfigError(what, "Save it as UTF-8.") from error
 
 
 def read_environment(environ: Mapping[str, str], struct: type[msgspec.Struct]) -> SettingsSource:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from baton.core.errors import StoreError
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.platform.durable_files import make_folder, open_private
+from baton.core.sanitiser import whole_characters
+from baton.platform.durable_files import folder_fault, make_folder, open_private
 
 if TYPE_CHECKING:
     import sqlite3 as sqlite3
@@ -78,6 +79,16 @@ class DatabaseDamaged(StoreError):
         )
 
 
+class DatabaseTooNew(StoreError):
+    """A newer Baton wrote the database: this one may read it, and nothing else."""
+
+    def __init__(self, path: Path, wording: DatabaseWording = HISTORY) -> None:
+        super().__init__(
+            f"The {wording.name} at {path} was written by a newer Baton; nothing was changed.",
+            f"Update Baton, or {wording.alternative}.",
+        )
+
+
 def sqlite_version() -> str:
     """Return the version of the SQLite in use."""
     return sqlite3.sqlite_version
@@ -101,6 +112,8 @@ def connect(path: Path | None, mode: str = "rw") -> Connection:
     connection.row_factory = sqlite3.Row
     # A flipped bit in a text must not make the rest of the text unreadable.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    if path is not None and mode == "rw" and path.exists() and is_empty(path):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which only a new file can take up
     _use_wal(connection)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
@@ -137,11 +150,18 @@ def _begin(connection: Connection, kind: str) -> None:
     if kind != "IMMEDIATE":
         connection.execute(f"BEGIN {kind}")
         return
+    if is_read_only(connection):
+        raise DatabaseTooNew(Path(connection.execute("PRAGMA database_list").fetchone()["file"]))
     connection.execute("PRAGMA busy_timeout = 0")
     try:
         _retry_while_busy(connection, "BEGIN IMMEDIATE")
     finally:
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+
+
+def is_read_only(connection: Connection) -> bool:
+    """Whether a connection may only read: a newer Baton made the database."""
+    return bool(connection.execute("PRAGMA query_only").fetchone()[0])
 
 
 @contextmanager
@@ -226,7 +246,8 @@ def explain_errors(path: Path | None, wording: DatabaseWording = HISTORY) -> Ite
         # Texts are decoded leniently, so this was a message that quotes a broken schema.
         raise DatabaseDamaged("its schema is unreadable", wording) from error
     except OSError as error:
-        message = f"The {wording.name} at {path} can't be used: {error.strerror}."
+        why = (path and folder_fault(path.parent)) or error.strerror
+        message = f"The {wording.name} at {path} can't be used: {why}."
         raise StoreError(message, _DENIED_TEXT[1].format(without=wording.alternative)) from error
 
 
@@ -242,12 +263,8 @@ def _means_damage(code: int, path: Path | None) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Return the text as SQLite can keep it: halves of UTF-16 pairs joined, lone ones replaced."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    """Return the text as SQLite can keep it."""
+    return whole_characters(text)
 
 
 @frozen_dataclass
@@ -368,19 +385,33 @@ def _prepare(
         ).fetchone()
         if number == len(migrations):
             return False
+        if number > len(migrations):
+            raise DatabaseTooNew(path, wording)
         if number > 0 or tables > 0:
             applied = connection.execute("SELECT count(*) FROM migrations").fetchone()[0]
             if applied != number:
                 raise DatabaseDamaged("its version and its contents disagree", wording)
-    if number > len(migrations):
-        raise StoreError(
-            f"The {wording.name} at {path} was written by a newer Baton; nothing was changed.",
-            f"Update Baton, or {wording.alternative}.",
-        )
     if number > 0:
         _back_up(connection, path, migrations[number].name)
     migrate(connection, migrations)
     return number == 0
+
+
+def enable_vacuum(connection: Connection) -> bool:
+    """Have a database of an older Baton give room back: it is rewritten, once.
+
+    Returns whether it was. A later start does it where another Baton writes, or the disk is full.
+    """
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
+        return False
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    try:
+        connection.execute("VACUUM")
+        # All of it is in the log now: put into the file before anything else reads it.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.OperationalError:
+        return False
+    return True
 
 
 def _back_up(connection: Connection, path: Path, migration: str) -> None:
@@ -452,14 +483,23 @@ def _check_contents(
         _require_ok(found, wording)
 
 
+def schema_fault(connection: Connection, migrations: Sequence[Migration]) -> str:
+    """Say in a few words how a schema differs from the newest one, or return ""."""
+    if schema_version(connection) > len(migrations):
+        return "a newer Baton wrote it: it can be read and exported, and nothing is added"
+    with closing(open_in_memory(migrations)) as reference:
+        is_older = 0 < schema_version(connection) < len(migrations)
+        is_same = is_older or _schema(connection) == _schema(reference)
+    return "" if is_same else "its schema is not as Baton made it"
+
+
 def _check_schema(
     connection: Connection, migrations: Sequence[Migration], wording: DatabaseWording
 ) -> None:
     # Writing what stands there already: a header can forbid it, which nothing else would show.
     connection.execute(f"PRAGMA user_version = {len(migrations)}")
-    with closing(open_in_memory(migrations)) as reference:
-        if _schema(connection) != _schema(reference):
-            raise DatabaseDamaged("its schema is not as Baton made it", wording)
+    if fault := schema_fault(connection, migrations):
+        raise DatabaseDamaged(fault, wording)
 
 
 def _require_ok(row: tuple[str] | None, wording: DatabaseWording) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,6 +10,9 @@ from urllib.parse import urlsplit
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.settings_sources import SettingPath, SettingsSource
+
+_ADDRESS = re.compile(r"https?://[^\s\"'`<>\u201c-\u201f\u2018-\u201b]+", re.IGNORECASE)
+_EDGES = " \t\r\n\xa0\"'`<>\u201c\u201d\u201e\u2018\u2019"
 
 
 def plain_address(url: str) -> str:
@@ -25,8 +29,11 @@ def plain_address(url: str) -> str:
 
 
 def check_addresses(entry: Mapping[str, Any], source: SettingsSource, where: SettingPath) -> None:
-    """Refuse an entry whose lists can't be the addresses of one model. Raises ConfigError."""
+    """Refuse an entry whose addresses are none, or can't be those of one model: ConfigError."""
     id, urls, slots = entry["id"], entry.get("base_url", ""), entry.get("slots")
+    if urls or entry.get("kind") == "server":
+        for url in urls if isinstance(urls, list) else [urls]:
+            _check_address(id, url, source.place((*where, "base_url")))
     if isinstance(urls, list):
         _check_list(id, urls, source.place((*where, "base_url")))
     count = len(urls) if isinstance(urls, list) else 1
@@ -36,6 +43,22 @@ def check_addresses(entry: Mapping[str, Any], source: SettingsSource, where: Set
             f"The worker {id!r} has {count} addresses and slots for {len(slots)} (in {place}).",
             "Write one number for all of them, or a list with one for each.",
         )
+
+
+def _check_address(id: str, url: object, place: str) -> None:
+    """Refuse an address without http://, or with quotation marks or spaces in it."""
+    if not isinstance(url, str) or _ADDRESS.fullmatch(url):
+        return
+    bare = re.sub(r"^(https?):/*", r"\1://", url.strip(_EDGES))
+    right = bare if "://" in bare else f"http://{bare}"
+    meant = (
+        f"Write {right}" if _ADDRESS.fullmatch(right) else "Write it like http://10.0.0.2:8000/v1"
+    )
+    raise ConfigError(
+        f"The worker {id!r} has the address {one_line(repr(url), 80)} (in {place}), and an address"
+        " begins with http:// or https:// and holds no spaces or quotation marks.",
+        f"{one_line(meant, 120)}.",
+    )
 
 
 def _check_list(id: str, urls: Sequence[str], place: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from baton.core.byte_format import show_size
-from baton.core.messages import Attachment, estimated_tokens
+from baton.core.messages import EMPTY_PAGE, NO_MEANING, Attachment, estimated_tokens
 from baton.core.sanitiser import one_line
 
 
@@ -47,7 +48,28 @@ def percent_done(done: int, total: int) -> int:
     return 100 * done // total if total else 0
 
 
+def files_text(files: Sequence[Attachment]) -> str:
+    """Sum up many files: how many, their size and about how many tokens they take."""
+    size, tokens = sum(f.size for f in files), sum(estimated_tokens(f.text) for f in files)
+    return f"{count_text(len(files), 'file')} ({show_size(size)}, about {tokens:,} tokens)"
+
+
 def file_text(file: Attachment) -> str:
-    """Name a file with its size and about how many tokens it takes."""
-    tokens = estimated_tokens(file.text)
-    return f"{one_line(file.name, 40)} ({show_size(file.size)}, about {tokens:,} tokens)"
+    """Name a file with its size, about how many tokens it takes, and what its text lacks."""
+    size = f"{show_size(file.size)}, about {estimated_tokens(file.text):,} tokens"
+    lack = lack_text(file)
+    return f"{one_line(file.name, 40)} ({size}){'; ' if lack else ''}{lack}"
+
+
+def lack_text(file: Attachment) -> str:
+    """Say which pages of a file have no text and how much of it can't be read, or return ""."""
+    pages, glyphs = _EMPTY_PAGE.findall(file.text), file.text.count(NO_MEANING)
+    shown = ", ".join([*pages[:5], *(["..."] if len(pages) > 5 else [])])
+    parts = [
+        f"{count_text(len(pages), 'page')} without text ({shown})" if pages else "",
+        f"{count_text(glyphs, 'character')} that can't be read" if glyphs else "",
+    ]
+    return join_words([part for part in parts if part])
+
+
+_EMPTY_PAGE = re.compile(f"^{re.escape(EMPTY_PAGE)}$".replace(r"\{\}", r"(\d+)"), re.MULTILINE)

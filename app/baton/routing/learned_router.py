@@ -119,7 +119,7 @@ class LearnedRouter:
         """Return the route of the newest prompt; see core.ports.Router."""
         if (tool := tool_alone(material, roster)) is not None:
             return tool
-        estimate = await self.estimate(material.question, candidates(roster))
+        estimate = await self.estimate(material.request, candidates(roster))
         route = routed(material, roster, estimate)
         is_late = estimate is None and not self.trouble
         return replace(route, decided_by="late") if is_late else route
@@ -147,7 +147,7 @@ class LearnedRouter:
             return await self._rule.judge(material, route, roster, drafts)
         try:
             request = JudgeDrafts(
-                excerpt(material.question), workers, cut_drafts(drafts), route.estimate
+                excerpt(material.request), workers, cut_drafts(drafts), route.estimate
             )
             reply = await self._scorer.ask(request, JudgementReply, _JUDGING_SLACK + len(drafts))
             found = valid_judgement(reply.value, len(drafts), [worker.id for worker in workers])

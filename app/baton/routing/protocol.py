@@ -24,6 +24,7 @@ from baton.core.routing_types import (
     RatedAnswer,
     TextVector,
 )
+from baton.core.sanitiser import whole_characters
 from baton.ipc.process import InvalidReply
 
 MAX_CANDIDATES = 64
@@ -44,7 +45,7 @@ def excerpt(text: str) -> str:
     """Return the part of a text that the router looks at, as whole characters."""
     if len(text) > HEAD_CHARS + TAIL_CHARS:
         text = f"{text[:HEAD_CHARS]}\n{text[-TAIL_CHARS:]}"
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return whole_characters(text)
 
 
 def candidates(roster: Sequence[Card]) -> list[Candidate]:

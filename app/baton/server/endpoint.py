@@ -20,6 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 from baton import __version__
 from baton.core.errors import BatonError
 from baton.core.labels import Label
+from baton.core.messages import ENDPOINTS_PASSED, VIA_HEADER
 from baton.core.sanitiser import one_line
 from baton.history import new_id
 from baton.presentation.served_requests import ServedRequest
@@ -55,6 +56,9 @@ LAST_WORD_SECONDS = 1.0
 RETRY_SECONDS = 2
 """After how long a client asks again that was one too many."""
 
+MAX_ENDPOINTS = 8
+"""How many endpoints of Baton a request may have come through."""
+
 Work = Callable[[bytearray, Mapping[str, str], Client], Awaitable[dict[str, Any]]]
 """Computes an answer from a body, the headers and who asks. Raises ApiError."""
 
@@ -71,6 +75,7 @@ class Endpoint:
         access: Access,
         report: Callable[[ServedRequest], object] = lambda request: None,
     ) -> None:
+        self._home = player.home
         self._player = player
         self._access = access
         self._report = report
@@ -127,6 +132,7 @@ class Endpoint:
         send = _with_request_id(scope[REQUEST_ID], send)
         try:
             self._access.check_source(headers, scope.get("server"))
+            self._note_way(headers)
             await self._cors(scope, receive, send)
         except ApiError as error:
             await _show_error(Request(scope), error)(scope, receive, send)
@@ -135,6 +141,21 @@ class Endpoint:
             raise
         finally:
             self._report_end(scope, program_name(headers))
+
+    def _note_way(self, headers: Mapping[str, str]) -> None:
+        """Note through which homes a request came; refuse one that began here: ApiError.
+
+        A status above 499 would make the worker that asks try again.
+        """
+        passed = tuple(filter(None, headers.get(VIA_HEADER, "").replace(" ", "").split(",")))
+        if self._home in passed or len(passed) >= MAX_ENDPOINTS:
+            raise ApiError(
+                400,
+                "request_loop",
+                "The worker's address is Baton's own endpoint, so the request went in a circle.",
+                "Give it another: `baton config edit`.",
+            )
+        ENDPOINTS_PASSED.set((*passed, self._home))
 
     async def _authorise(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

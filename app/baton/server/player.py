@@ -87,6 +87,11 @@ class Player:
         self._closing = AsyncExitStack()
 
     @property
+    def home(self) -> str:
+        """The id of the home that is served."""
+        return self._baton.paths.id()
+
+    @property
     def orchestra(self) -> Orchestra:
         """What plays."""
         return self._baton.orchestra

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from baton.core.messages import AnswerFormat
+from baton.core.sanitiser import whole_characters
 from baton.core.schema_bounds import DATA_KEYWORDS, schema_problem, unkept_keywords
 from baton.server.api_errors import bad_request
 from baton.server.request_messages import warn
@@ -261,8 +262,7 @@ def with_instructions(system: str | None, offer: ToolOffer | None) -> str | None
 
 def as_json(value: object) -> str:
     """Return a value's JSON as models are used to it."""
-    written = json.dumps(value, ensure_ascii=False)
-    return written.encode("utf-8", "replace").decode()  # without halves of characters
+    return whole_characters(json.dumps(value, ensure_ascii=False))
 
 
 def _placed(schema: Mapping[str, Any], name: str, whole: dict[str, Any]) -> Mapping[str, Any]:

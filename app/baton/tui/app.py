@@ -31,6 +31,7 @@ from baton.tui.chat.runs import AnswerEnded
 from baton.tui.chat.screen import ChatScreen
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices, Serve
+from baton.tui.terminal_input import read_bursts_as_pastes
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -141,8 +142,9 @@ class BatonApp(App[None], inherit_bindings=False):
     def terminate(self, number: int) -> None:
         """Leave in good order, as a signal asks."""
         if number == HANGUP_SIGNAL and self.kill_timer is None:
-            # Textual would wait for ever for a terminal that is gone to take what it writes.
-            if self._driver is not None:
+            # Textual would wait for ever for a terminal that is gone to take what it writes; one
+            # that is still there is left as it was found.
+            if self._driver is not None and not desktop.has_terminal():
                 self._driver.write = _discard  # type: ignore[assignment]
             self.kill_timer = threading.Timer(HANGUP_SECONDS, os._exit, (128 + number,))
             self.kill_timer.daemon = True
@@ -306,6 +308,7 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
         loop = asyncio.get_running_loop()
         leave = partial(loop.call_soon_threadsafe, app.terminate, signal.SIGINT)
         signal.signal(signal.SIGINT, lambda *_: leave())
+    read_bursts_as_pastes()
     try:
         await app.run_async(mouse=mouse and desktop.can_use_mouse())
     finally:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import select
 import shlex
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
-from baton.platform.durable_files import create_file, make_folder
+from baton.platform.durable_files import create_file, expand_home, make_folder
 from baton.platform.os_signals import run_in_foreground
 from baton.platform.secrets import plain_environ
 from baton.platform.settings import keyless_environ
@@ -49,6 +50,15 @@ def can_use_mouse() -> bool:
     return "STY" not in os.environ
 
 
+def has_terminal() -> bool:
+    """Whether the terminal is still there, and takes what is written to it."""
+    try:
+        # A descriptor is only known to be gone by using it: `isatty` may say yes for a while.
+        return bool(os.isatty(0) and select.select([], [2], [], 0)[1])
+    except (OSError, ValueError):
+        return False
+
+
 def title_sequence(title: str) -> str:
     """Return what gives the terminal's window that title."""
     return f"\x1b]2;{one_line(title, 80)}\x07"
@@ -75,6 +85,20 @@ def has_system_clipboard(environ: Mapping[str, str] = os.environ) -> bool:
         return False
     graphical = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
     return bool(graphical) or sys.platform in ("darwin", "win32")
+
+
+async def copy(text: str, what: str, send: Callable[[str], None]) -> str:
+    """Copy a text; return a sentence that says of `what` was copied only what is known.
+
+    Where this machine's clipboard isn't the person's, or doesn't take it, `send` sends it to the
+    terminal (OSC 52), which never says whether it took it.
+    """
+    if has_system_clipboard() and await copy_to_system(text):
+        return f"copied {what}"
+    if "STY" in os.environ or os.environ.get("TERM", "").partition("-")[0] in ("linux", "dumb"):
+        return "this terminal can't copy: select with the mouse and Shift, or export (/export)"
+    send(text)
+    return f"sent {what} to the terminal, which may copy it"
 
 
 async def copy_to_system(text: str) -> bool:
@@ -152,7 +176,7 @@ def export_path(typed: str, folder: Path, title: str) -> Path:
     """Return where an export goes: into the typed file or folder, or the usual folder."""
     if not typed:
         return unused_path(folder, title)
-    path = Path(typed).expanduser()
+    path = expand_home(typed)
     return unused_path(path, title) if path.is_dir() else path
 
 

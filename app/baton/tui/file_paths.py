@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 import time
+import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.sanitiser import sanitise
+from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-_MENTION = re.compile(r"""(?:^|[\s(\["'])@(?:"([^"]*)|([^\s"]*))$""")
+_MENTION = re.compile(r"""(?:^|[\s(\["'`*:„“«—])@(?:"([^"]*)|([^\s"]*))$""")
 
 MAX_ENTRIES = 2_000
 """How many entries of one folder are looked at."""
@@ -38,7 +40,9 @@ def path_at_end(before: str) -> str | None:
 
 def mention_of(path: str) -> str:
     """Write a path as it is named in a prompt."""
-    return f'@"{path}"' if " " in path and not path.endswith("/") else f"@{path}"
+    quote = "'" if '"' in path else '"'
+    is_quoted = (" " in path or '"' in path) and not path.endswith("/")
+    return f"@{quote}{path}{quote}" if is_quoted else f"@{path}"
 
 
 def is_outside(typed: str) -> bool:
@@ -49,13 +53,13 @@ def is_outside(typed: str) -> bool:
 def folder_paths(typed: str, limit: int = MAX_ENTRIES) -> list[str]:
     """Return what is in the folder of a typed path and begins like it; folders end in a slash."""
     folder, _, start = typed.rpartition("/")
-    where = Path(f"{folder}/" if "/" in typed else ".").expanduser()
+    where = expand_home(f"{folder}/" if "/" in typed else ".")
     try:
         with os.scandir(where) as entries:
             found = [
                 f"{entry.name}/" if entry.is_dir() else entry.name
                 for entry in islice(entries, MAX_ENTRIES)
-                if entry.name.lower().startswith(start.lower())
+                if _fold(entry.name).startswith(_fold(start))
                 and (start.startswith(".") or not entry.name.startswith("."))
                 and _can_be_named(entry.name)
             ]
@@ -63,6 +67,11 @@ def folder_paths(typed: str, limit: int = MAX_ENTRIES) -> list[str]:
         return []
     prefix = f"{folder}/" if "/" in typed else ""
     return [prefix + name for name in sorted(found, key=str.lower)[:limit]]
+
+
+def _fold(name: str) -> str:
+    """Return a name in small letters, each composed as a keyboard writes it."""
+    return unicodedata.normalize("NFC", name).lower()
 
 
 def tree_paths(root: Path, limit: int = MAX_PATHS, seconds: float = MAX_SECONDS) -> list[str]:
@@ -110,7 +119,7 @@ def _entries(folder: Path) -> list[tuple[str, bool]]:
 
 def _can_be_named(name: str) -> bool:
     """Whether a prompt can hold it as it is, so that no file's name writes to the terminal."""
-    return name == sanitise(name) and '"' not in name and "\n" not in name
+    return name == sanitise(name) and not {'"', "'"} <= set(name) and "\n" not in name
 
 
 _Ignored = tuple[str, "GitIgnoreSpec"]

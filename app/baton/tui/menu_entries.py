@@ -11,6 +11,7 @@ from textual.fuzzy import Matcher
 
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
+from baton.core.text_search import SearchQuery, fold
 from baton.presentation.answers import CardsById, worker_name
 from baton.tui import slash_commands
 from baton.tui.file_paths import path_at_end
@@ -169,13 +170,13 @@ def all_entries() -> list[MenuEntry]:
 
 def message_entries(turns: Sequence[Turn], words: str, roster: CardsById) -> list[MenuEntry]:
     """Return the messages that hold all the words, the newest first, each with its first match."""
-    wanted = words.casefold().split()
+    query = SearchQuery.of(words)
     found: list[MenuEntry] = []
-    for turn in reversed(turns) if wanted else ():
-        text = turn.text.casefold()
-        if all(word in text for word in wanted):
+    for turn in reversed(turns) if query.parts else ():
+        folded = fold(turn.text)
+        if query.is_in(folded):
             who = "You" if turn.role is Role.USER else worker_name(turn.worker, roster)
-            begin = max(0, text.index(wanted[0]) - MAX_BEFORE_WORD)
+            begin = max(0, query.spans(turn.text, folded)[0][0] - MAX_BEFORE_WORD)
             line = f"{'…' if begin else ''}{one_line(turn.text[begin:], MAX_MESSAGE_CHARS)}"
             found.append(MenuEntry(f"message:{turn.id}", who, line, f"go_to({turn.id!r})"))
     return found

@@ -471,7 +471,7 @@ def _fault_text(row: ModelRow) -> str:
         case ModelState.BROKEN:
             return f"Not used: {one_line(row.held.record.wrong) or 'its file is broken'}."
         case ModelState.GONE:
-            return "Its file isn't there any more."
+            return f"{row.held.missing.capitalize()} isn't there any more."
         case ModelState.CHANGED:
             return "Its file was changed: it is read through before it is loaded again."
     return ""

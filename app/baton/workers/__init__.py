@@ -6,17 +6,21 @@ from baton.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from baton.workers.attachments import (
-        decode_text as decode_text,
-        mentioned_files as mentioned_files,
-        missing_files as missing_files,
         read_attachment as read_attachment,
+    )
+    from baton.workers.file_mentions import (
+        distinct_files as distinct_files,
+        find_mentions as find_mentions,
     )
     from baton.workers.scripted_worker import ScriptedWorker as ScriptedWorker
     from baton.workers.template_files import read_templates as read_templates
+    from baton.workers.text_encoding import decode_text as decode_text
 else:
     __getattr__ = lazy_exports(
         __name__,
-        attachments="decode_text mentioned_files missing_files read_attachment",
+        attachments="read_attachment",
+        file_mentions="distinct_files find_mentions",
         scripted_worker="ScriptedWorker",
         template_files="read_templates",
+        text_encoding="decode_text",
     )

@@ -1,7 +1,8 @@
 """Files that go along with a prompt: text, code, Markdown, CSV, and the text of PDFs.
 
 Everything that isn't an ordinary file full of text is refused with one sentence, and nothing here
-can hang: a pipe or a device is detected before it is opened.
+can hang: a pipe or a device is detected before it is opened. What of a PDF has no meaning is
+counted.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
-from baton.core.messages import Attachment
-from baton.core.sanitiser import one_line
+from baton.core.messages import EMPTY_PAGE, NO_MEANING, Attachment
+from baton.core.sanitiser import one_line, remove_terminal_codes
+from baton.workers.text_encoding import decode_text
 
 MAX_TEXT_BYTES = 4 * 10**6
 """How many bytes of text a file may hold."""
@@ -25,10 +27,16 @@ MAX_PDF_BYTES = 64 * 10**6
 """How many bytes a PDF may have; its text may have as many as any other."""
 
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
-_MENTION = re.compile(r"""(?:(?<=[\s(\["'])|^)@(?:"([^"\n]+)"|(\S+))""")
-_FILE_NAME = re.compile(r"/|[^.]\.\w{1,8}\Z")
-_TRAILING_PUNCTUATION = ".,;:!?)]}'\""
+_UNREADABLE = re.compile(
+    "[\0-\x08\x0b\x0e-\x1f\x7f-\x9f\ufffd-\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]"
+)
+"""What stands in a PDF's text for a glyph whose meaning its font doesn't say."""
+
+_GLYPH_NAMES = re.compile(r"/(?:gid|cid|glyph|index)\d+|(?:/[A-Za-z]\d{1,4}){3,}")
+"""How pypdf writes glyphs of which it knows the name only."""
+
+_BULLETS = str.maketrans("\uf0b7\uf0a7\uf0d8\uf0fc\uf076\uf0e0", "•▪➢✓❖→")
+"""Glyphs of Symbol and Wingdings, which word processors put before the lines of a list."""
 
 
 def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
@@ -38,7 +46,8 @@ def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
     """
     name = one_line(str(path))
     data = _read_bytes(path, name, max(limit, MAX_PDF_BYTES))
-    if b"%PDF-" in data[:1024]:
+    # A page about PDF isn't one, and a mail's head may stand before one.
+    if data.startswith(b"%PDF-") or (b"%PDF-" in data[:1024] and b"endobj" in data):
         text = _read_pdf_text(data, name, limit)
     elif len(data) > limit:
         raise _too_large_error(name, limit)
@@ -47,62 +56,6 @@ def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
     if not text.strip():
         raise ConfigError(f"{name} is empty.", "Choose a file with text in it.")
     return Attachment(one_line(path.name or str(path)), text, len(data))
-
-
-def decode_text(data: bytes, name: str) -> str:
-    """Return the text in UTF-8 bytes, or in UTF-16 ones that say so. Raises ConfigError.
-
-    Nothing is guessed or replaced: a wrong guess would change what the worker reads unseen.
-    """
-    encoding = next((codec for mark, codec in _ENCODINGS if data.startswith(mark)), "utf-8")
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        if b"\0" in data:
-            raise _binary_error(name) from None
-        raise ConfigError(
-            f"{name} is not UTF-8 text (byte {error.start:,}), so nothing of it was sent.",
-            "`iconv -f latin1 -t utf-8` converts it, `iconv -c -t utf-8` drops bad bytes.",
-        ) from error
-    if "\0" in text:
-        raise _binary_error(name)
-    return text
-
-
-def mentioned_files(text: str) -> list[Path]:
-    """Return the existing files that a prompt names as `@path` or `@"a path"`, each once.
-
-    Mail addresses and @names of nothing stay plain text.
-    """
-    found: dict[Path, None] = {}
-    for quoted, bare in _MENTION.findall(text):
-        candidates = [quoted] if quoted else [bare, bare.rstrip(_TRAILING_PUNCTUATION)]
-        for candidate in candidates:
-            if candidate and (path := _existing_path(candidate)) and path.is_file():
-                found[path] = None
-                break
-    return list(found)
-
-
-def missing_files(text: str) -> list[str]:
-    """Return the `@paths` in a prompt that look like files which aren't there, each once.
-
-    With a slash or an ending they do; an @name alone may mean anything.
-    """
-    found: dict[str, None] = {}
-    for quoted, bare in _MENTION.findall(text):
-        name = quoted or bare.rstrip(_TRAILING_PUNCTUATION)
-        if _FILE_NAME.search(name) and _existing_path(name) is None:
-            found[name] = None
-    return list(found)
-
-
-def _existing_path(candidate: str) -> Path | None:
-    try:
-        path = Path(candidate).expanduser()
-        return path if path.exists() else None
-    except (OSError, RuntimeError, ValueError):  # too long, a ~user that isn't there, a null byte
-        return None
 
 
 def _read_bytes(path: Path, name: str, limit: int) -> bytes:
@@ -138,11 +91,8 @@ def _too_large_error(name: str, limit: int) -> ConfigError:
     )
 
 
-def _binary_error(name: str) -> ConfigError:
-    return ConfigError(f"{name} is not text.", "Text, code, Markdown, CSV and PDF can be read.")
-
-
 def _read_pdf_text(data: bytes, name: str, limit: int) -> str:
+    """Return the text of a PDF's pages, with a mark for each page and glyph that has none."""
     from pypdf import PdfReader
     from pypdf.errors import FileNotDecryptedError
 
@@ -152,7 +102,9 @@ def _read_pdf_text(data: bytes, name: str, limit: int) -> str:
     size = 0
     try:
         for page in PdfReader(io.BytesIO(data)).pages:
-            pages.append(page.extract_text().encode("utf-8", "replace").decode().strip())
+            text = page.extract_text().encode("utf-8", "replace").decode()
+            text = _GLYPH_NAMES.sub(lambda names: NO_MEANING * names[0].count("/"), text)
+            pages.append(remove_terminal_codes(text).strip())
             size += len(pages[-1])
             if size > limit:
                 raise _too_large_error(name, limit)
@@ -164,9 +116,8 @@ def _read_pdf_text(data: bytes, name: str, limit: int) -> str:
         raise
     except Exception as error:  # pypdf warns that broken files raise anything
         raise ConfigError(f"{name} is a broken PDF.", "Save it as text and attach that.") from error
-    text = "\n\n".join(page for page in pages if page)
-    if not text:
-        raise ConfigError(
-            f"{name} has no text in it, only pictures of pages.", "Run it through OCR first."
-        )
-    return text
+    texts = [_UNREADABLE.sub(NO_MEANING, page.translate(_BULLETS)) for page in pages]
+    if not "".join(texts).strip(f"{NO_MEANING} \n"):
+        why = "its fonts don't say what they write" if any(texts) else "only pictures of pages"
+        raise ConfigError(f"{name} has no text in it, {why}.", "Run it through OCR first.")
+    return "\n\n".join(text or EMPTY_PAGE.format(number) for number, text in enumerate(texts, 1))

@@ -159,7 +159,7 @@ def judge_visible(plan: Planning, texts: Sequence[str], verbose: bool) -> dict[s
 class PlanCache:
     """Plans written before, kept in a file of JSON lines: thresholds are tried without the model.
 
-    The file is rewritten where the adapter is newer.
+    The file is rewritten where the adapter is newer, a plan where its marked request is another.
     """
 
     def __init__(self, file: Path, write: Planning, adapter: Path) -> None:
@@ -167,14 +167,15 @@ class PlanCache:
             file.unlink()
         self._file, self._write = file, write
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        self._rows = {row["prompt"]: row for row in map(json.loads, lines)}
+        self._rows = {row["marked"]: row for row in map(json.loads, lines)}
 
     def __call__(self, prompt: str) -> WrittenPlan:
         """Return the plan for a prompt."""
-        if (row := self._rows.get(prompt)) is None:
+        marked = mark(prompt)
+        if (row := self._rows.get(marked.text)) is None:
             written = self._write(prompt)
-            row = self._rows[prompt] = {
-                "prompt": prompt,
+            row = self._rows[marked.text] = {
+                "marked": marked.text,
                 "text": written.text,
                 "seconds": written.seconds,
                 "confidence": written.confidence,
@@ -185,7 +186,7 @@ class PlanCache:
                 print(json.dumps(row, ensure_ascii=False), file=file)
         return WrittenPlan(
             prompt,
-            mark(prompt),
+            marked,
             row["text"],
             row["seconds"],
             row["confidence"],

@@ -367,7 +367,7 @@ async def test_a_price_that_is_off_by_the_least_there_is_is_reported(
 
 
 async def test_a_history_that_loses_words_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.history.queries.search", lambda *_: [])
+    monkeypatch.setattr("baton.history.search.search", lambda *_: [])
     assert states((await check_results("history")).values()) == {"history": CheckState.BROKEN}
 
 

@@ -14,7 +14,8 @@ import pytest
 from baton.cli.doctor import check_list
 from baton.cli.doctor.check import CheckResult, CheckState
 from baton.cli.doctor.check_list import CHECKS, CheckScope, check_setup
-from baton.platform import secrets
+from baton.history import Store
+from baton.platform import secrets, sqlite
 from baton.platform.settings import find_paths
 from baton.workers.cloud import price_table
 from support.canary import shows
@@ -141,6 +142,34 @@ def test_a_damaged_ledger_is_reported_and_stays_as_it_is(home: Path) -> None:
     findings = check_results()
     assert findings["money"].state is findings["egress"].state is CheckState.BROKEN
     assert find_paths().ledger.read_bytes() == b"not a database" * 100
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("PRAGMA user_version = 99", "a newer Baton wrote it"),
+        ("ALTER TABLE turns DROP COLUMN worker", "its schema is not as Baton made it"),
+    ],
+)
+def test_a_history_of_another_schema_is_reported_and_stays_as_it_is(
+    home: Path, change: str, said: str
+) -> None:
+    path = find_paths().database
+
+    async def begin() -> None:
+        store = Store.open(path)
+        await store.latest()
+        await store.aclose()
+
+    asyncio.run(begin())
+    assert check_results("history")["history"].state is CheckState.OK
+    connection = sqlite.connect(path)
+    connection.execute(change)
+    connection.close()
+    before = path.read_bytes()
+    found = check_results("history")["history"]
+    assert (found.state, said in found.text) == (CheckState.WARN, True)
+    assert path.read_bytes() == before
 
 
 OTHERS = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from baton.models.model_types import ModelState
 from baton.models.store import FolderModelStore
 from baton.platform.settings import find_paths, load_settings, write_settings
+from baton.workers.local import starter
 from support.command_line import Call
 from support.sample_models import models, stock, tiny
 from support.terminal import Terminal
@@ -165,3 +167,21 @@ def test_a_rotten_model_that_is_asked_by_name_says_what_is_wrong(call: Call, own
         done = call("ask", "-m", "own", "hello")
         assert done.code == 5
         assert "its contents aren't what they were" in done.err
+
+
+def test_a_default_that_is_gone_is_said_once_and_not_beside_another(
+    call: Call, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.gguf"
+    shutil.copy(starter().path, file)
+    assert call("models", "import", "--link", "-q", str(file)).code == 0
+    file.unlink()
+    said = "own is gone, so small answers"
+    assert said not in call("ask", "-m", "small", "--max-tokens", "1", "Hi").err
+    assert said in call("ask", "--max-tokens", "1", "Hi").err
+    assert said not in call("ask", "-m", "small", "--max-tokens", "1", "Hi").err
+    assert said not in call("ask", "--max-tokens", "1", "Hi").err
+    shutil.copy(starter().path, file)
+    call("ask", "--max-tokens", "1", "Hi")
+    file.unlink()
+    assert said in call("ask", "--max-tokens", "1", "Hi").err, "that is news again"

@@ -18,6 +18,7 @@ from baton.compose import library
 from baton.models.model_download import ModelDownload
 from baton.platform.settings import find_paths, load_settings
 from support import gguf_writer
+from support.adapter_files import write_with_template
 from support.command_line import Call
 from support.fake_hub import Fault, Hub
 from support.sample_models import catalogue_entry, keep_catalogue, models, stock, tiny
@@ -380,7 +381,7 @@ def test_each_reason_why_a_file_is_not_taken_is_reported(call: Call, tmp_path: P
     mine.write_bytes(b"")
     assert f"{mine} is no model that can be used: it is empty." in errors(str(mine))
     mine.write_bytes(b"PK" * 100)
-    assert f"{mine} is no model that can be used: it isn't a GGUF file." in errors(str(mine))
+    assert f"{mine} is no model that can be used: it isn't a GGUF file, but a" in errors(str(mine))
     mine.unlink()
     os.mkfifo(mine)
     assert f"{mine} can't be read: it isn't an ordinary file." in errors(str(mine))
@@ -514,3 +515,43 @@ def test_a_file_that_cannot_be_loaded_gets_no_role(
     assert (done.code, "stumbled" in done.err, "from now on" in done.err) == (5, False, False)
     assert list(models(call("models", "ls", "--json"))) == ["small"]
     assert not find_paths().config_file.exists()
+
+
+@pytest.mark.parametrize("way", ["import", "link", "pull"])
+def test_one_that_cannot_write_is_kept_without_a_role(
+    call: Call, hub: Hub, tmp_path: Path, way: str
+) -> None:
+    """It became the default, and failed at every prompt."""
+    mine = write_with_template(tmp_path / "mine.gguf", "{{ 9 ** 9 }}")
+    if way == "pull":
+        hub.add("user/repo", {"mine.gguf": mine.read_bytes()})
+        done = call("models", "pull", "-q", "hf.co/user/repo")
+    else:
+        done = call("models", "import", *(["--link"] if way == "link" else []), str(mine))
+    assert done.code == 0
+    if way != "pull":
+        assert "is kept, but it can't answer, so it has no role. The model's chat" in done.err
+    assert load_settings(find_paths().config_file).worker == "small"
+    shown = call("models", "show", "mine")
+    assert "it can't answer: The model's chat template can't be used: it computes powers" in (
+        " ".join(shown.out.split())
+    )
+    assert "mine" not in call("workers", "ls").out
+    given = call("models", "role", "chat", "mine")
+    assert (given.code, "mine can't answer, so it can't have a role." in given.err) == (2, True)
+    assert load_settings(find_paths().config_file).worker == "small"
+    asked = call("ask", "-m", "mine", "Hi")
+    assert (asked.code, "it computes powers" in asked.err) == (5, True)
+    assert json.loads(call("models", "ls", "--json").out)["models"]
+
+
+def test_one_whose_template_is_broken_says_so(call: Call, tmp_path: Path) -> None:
+    mine = write_with_template(tmp_path / "mine.gguf", "{% for %}")
+    said = "The model's chat template is broken, so its answers may ramble."
+    assert said in call("models", "import", "--link", str(mine)).err
+    assert said in call("models", "show", "mine").out
+    done = call("ask", "--json", "--max-tokens", "2", "Say hello")
+    [warned] = [one for one in json.loads(done.out)["warnings"] if one["kind"] == "chat_template"]
+    assert warned["message"] == said
+    done = call("ask", "--json", "-m", str(mine), "--max-tokens", "2", "Say hello")
+    assert "chat_template" in [one["kind"] for one in json.loads(done.out)["warnings"]]

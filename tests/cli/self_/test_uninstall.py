@@ -247,6 +247,29 @@ def test_a_binary_without_a_receipt_goes_with_all_that_belongs_to_it(
     assert not (find_paths().state / "self").exists()
 
 
+def test_what_was_kept_for_a_binary_that_was_moved_goes_too(call: Call, own: Machine) -> None:
+    """It was found by the place where the binary lay: 124.5 MB stayed, and weren't named."""
+    for path in own.world.share.iterdir():
+        path.unlink()
+    own.world.share.rmdir()
+    assert call("self", "update", "--from", str(own.publish())).code == 0
+    [home] = (find_paths().state / "self").iterdir()
+    other = home.with_name("0123456789abcdef")
+    other.mkdir()
+    (other / "previous").write_bytes(b"another's")
+    there = own.world.root / "another"
+    there.touch()
+    (other / "install.json").write_text(json.dumps({"schema": 1, "files": [str(there)]}))
+    moved = home.with_name("fedcba9876543210")
+    home.rename(moved)
+    gone = json.loads((moved / "install.json").read_text()) | {"files": ["/no/longer/baton"]}
+    (moved / "install.json").write_text(json.dumps(gone))
+    done = call("self", "uninstall", "-y")
+    assert done.code == 0, done.err
+    assert not moved.exists()
+    assert (other / "previous").read_bytes() == b"another's", "that Baton is there"
+
+
 def test_keys_are_counted_and_go_only_if_that_is_said(call: Call, own: Machine) -> None:
     assert (
         call("keys", "set", "openai", "--plaintext", "-y", piped=b"sk-1234567890abcdef").code == 0
@@ -301,3 +324,14 @@ def test_the_person_is_asked(own: Machine) -> None:
     assert not own.world.target.exists()
     assert not (find_paths().models / "own").exists()
     assert find_paths().database.exists()
+
+
+def test_a_pipe_under_the_name_of_the_version_before_is_not_waited_for(
+    call: Call, own: Machine
+) -> None:
+    previous = own.world.share / "previous"
+    previous.unlink()
+    (own.world.share / "previous.json").unlink()
+    os.mkfifo(previous)
+    assert call("self", "uninstall", "--yes").code == 0
+    assert not own.world.target.exists()

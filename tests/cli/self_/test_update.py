@@ -99,7 +99,7 @@ def test_a_mirror_may_be_plain_http_and_never_sees_an_accounts_token(
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # of the hub, which this isn't
     with serve_release(own.publish()) as mirror:
-        monkeypatch.setenv("HTTP_PROXY", mirror.address.removesuffix("/b"))
+        monkeypatch.setenv("http_proxy", mirror.address.removesuffix("/b"))
         done = call("self", "update", "--from", "http://mirror.example/b")
         assert done.code == 0, done.err
         assert own.world.version() == NEW
@@ -241,6 +241,17 @@ def test_a_previous_version_that_does_not_start_is_not_gone_back_to(
     assert (done.code, "this very one" in done.err) == (1, True)
 
 
+def test_a_damaged_previous_version_is_not_gone_back_to(call: Call, own: Machine) -> None:
+    """It starts from what it had unpacked, so that starting it shows nothing."""
+    assert call("self", "update", "--from", str(own.publish())).code == 0
+    previous = own.world.share / "previous"
+    previous.write_bytes(previous.read_bytes() + b"# 4 bytes")
+    done = call("self", "rollback")
+    assert (done.code, "is damaged, so nothing was changed" in done.err) == (1, True)
+    assert own.world.version() == NEW
+    assert not own.world.staging.exists()
+
+
 def test_settings_that_this_version_cannot_read_are_no_reason_to_stay_with_it(
     call: Call, own: Machine
 ) -> None:
@@ -359,3 +370,30 @@ def test_the_front_never_loads_what_checks_signatures_or_talks_to_servers() -> N
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["previous", "previous.json", "outgoing", "switch.json"])
+def test_a_folder_under_a_name_of_its_own_is_said_before_anything_changes(
+    call: Call, own: Machine, name: str
+) -> None:
+    release, folder = own.publish(), own.world.share / name
+    folder.unlink(missing_ok=True)
+    folder.mkdir()
+    for command in (["rollback"], ["update", "--from", str(release)]):
+        done = call("self", *command)
+        assert (done.code, own.world.version()) == (1, OLD)
+        assert f"{folder} is a folder, where Baton keeps a file" in done.err
+        assert "so nothing was changed. Move it away" in done.err
+    folder.rmdir()
+    assert call("self", "update", "--from", str(release)).code == 0
+    assert (own.world.version(), own.world.version(own.world.share / "previous")) == (NEW, OLD)
+
+
+def test_a_version_before_that_does_not_start_is_refused_with_what_to_do(
+    call: Call, own: Machine
+) -> None:
+    (own.world.share / "previous").write_bytes(b"#!/bin/sh\nkill -9 $$\n")
+    done = call("self", "rollback")
+    assert (done.code, own.world.version()) == (1, OLD)
+    assert "signal 9 ended it" in done.err
+    assert "`baton self update --from` takes any release" in done.err

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
 
+from baton.core.errors import ModelFileError
 from baton.core.events import Warned
 from baton.core.ledger_types import Policy
 from baton.core.messages import Card, Finish, Prompt, Request, Text, TurnStatus
@@ -205,3 +206,37 @@ async def test_baton_answers_what_it_is_itself(store: Store, question: str, name
     assert named in view.answer
     assert view.calls[0].worker == "baton"
     assert warnings == ()
+
+
+async def test_who_failed_in_this_run_is_no_remedy(store: Store) -> None:
+    """The model that had just failed was recommended in the same breath."""
+
+    def fail(request: Request) -> list[Text | BaseException]:
+        return [ModelFileError("big is broken.")]
+
+    def script(request: Request) -> list[Text]:
+        return [Text("A.")]
+
+    workers: dict[str, Worker] = {
+        "big": ScriptedWorker(fail, FREE),
+        "small": ScriptedWorker(script, SMALL),
+    }
+    router = SureRouter({"small": 0.1, "big": 0.45})
+    orchestra = Orchestra(Services(workers, store, router=router), "big")
+    view, [warned] = await play(orchestra, "Who wrote Emma?", strategy="single")
+    assert view.answer == "A."
+    assert warned.kind == "likely_wrong"
+    assert "Qwen3 8B" not in warned.hint
+
+
+async def test_what_is_wrong_with_a_model_is_said_once_in_a_conversation(store: Store) -> None:
+    said = "The model has no chat template, so its answers may ramble."
+    orchestra = baton(store, "Jane Austen.", replace(FREE, caution=said), small=0.1, big=0.9)
+    orchestra.configure(default="big")
+    view, [warned] = await play(orchestra, "Who wrote Emma?", strategy="single")
+    assert (warned.kind, warned.message, warned.is_known) == ("chat_template", said, False)
+    assert view.started is not None
+    _, [again] = await play(
+        orchestra, "Who wrote Persuasion?", view.started.conversation, strategy="single"
+    )
+    assert again.is_known

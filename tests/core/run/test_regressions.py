@@ -187,7 +187,7 @@ async def test_no_remote_worker_is_paid_for_a_draft_in_place_of_a_local_worker_t
         assert not view.sent
 
 
-async def test_what_the_calculator_cannot_do_is_answered_by_a_local_worker() -> None:
+async def test_what_has_no_result_is_answered_by_the_calculator_and_no_model() -> None:
     mine, far = (
         StubWorker(local("a"), answer_with("That has no value.")),
         StubWorker(cloud(), answer_with("42")),
@@ -195,8 +195,9 @@ async def test_what_the_calculator_cannot_do_is_answered_by_a_local_worker() -> 
     calculator = build_tools()["calculator"]
     async with open_orchestra(mine, calculator, far, choice="once") as session:  # type: ignore[arg-type]
         view = await session.play(None, "What is 1/0?")
-        assert [step.worker for step in view.steps] == ["calculator", "a"]
-        assert (view.answer, session.person.asked) == ("That has no value.", [])
+        assert [step.worker for step in view.steps] == ["calculator"]
+        assert view.answer == "1 ÷ 0 has no result: nothing can be divided by zero."
+        assert session.person.asked == []
 
 
 # Sums

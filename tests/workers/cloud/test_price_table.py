@@ -33,6 +33,7 @@ from baton.workers.cloud import price_table
 from baton.workers.cloud.price_table import (
     CONFIGURED,
     cheapest_model,
+    is_same_model,
     model_facts,
     price_of,
     snapshot,
@@ -303,3 +304,78 @@ def test_the_providers_have_a_cheapest_model() -> None:
         "azure",
         "bedrock_mantle",
     ], found
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ("openai/gpt-5-nano", "gpt-5-nano-2025-08-07"),
+        ("openai/gpt-4o", "gpt-4o-2024-08-06"),
+        ("anthropic/claude-sonnet-4-5", "claude-sonnet-4-5-20250929"),
+        ("anthropic/claude-3-5-haiku-latest", "claude-3-5-haiku-20241022"),
+        ("gemini/gemini-2.5-flash", "gemini-2.5-flash"),
+        ("gemini/gemini-flash-latest", "gemini-2.5-flash-preview-09-2025"),
+        ("gemini/gemini-1.5-pro", "models/gemini-1.5-pro-002"),
+        ("xai/grok-4", "grok-4-0709"),
+        ("mistral/mistral-large-latest", "mistral-large-2411"),
+        ("openrouter/openai/gpt-5-nano", "openai/gpt-5-nano-2025-08-07"),
+        ("openrouter/openrouter/auto", "anthropic/claude"),
+        ("openrouter/meta-llama/llama-3.3-70b-instruct:free", "meta-llama/llama-3.3-70b-instruct"),
+        ("groq/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
+        ("azure/my-deploy", "gpt-4o"),
+        (
+            "together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo",
+            "meta-llama/Llama-3.3-70B-Instruct-Turbo",
+        ),
+        (
+            "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct",
+            "accounts/fireworks/models/llama-v3p1-8b-instruct",
+        ),
+        ("bedrock_mantle/anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5-20250929"),
+        ("qwen3-8b", "qwen3-8b-q4_k_m.gguf"),
+        ("qwen3-8b", "/models/Qwen3-8B-Q4_K_M.gguf"),
+        ("qwen3-8b", r"C:\models\Qwen3-8B-UD-Q4_K_XL.gguf"),
+        ("llama3", "llama3:latest"),
+        ("qwen3:8b", "qwen3:8b"),
+        ("m", ""),
+        ("baton/auto", "small"),
+        ("Qwen/Qwen3-8B-AWQ", "Qwen3-8B"),
+        ("deepseek/deepseek-chat", "deepseek-chat"),
+        ("cohere/command-a-03-2025", "command-a-03-2025"),
+        ("zai/glm-4.6", "glm-4.6"),
+        ("xai/grok-code-fast-1", "grok-code-fast-1-0825"),
+    ],
+)
+def test_a_stamp_a_prefix_or_a_form_leaves_a_model_the_same(asked: str, named: str) -> None:
+    assert is_same_model(asked, named)
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ("openai/gpt-5", "gpt-5-nano-2025-08-07"),
+        ("qwen3-8b", "qwen3-4b"),
+        ("lab", "qwen3-8b"),
+        ("llama3", "llama3.1"),
+        ("gpt-4o", "gpt-4o-mini"),
+        ("anthropic/claude-sonnet-4-5", "claude-sonnet-4-20250514"),
+        ("qwen3-32b", "gpt-3.5-turbo"),
+        ("gemini/gemini-2.5-pro", "gemini-2.5-flash"),
+        ("deepseek/deepseek-chat", "deepseek-reasoner"),
+        ("kit-1", "kit-2"),
+        ("gpt-5", "gpt-5.1"),
+        ("qwen3:8b", "qwen3:14b"),
+        ("xai/grok-4", "grok-4-fast-reasoning"),
+        ("mistral-small-latest", "mistral-large-2411"),
+        ("qwen3-8b", "qwen3-8b-thinking"),
+    ],
+)
+def test_another_size_or_version_is_another_model(asked: str, named: str) -> None:
+    assert not is_same_model(asked, named)
+
+
+def test_every_listed_model_is_its_own_and_its_stamped_self() -> None:
+    for model in snapshot().models:
+        name = model.partition("/")[2]
+        assert is_same_model(model, name), model
+        assert is_same_model(model, f"{name}-2026-01-31"), model

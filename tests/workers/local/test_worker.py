@@ -14,8 +14,8 @@ import pytest
 
 from baton.core.errors import ContextTooLong, ModelFileError
 from baton.core.messages import Chunk, Finish, Loading, Reading, Request, Text, Writing
+from baton.platform.machine_limits import physical_cores
 from baton.workers.local import LocalWorker, Memory, probe_library, starter
-from baton.workers.local.child.cpu_threads import physical_cores
 from support.local_worker_calls import CAPITAL, Answer, ask, local_worker, request, small
 
 pytestmark = pytest.mark.local_model

@@ -89,7 +89,7 @@ def test_nothing_is_started_before_the_first_call() -> None:
         ("calculator", "7--3", "7 \u2212 \u22123 = 10"),
         ("calculator", "6 / -2", "6 \u00f7 \u22122 = \u22123"),
         ("calculator", "\u221a144", "sqrt(144) = 12"),
-        ("calculator", "5!", "fact(5) = 120"),
+        ("calculator", "5!", "5! = 120"),
         ("calculator", "-2^2", "-2^2 = \u22124"),
         ("calculator", "1 + 1\n\nWhat is 2 * 4?", "2 \u00d7 4 = 8"),
         ("calculator", "Is 17 + 25 = 43?", "No: 17 + 25 = 42"),
@@ -124,22 +124,39 @@ def test_the_clock_says_the_time_and_the_date(question: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "question", "reason"),
+    ("tool", "question", "answer"),
     [
-        ("calculator", "9**9**9", "too large"),
+        ("calculator", "9**9**9", "too large to be computed"),
         ("calculator", "9^9^9^9^9", "too large"),
+        ("calculator", "was ist 9^9^9", "zu groß"),
         ("calculator", "(1+1e-9)^1e12", "too large"),
         ("calculator", "2^9999 * 2^9999", "too large"),
-        ("calculator", "2000!", "too large"),
+        ("calculator", "10000000000!", "too large"),
+        ("calculator", "10!!", "two ways"),
         ("calculator", "((((1e900)^2)^2)^2)^2", "too large"),
         ("calculator", "What is " + "(" * 100 + "1" + ")" * 100, "too deeply"),
-        ("calculator", "(" * 400 + "1" + ")" * 400, "too deeply"),
+        ("calculator", "(" * 5000 + "1" + ")" * 5000, "too long"),
+        ("calculator", "1+" * 600 + "1", "too long"),
+        ("calculator", "10/0", "divided by zero"),
+        ("calculator", "combien font 10/0 ?", "diviser par zéro"),
+        ("calculator", "(-1)^(1/2)", "real numbers"),
+        ("calculator", "sqrt(-4)", "real numbers"),
+        ("units", "5 km in kg", "measure different things"),
+        ("units", "9^3000 * 9^3000 km -> m", "too large"),
+    ],
+)
+def test_what_stands_in_the_way_of_a_sum_is_its_answer(
+    tool: str, question: str, answer: str
+) -> None:
+    assert answer in compute(tool, question)
+
+
+@pytest.mark.parametrize(
+    ("tool", "question", "reason"),
+    [
         ("calculator", "-" * 200 + "1", "too deeply"),
         ("calculator", "-" * 900 + "1", "too deeply"),
-        ("calculator", "1+" * 600 + "1", "too long"),
         ("calculator", "1+" * 600_000 + "1", "too long"),
-        ("calculator", "10/0", "by zero"),
-        ("calculator", "(-1)^(1/2)", "no real number"),
         ("calculator", "Tom has 3 apples and buys 4 more. How many are there?", "no expression"),
         ("calculator", "What is 3 + 4 and 5 + 6?", "no expression"),
         ("calculator", "What is x + 3?", "no expression"),
@@ -148,9 +165,7 @@ def test_the_clock_says_the_time_and_the_date(question: str, said: str) -> None:
         ("calculator", "42 km in miles", "no expression"),
         ("calculator", "", "no expression"),
         ("calculator", "12,34 + 1,2,3", "one way"),
-        ("units", "5 km in kg", "measure different things"),
         ("units", "1 meter**9**9**9 in km", "no expression"),
-        ("units", "9^3000 * 9^3000 km -> m", "too large"),
         ("units", "17 km", "no unit"),
         ("clock", "What is the time complexity of quicksort?", "no expression"),
         ("clock", "tell me about the date palm", "no expression"),

@@ -150,6 +150,8 @@ async def _run_check(entry: ListedCheck, context: CheckContext) -> CheckResult:
         why = f"{error.message} {error.hint or hint}"
     except Exception as error:  # a broken part may raise anything
         reason = f"{type(error).__name__}: {error}".rstrip(": .")
+        if isinstance(error, OSError) and error.filename:
+            reason = f"{os.fsdecode(error.filename)}: {error.strerror}"
         why = f"It fails ({reason}). {hint}"
     else:
         state = CheckState.WARN if isinstance(text, CheckWarning) else CheckState.OK

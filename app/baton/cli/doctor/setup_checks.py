@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
 from baton.core.byte_format import show_memory, show_size
@@ -14,10 +16,17 @@ from baton.core.errors import ModelFileError
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.money import show_usd
 from baton.platform import hardware
+from baton.platform.durable_files import folder_fault
 from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
+
+if TYPE_CHECKING:
+    from baton.platform.sqlite import Connection
 
 _LOW_BYTES = 2**30
 """Bytes of disk or memory below which it is worth a warning."""
+
+_FULL_BYTES = 2**21
+"""Bytes of disk below which no history and no ledger can be made."""
 
 _LEDGER_REMOVED = "The ledger was removed"
 
@@ -61,15 +70,13 @@ async def check_folders(context: CheckContext) -> str:
     """Check that Baton's folders can be written to, and that others can't read its files."""
     paths = context.paths
     folders = (paths.config, paths.data, paths.state, paths.cache)
-    for folder in folders:
-        place = _nearest_folder(folder)
-        if not os.access(place, os.W_OK | os.X_OK):
-            raise CheckFailed(f"{place} can't be written to.")
+    if faults := dict.fromkeys(filter(None, map(folder_fault, folders))):
+        raise CheckFailed(f"{'; '.join(faults)}.")
     files = (
         *(paths.data, paths.database, paths.ledger, paths.state, paths.logs),
         *(paths.config_file, paths.keys_file),
     )
-    open_ones = [str(f) for f in files if f.exists() and f.stat().st_mode & 0o077]
+    open_ones = [str(f) for f in files if os.access(f, os.F_OK) and f.stat().st_mode & 0o077]
     if open_ones:
         command = shlex.join(["chmod", "go=", *open_ones])
         return CheckWarning(f"Others on this machine can read your files: `{command}` ends that.")
@@ -100,6 +107,8 @@ async def check_disk(context: CheckContext) -> str:
     folder = context.paths.data
     free = shutil.disk_usage(_nearest_folder(folder)).free
     text = f"{show_size(free)} free for {folder}"
+    if free < _FULL_BYTES:
+        raise CheckFailed(f"The disk is full: {text}.")
     return CheckWarning(text) if free < _LOW_BYTES else text
 
 
@@ -113,24 +122,45 @@ async def check_sqlite(_: CheckContext) -> str:
 
 async def check_history(context: CheckContext) -> str:
     """Check the person's history, which stays as it is."""
-    return _check_database(context.paths.database)
+    from baton.history import schema_fault
+
+    return _check_database(context.paths.database, schema_fault)
 
 
-def _check_database(database: Path) -> str:
-    """Read a database without writing to it, so that a damaged one stays as it is."""
+def _check_ledger(ledger: Path) -> None:
+    from baton.money import MIGRATIONS
+    from baton.platform.sqlite import schema_version
+
+    def fault(connection: Connection) -> str:
+        if schema_version(connection) > len(MIGRATIONS):
+            raise CheckFailed(f"{ledger} was written by a newer Baton: update this one.")
+        return ""
+
+    _check_database(ledger, fault)
+
+
+def _check_database(database: Path, fault_of: Callable[[Connection], str]) -> str:
+    """Read a database without writing to it, so that a damaged one stays as it is.
+
+    `fault_of` says what is wrong with its schema.
+    """
     from baton.platform.sqlite import sqlite3
 
-    if not database.exists():
-        return "none yet"
+    if not os.path.lexists(database) or folder_fault(database.parent):
+        return "none yet"  # the check of the folders says more
+    if not (os.access(database, os.R_OK | os.W_OK) and database.is_file()):
+        raise CheckFailed(f"{database} can't be read and written: check what it is, and its owner.")
     address = f"{database.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            fault = fault_of(connection)
     except sqlite3.Error as error:
         verdict = str(error)
     if verdict != "ok":
         raise CheckFailed(f"{database} is damaged: {verdict}")
-    return f"{database}, {show_size(database.stat().st_size)}"
+    text = f"{database}, {show_size(database.stat().st_size)}"
+    return CheckWarning(f"{text}: {fault}") if fault else text
 
 
 async def check_keyring(_: CheckContext) -> str:
@@ -165,7 +195,7 @@ async def check_money(context: CheckContext) -> str:
     from baton.core.ledger_types import ScopeBalance, Standing
 
     settings, paths = context.settings, context.paths
-    _check_database(paths.ledger)
+    _check_ledger(paths.ledger)
     ceilings = settings.budget.ceilings
     if is_ledger_lost(paths):
         return CheckWarning(f"{_LEDGER_REMOVED}, so the next paid call finds it frozen.")
@@ -188,7 +218,12 @@ async def check_models(context: CheckContext) -> str:
     models = library(context.settings, context.paths)
     found = models.models()
     lost = [held for held in found if held.state in (ModelState.BROKEN, ModelState.GONE)]
-    problems = [*(f"{held.id} is {held.state.value}." for held in lost), *models.problems()]
+    problems = [
+        *(f"{held.id} is {held.state.value}." for held in lost),
+        *(f"{held.id} can't answer. {held.record.fault}" for held in found if held.record.fault),
+        *(f"{held.id}: {held.record.note}" for held in found if held.record.note),
+        *models.problems(),
+    ]
     if problems:
         return CheckWarning(f"{' '.join(problems)} `baton models ls` lists them all.")
     if not found:
@@ -207,7 +242,7 @@ async def check_egress(context: CheckContext) -> str:
 
     if is_ledger_lost(context.paths):
         return CheckWarning(f"{_LEDGER_REMOVED}: what left is not known.")
-    _check_database(context.paths.ledger)
+    _check_ledger(context.paths.ledger)
     last = []
     if context.paths.ledger.exists():
         async with user_ledger() as ledger:

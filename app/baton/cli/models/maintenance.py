@@ -27,6 +27,7 @@ from baton.core.model_roles import STARTER_ID, role_holders, settings_without_mo
 from baton.core.sanitiser import one_line
 from baton.download import Progress
 from baton.models import LibraryModel, ModelState
+from baton.platform.durable_files import expand_home
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
 from baton.presentation.words import count_text
 from baton.workers.local import starter
@@ -218,7 +219,7 @@ def _verdict_text(held: LibraryModel) -> str:
     if held.state is ModelState.COMING:
         return "not all of it is here yet"
     if held.state is ModelState.GONE:
-        return f"gone: there is no {one_line(str(held.path))} any more"
+        return f"gone: {held.missing} ({one_line(str(held.path))}) isn't there any more"
     if held.state is ModelState.BROKEN:
         return f"broken: {held.record.wrong}"
     return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
@@ -281,7 +282,7 @@ async def _export(ids: Sequence[str], folder: Path, quiet: bool) -> tuple[list[P
 def _check_room(folder: Path, size: int) -> None:
     """Refuse before anything is written what won't fit. Raises ModelFileError."""
     try:
-        place = folder.expanduser().absolute()
+        place = expand_home(folder).absolute()
         while not place.exists():
             place = place.parent
         free = shutil.disk_usage(place).free

@@ -323,6 +323,7 @@ def _lines(
         "Size": _size_text(known),
         "Memory": _memory_text(known),
         "Fits here": _fit_text(verdict),
+        "Template": known.card.caution,
         "Speed": f"{model_text.speed_text(known.speed)} tokens/s here" if known.speed else "",
         "Last used": "" if known.used is None else model_text.day_text(known.used),
         "Licence": _licence_text(known),
@@ -360,8 +361,10 @@ def _state_text(known: KnownModel) -> str:
     record = known.held.record if known.held is not None else None
     if record is not None and record.wrong:
         return f"{known.state}: {record.wrong}"
+    if record is not None and record.fault:
+        return f"{known.state}, but it can't answer: {record.fault}"
     if known.state == "gone":
-        return "gone: its file isn't there any more"
+        return f"gone: {known.held.missing if known.held else 'the file'} isn't there any more"
     if known.state == IN_CATALOGUE:
         return f"not here; `baton models pull {known.id}` fetches it"
     if record is not None and record.paused:
@@ -446,6 +449,7 @@ def details_object(known: KnownModel) -> dict[str, Any]:
         "too_large": known.too_large,
         "paused": record is not None and record.paused,
         "wrong": record.wrong if record is not None else "",
+        "fault": record.fault if record is not None else "",
         "size": known.size,
         "bytes": known.held.bytes if known.held is not None else 0,
         "memory_bytes": known.load.total if known.load is not None else None,

@@ -48,7 +48,7 @@ Examples:
   baton models pull https://example.org/a.gguf --role coder
 
 \b
-HF_ENDPOINT (another hub), HF_TOKEN, HF_HUB_OFFLINE and HTTPS_PROXY are respected.
+HF_ENDPOINT (another hub), HF_TOKEN, HF_HUB_OFFLINE and https_proxy are respected.
 Without a network: `baton models export` on another machine, `baton models import` here.
 """
 
@@ -267,9 +267,11 @@ async def assign_roles(
         return f"{name} is here already."
     wanted = replace(held.record, roles=held.record.roles if roles is None else roles)
     takes = appoint(replace(held, record=wanted), library, load_settings(paths.config_file), paths)
-    said = arrival_text(held.id, name, takes, library.suitable_roles(held.id))
+    fault, note = held.record.fault, held.record.note
+    said = arrival_text(held.id, name, takes, library.suitable_roles(held.id), fault=fault)
     verdict = await library.verdict(held.id)
-    return said if verdict.fit is Fit.FITS else f"{said} {verdict.why}".strip()
+    why = "" if fault or verdict.fit is Fit.FITS else verdict.why
+    return " ".join(filter(None, (said, "" if fault else note, why)))
 
 
 def report_failures(outcomes: Sequence[PullResult]) -> int:
@@ -310,4 +312,6 @@ def model_object(held: LibraryModel | None) -> dict[str, Any]:
         "file": str(held.path) if held else None,
         "linked": bool(record and record.link),
         "wrong": record.wrong if record else "",
+        "fault": record.fault if record else "",
+        "caution": record.note if record else "",
     }

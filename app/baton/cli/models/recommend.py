@@ -228,6 +228,9 @@ def _role_changes(role: ModelRole, model: str, settings: Settings) -> Mapping[st
             f"{known.id} isn't here{' yet' if coming else ''}, so it can't have a role.",
             f"`baton models pull {known.id} --role {role.value}` fetches it for that.",
         )
+    if known.held is not None and not known.held.may_answer:
+        what = f"{known.id} can't answer, so it can't have a role."
+        raise ConfigError(what, f"`baton models show {known.id}` says why.")
     return settings_for_roles(known.id, [role])
 
 

@@ -52,14 +52,15 @@ def show(as_json: bool) -> None:
     installed = installation(find_paths())
     built, receipt = building.build_info(), installed.receipt
     assert built is not None, "an installation was built"
-    before = installed.previous_build if installed.previous else None
+    kept = installed.previous_build if installed.previous else None
+    before = kept.build if kept is not None else None
     if as_json:
         what = asdict(built) | {"file": str(installed.target), "source": receipt.source}
-        kept = {
+        before_it = {
             "previous": str(installed.previous or ""),
             "previous_version": before and before.version,
         }
-        return emit_json({"schema": 1, **what, **kept})
+        return emit_json({"schema": 1, **what, **before_it})
     rows = {
         "Version": ", ".join(filter(None, (built.version, built.flavour, built.gpu))),
         "Platform": built.platform,

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from baton.core.errors import PlanError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Message, Role, Turn, Usage, conversation_messages, fenced
+from baton.core.plan.follow_up import followed_prompt
 from baton.core.prompt_wrapping import bare_question
 from baton.core.sanitiser import one_line
 
@@ -87,6 +88,11 @@ class Material:
     """What a run has to show: the conversation, its newest prompt last, each with its files."""
 
     turns: tuple[Turn, ...]
+    _texts: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        texts = {file.name: file.text for turn in self.turns for file in turn.files}
+        object.__setattr__(self, "_texts", texts)
 
     @property
     def prompt(self) -> str:
@@ -99,6 +105,12 @@ class Material:
         return bare_question(self.prompt)
 
     @property
+    def request(self) -> str:
+        """The question, or the one that it follows if it is a follow-up ("yes", "go on")."""
+        prompts = [turn.text for turn in self.turns[:-1] if turn.role is Role.USER]
+        return followed_prompt([*map(bare_question, prompts), self.question])
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The names of all files, oldest first."""
         return tuple(dict.fromkeys(file.name for turn in self.turns for file in turn.files))
@@ -106,7 +118,7 @@ class Material:
     def file(self, access: str) -> tuple[str, str]:
         """Return the name and the text behind `file:NAME` or `file:NAME#2/5`; "" if not there."""
         name = access.removeprefix(FILE)
-        texts = {file.name: file.text for turn in self.turns for file in turn.files}
+        texts = self._texts
         if name in texts:
             return name, texts[name]
         whole, _, piece = name.rpartition("#")
@@ -207,7 +219,8 @@ def _hold_all(turns: Sequence[Turn], access: Sequence[str]) -> bool:
 
 def _with_named_files(turn: Turn, access: Sequence[str]) -> Turn:
     """Leave the files out that the access list doesn't name."""
-    return replace(turn, files=tuple(file for file in turn.files if FILE + file.name in access))
+    named = set(access)
+    return replace(turn, files=tuple(file for file in turn.files if FILE + file.name in named))
 
 
 def text_pieces(text: str, count: int) -> tuple[str, ...]:
@@ -247,7 +260,8 @@ class Outcome:
 
     `cut` are those that stopped at their length cap, `failed` those that failed or were left out
     (their text, if any, is only a part), each with a sentence. `usage` is how its worker ended a
-    step; `looped` are those that were stopped as they repeated themselves.
+    step; `looped` are those that were stopped as they repeated themselves. `failed_workers` are
+    those that couldn't do a step of it.
     """
 
     plan: Plan
@@ -256,6 +270,7 @@ class Outcome:
     failed: Mapping[int, str] = field(default_factory=dict)
     usage: Mapping[int, Usage] = field(default_factory=dict)
     looped: Collection[int] = ()
+    failed_workers: Collection[str] = ()
 
     def text(self, number: int) -> str:
         """Return the whole text of a step that didn't fail, or ""."""

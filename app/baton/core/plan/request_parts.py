@@ -18,7 +18,12 @@ from baton.core.labels import Label
 from baton.core.messages import Message, Purpose, Request, Role
 from baton.core.plan.plan import FILE, HISTORY, MAX_DRAWN_STEPS, PROMPT, Material, Need, Plan, Step
 from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
-from baton.core.plan.request_words import may_have_parts, names_operations, wants_reasoning
+from baton.core.plan.request_words import (
+    asks,
+    is_simple,
+    may_have_parts,
+    wants_reasoning,
+)
 from baton.core.plan.tool_routing import is_computable
 from baton.core.ports import RoutingContext, Worker
 from baton.core.run.rule_router import text_need
@@ -30,12 +35,11 @@ doubt. Of 500 single requests 496 then stay whole; with -0.025 499, and of 150 w
 get a step for each."""
 
 MIN_COMPUTED_CONFIDENCE = -0.038
-"""The same for one sum, alone or among other parts. Of 390 that tools can answer, 314 are then
-computed rightly and 11 wrongly; with -0.05 320 and 16, with -0.1 329 and 26."""
+"""The same for one sum, alone or among other parts."""
 
-MIN_NAMED_CONFIDENCE = -0.1
-"""The same where the request's own words or signs name what the expression does: 13 more of the 390
-are then right and none wrong."""
+MIN_SIMPLE_CONFIDENCE = -0.1
+"""The same where the request says hardly more than one operation. With both 334 of 390 that tools
+can answer are computed rightly and 3 wrongly."""
 
 MIN_MIXED_CONFIDENCE = -0.12
 """The same for several parts, one of them a sum beyond doubt, over all lines but those of sums in
@@ -120,8 +124,11 @@ async def split_request(
     """
     tools = frozenset(card.id for card in routing.roster if card.is_tool)
     reader = RequestReader(conductor.tools, tools, write, routing.limits.label)
-    parts = await reader.parts(routing.material.question)
-    return plan_from_parts(parts, routing.material) if parts else None
+    material = routing.material
+    if material.request != material.question:  # its numbers mean nothing without what it follows
+        return None
+    parts = await reader.parts(material.question)
+    return plan_from_parts(parts, material) if parts else None
 
 
 @frozen_dataclass
@@ -189,10 +196,12 @@ def checked_subtasks(
 ) -> tuple[PlanPart, ...]:
     """Return a request's parts as subtasks, () where they are in doubt.
 
-    A model works out an expression in doubt from the person's words, and what the plan omits.
-    Where a text is in doubt, a single expression is, or the parts are too many, it isn't split.
+    A model works out an expression in doubt from the person's words, what that uses, and what the
+    plan omits. Where a text is in doubt, a single expression is, or the parts are too many, it
+    isn't split.
     """
     tools = [part.tool for part in parts]
+    pairs = list(zip(parts, checked, strict=False))
     in_doubt = [
         check
         for check, tool in zip_longest(checked, tools)
@@ -200,11 +209,18 @@ def checked_subtasks(
     ]
     if in_doubt or len(checked) > MAX_DRAWN_STEPS:
         return ()
+    doubtful = {place for place, check in enumerate(checked) if check.problem}
+    is_open = bool(doubtful) or len(checked) > len(parts)
+    if is_open and any(part.tool and not asks(check.words) for part, check in pairs):
+        return ()  # what isn't asked for is a step of a story
+    doubtful |= {
+        n - 1 for place, part in enumerate(parts) if place in doubtful for n in part.inputs
+    }
     sound = tuple(
         replace(part, text=check.words, tool="", need=DOUBTFUL_NEED)
-        if check.problem
+        if part.tool and place in doubtful
         else replace(part, text=check.text)
-        for part, check in zip(parts, checked, strict=False)
+        for place, (part, check) in enumerate(pairs)
     )
     omitted = [PlanPart(one.text, need=text_need(one.text)) for one in checked[len(parts) :]]
     return with_implied_inputs((*sound, *omitted), checked)
@@ -245,8 +261,8 @@ def is_worth_following(request: str, parts: Sequence[PlanPart], written: Written
 
 def is_sure(request: str, sums: Sequence[PlanPart], confidence: float | None) -> bool:
     """Whether the model was sure enough of sums for them to be computed."""
-    is_named = all(names_operations(request, part.tool, part.text) for part in sums)
-    least = MIN_NAMED_CONFIDENCE if is_named else MIN_COMPUTED_CONFIDENCE
+    is_short = len(sums) == 1 and is_simple(request, sums[0].text)
+    least = MIN_SIMPLE_CONFIDENCE if is_short else MIN_COMPUTED_CONFIDENCE
     return confidence is None or confidence >= least
 
 
@@ -255,8 +271,7 @@ def doubtful_parts(
 ) -> Collection[int]:
     """Return the places of the sums, among several parts, of which the model wasn't sure enough.
 
-    What uses such a result isn't sure either. Where all parts are sums and one is in doubt, it may
-    be a story with one question, so the others must be named by the request.
+    What uses such a result isn't sure either.
     """
     if is_one_sum(parts) or len(written.lines) < len(parts):
         return set()
@@ -265,9 +280,6 @@ def doubtful_parts(
         uses_doubtful = doubtful & {number - 1 for number in part.inputs}
         if part.tool and (uses_doubtful or not is_sure(request, [part], line)):
             doubtful.add(place)
-    if doubtful and all(part.tool for part in parts):
-        named = (names_operations(request, part.tool, part.text) for part in parts)
-        doubtful |= {place for place, is_named in enumerate(named) if not is_named}
     return doubtful
 
 

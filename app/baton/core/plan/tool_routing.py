@@ -15,16 +15,22 @@ from baton.core.late_pattern import late_pattern
 MAX_CHARS = 200
 """A longer text is a task in words, even with numbers in it."""
 
+MAX_SUM_CHARS = 20_000
+"""A sum in signs and digits alone may be longer; the calculator says where it is too long."""
+
 _SUM = late_pattern(r"(?!.*\.\.)[\d\s.,()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
+_FUNCTION = late_pattern(r"(?<![a-z])(?:sqrt|cbrt|abs)(?=\()")
 _PERCENT = late_pattern(r"%\s*(?:of|von|de|di)\s")
 _SEPARATORS = late_pattern(r"(?<=\d),(?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "^": "**"})
 _SIGNS |= str.maketrans({"²": "**2", "³": "**3", "!": "**1", "\u221a": "0-"})
 """Signs as Python has them, or others that stand in the same places."""
+_MAX_BRACKETS = 90
+"""With more of them Python's parser may give up, and the calculator does, in a sentence."""
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
 
 _SUM_SIGN = late_pattern(
-    r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+[-\u2212]?\d|[)\u221a²³]|(?<!\d{3})\d[-\u2212]{2}\d"
+    r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+[-\u2212]?\d|[)\u221a²³]|\d!|(?<!\d{3})\d[-\u2212]{2}\d"
 )
 """What a bare line needs to be no date, no telephone number and no 24/7."""
 _NAME = late_pattern(
@@ -41,8 +47,9 @@ _THOUSANDS = late_pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
 UNIT = (
     r"(?:°\s?[cf]|(?:degrees? )?(?:celsius|fahrenheit)|(?-i:[CFK])|kelvin|"
     r"(?:milli|centi|kilo)?(?:met(?:er|re)|gram|lit(?:er|re))s?|meilen?|millas?|miglia|milhas?|"
-    r"inch(?:es)?|foot|feet|yards?|(?:nautical )?miles?|ounces?|pounds?|tonnes?|stones?|gallons?|"
-    r"pints?|quarts?|cups?|tablespoons?|teaspoons?|acres?|hectares?|seconds?|minutes?|hours?|days?|"
+    r"inch(?:es)?|foot|feet|yards?|(?:nautical )?miles?|ounces?|pounds?|tonnes?|stones?|"
+    r"(?:(?:us|uk|imperial|british) )?(?:gallons?|pints?|quarts?)|"
+    r"cups?|tablespoons?|teaspoons?|acres?|hectares?|seconds?|minutes?|hours?|days?|"
     r"weeks?|(?:kilo|mega|giga|tera)?bytes?|mm|cm|km|m|mi|ft|in|yd|mg|kg|g|lbs?|oz|ml|l|mph|km/h|"
     r"m/s|(?-i:[kMGT]B)|kwh|kcal)"
 )
@@ -55,15 +62,18 @@ _CONVERSION = (
 
 def can_compute(tool: str, text: str) -> bool:
     """Whether a tool can answer a text alone."""
-    if len(text) > MAX_CHARS or "\n" in text.strip():
+    if len(text) > MAX_SUM_CHARS or "\n" in text.strip():
         return False
     has_digit = any(sign.isdigit() for sign in text)
+    if tool == "calculator":
+        return has_digit and _is_sum(text)
+    if len(text) > MAX_CHARS:
+        return False
     match tool:
-        case "calculator":
-            return has_digit and _is_sum(text)
         case "units" if has_digit:
             plain = without_lead(text)[0]
-            return re.fullmatch(_CONVERSION, plain, re.IGNORECASE) is not None
+            is_clear = re.match(r"[1-9]\d{0,2}\.\d{3}(?!\d)", plain) is None
+            return is_clear and re.fullmatch(_CONVERSION, plain, re.IGNORECASE) is not None
         case "clock":
             return bool(clock_expression(text))
         case tool if tool == ABOUT_BATON:
@@ -85,14 +95,16 @@ def _is_sum(text: str) -> bool:
         or (language not in ("", "en") and _THOUSANDS.search(plain))
         or (not language and not _SUM_SIGN.search(text))
     )
+    plain = _FUNCTION.sub("0+", plain)
     if is_ambiguous or not _SUM.fullmatch(plain):
         return False
     try:
         tree = ast.parse(_SEPARATORS.sub("", plain).translate(_SIGNS), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
+        return plain.count("(") > _MAX_BRACKETS
     nodes = list(ast.walk(tree))
-    has_operation = any(isinstance(node, ast.BinOp) for node in nodes)
+    is_grouped = plain.count("(") > 1
+    has_operation = is_grouped or any(isinstance(node, ast.BinOp) for node in nodes)
     return has_operation and all(isinstance(node, _NODES) for node in nodes)
 
 

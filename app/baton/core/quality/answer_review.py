@@ -7,7 +7,7 @@ from then on, until its cause or remedy changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ MIN_REMEDY_GAIN = 0.15
 LIKELY_WRONG = "likely_wrong"
 REPETITION = "repetition"
 NOT_CONDUCTED = "not_conducted"
+CHAT_TEMPLATE = "chat_template"
 
 CONDUCTED_STRATEGIES = ("ultra", "conductor")
 """The strategies that a person chooses for their plans."""
@@ -51,18 +52,19 @@ async def review_answer(
     outcome: Outcome,
     authors: Mapping[int, str],
     known: Mapping[str, str],
+    cautions: Iterable[str] = (),
 ) -> list[Warned]:
     """Return what is to be said beside the answer that a plan came to.
 
     `authors` says who wrote each of its steps; `known` has the hints that were given before in the
-    conversation, by kind.
+    conversation, by kind. `cautions` are what is wrong with the authors' models themselves.
     """
     cards = {card.id: card for card in context.routing.roster}
     tools = {card.id for card in cards.values() if card.is_tool}
     written = [
         n for n in outcome.plan.answer if outcome.text(n).strip() and authors[n] not in tools
     ]
-    found: list[Warned] = []
+    found = [Warned(CHAT_TEMPLATE, text, _BETTER_MODEL) for text in cautions if text]
     for number in written:
         found += await _review_step(context, outcome, number, cards.get(authors[number]))
         if number in outcome.looped:
@@ -113,13 +115,13 @@ async def _review_step(
     if (lack := missing_knowledge(asked)) is not None:
         texts = LACK_TEXTS[lack]
         return [Warned(lack.value, texts.message, texts.hint, step=number), *wrong]
-    if step.check or _is_proven(checks) or is_greeting(asked.question):
+    if step.check or _is_proven(checks) or is_greeting(asked.request):
         return wrong
     chance = await context.chance(outcome, number, part)
     if chance >= MIN_CHANCE:
         return wrong
     kind = routing.route.need.kind if step.is_direct else step.need.kind
-    hint = await _remedy(context, asked, card, chance)
+    hint = await _remedy(context, asked, card, chance, outcome.failed_workers)
     message = _chance_message(chance, kind, card)
     return [Warned(LIKELY_WRONG, message, hint, round(chance, 3), step=number), *wrong]
 
@@ -151,16 +153,23 @@ def _chance_message(chance: float, kind: str, card: Card | None) -> str:
 
 
 async def _remedy(
-    context: RunStrategyContext, asked: Material, card: Card | None, chance: float
+    context: RunStrategyContext,
+    asked: Material,
+    card: Card | None,
+    chance: float,
+    failed: Collection[str],
 ) -> str:
-    """Return the one thing that would help most with an answer that is likely wrong."""
+    """Return the one thing that would help most with an answer that is likely wrong.
+
+    Those that `failed` in this run wouldn't.
+    """
     routing = context.routing
     if is_computable(asked.question) and not any(c.is_tool for c in routing.roster):
         return "`tools = true` in config.toml has this computed exactly."
     better = [
         other
         for other in routing.roster
-        if not (other.is_tool or (card is not None and other.id == card.id))
+        if not (other.is_tool or other.id in failed or (card is not None and other.id == card.id))
         and expected_quality(other, routing.route) >= chance + MIN_REMEDY_GAIN
     ]
     if not better:

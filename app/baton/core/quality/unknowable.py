@@ -253,7 +253,7 @@ _ACTION = r"""
 
 def missing_knowledge(material: Material) -> Lack | None:
     """Return what the newest prompt needs that no worker here has, or None."""
-    turn, text = material.turns[-1], material.question
+    turn, text = material.turns[-1], material.request
     if turn.files or len(text) > HEAD_CHARS:
         return None
     without_links = _LINK.sub(" ", text)

@@ -101,6 +101,7 @@ class CallUsage:
             held=self.held,
             call=self.request.call,
             expected_tokens=self.request.expected_tokens or 0,
+            other_model=usage.other_model if usage else "",
         )
 
 

@@ -15,6 +15,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Standing
 from baton.core.messages import Card, Prompt, with_unique_names
 from baton.core.plan.plan import Outcome, Plan
+from baton.core.plan.tool_routing import can_compute
 from baton.core.ports import (
     NEW,
     AdaptedWorker,
@@ -83,12 +84,13 @@ class Orchestra:
         """The cards of the workers available now."""
         return tuple(worker.card for worker in self._services.workers.values())
 
-    def worker(self, name: str | None = None) -> Worker:
+    def worker(self, name: str | None = None, text: str = "") -> Worker:
         """Return the worker with that id, or the default one.
 
-        Raises ConfigError for an unknown one, and what keeps it away for one that is `absent`.
+        While that one is `absent`, a tool stands in that can answer the `text` alone. Raises
+        ConfigError for an unknown one, and what keeps it away for one that is absent.
         """
-        workers, wanted = self._services.workers, name or self._default
+        workers, wanted = self._services.workers, name or self.tool_in_place(text) or self._default
         if wanted not in workers:
             if (why := self._absent.get(wanted)) is not None:
                 raise type(why)(why.message, why.hint)
@@ -96,6 +98,13 @@ class Orchestra:
             hint = "" if name else " The setting `worker` names the one that answers."
             raise ConfigError(f"There is no worker {wanted!r}.", f"Known workers: {known}.{hint}")
         return workers[wanted]
+
+    def tool_in_place(self, text: str) -> str:
+        """Return the tool that answers a text though the default worker is absent, or ""."""
+        if self._default in self._services.workers or self._default not in self._absent:
+            return ""
+        tools = (card.id for card in self.roster if card.is_tool)
+        return next((tool for tool in tools if can_compute(tool, text)), "")
 
     def resident(self, name: str) -> int:
         """Return how many bytes of this machine's memory a worker's model takes now."""
@@ -226,7 +235,7 @@ class Orchestra:
             position,
             limits,
             terms,
-            self.worker(worker).card.id,
+            self.worker(worker, prompt.text).card.id,
             name,
             None if name == "plan" else self._strategy(name),
             kept,

@@ -98,6 +98,7 @@ class PlanExecutor:
             {n: step.error.message for n, step in steps if step.error is not None},
             {n: step.usage for n, step in steps if step.usage is not None},
             {n for n, step in steps if step.finish is Finish.REPETITION},
+            {worker for _, step in steps for worker in step.failed_workers},
         )
 
     def _author_of(self, number: int) -> str:
@@ -152,7 +153,9 @@ class PlanExecutor:
         outcome = self._outcome
         authors = {n: self._author_of(n) for n in outcome.plan.answer}
         known = self._run.recorded.warned
-        for warned in await review_answer(self._context, outcome, authors, known):
+        workers = self._run.services.workers  # whose cards say more once a model was loaded
+        cautions = [workers[one].card.caution for one in authors.values() if one in workers]
+        for warned in await review_answer(self._context, outcome, authors, known, cautions):
             await self._run.emit(warned)
         if (
             lack := missing_plan_warning(self._run.routing, self._run.request.name, outcome)

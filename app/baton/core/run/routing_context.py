@@ -132,7 +132,11 @@ def read_ahead(request: RunRequest, services: Services, recorded: RecordedRun) -
     if sum(estimated_tokens(message.text) for message in messages) <= MAX_AHEAD_TOKENS:
         limits = request.limits
         ahead = Request(
-            messages, max_tokens=limits.max_tokens, shape=limits.shape, client=limits.client
+            messages,
+            max_tokens=limits.max_tokens,
+            seed=limits.seed,
+            shape=limits.shape,
+            client=limits.client,
         )
         worker.read_ahead(ahead)
 

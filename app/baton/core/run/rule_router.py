@@ -180,16 +180,16 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     Where a prompt is like nothing that the estimate knows, only its task kind is taken from that;
     of a greeting not even that, which needs no help, however workers were measured.
     """
-    question = material.question
-    text = head_and_tail(question)
+    request = material.request
+    text = head_and_tail(request)
     known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
     if known is None and is_greeting(text):
         estimate = None
-    parts = _parts(text)
+    parts = _parts(head_and_tail(material.question))
     kind = _kind(text, bool(material.files))
     if estimate is not None:
         kind = _likeliest(estimate, kind)
-    difficulty = _difficulty(text, len(question), kind, parts)
+    difficulty = _difficulty(text, len(request), kind, parts)
     if known is not None:
         difficulty = _as_expected(known, roster, kind, difficulty)
     need = Need(kind, difficulty)

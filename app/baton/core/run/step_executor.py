@@ -85,6 +85,7 @@ class StepExecution:
         self.ending = Finish.STOP
         self.usage: Usage | None = None
         self.error: BatonError | None = None
+        self.failed_workers: set[str] = set()
         self.is_over = False
         self.is_whole = False
         self._run = run
@@ -144,6 +145,8 @@ class StepExecution:
                 except BatonError as error:
                     first = first or error
                     tried.append(self.worker)
+                    if not isinstance(error, BudgetExceeded):  # more money would let it answer
+                        self.failed_workers.add(self.worker)
                     delay = await self._choose_another(error, tried)
                     if delay is None:
                         raise first from None
@@ -332,6 +335,7 @@ class StepExecution:
             case Declined(unsent=True, destination=destination):
                 await emit(ev.Unsent(number, self.worker, destination))
             case Retrying(reason=reason, delay=delay):
+                self.text = ""
                 await emit(ev.StepRetried(number, reason, delay))
             case Queued() | Loading() | Reading() | Thinking() | Writing():
                 await emit(_progress(number, chunk))

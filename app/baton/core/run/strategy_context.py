@@ -15,6 +15,7 @@ from baton.core.messages import (
     Purpose,
     Request,
     RequestSent,
+    Retrying,
     Role,
     Text,
     Usage,
@@ -168,7 +169,7 @@ class RunStrategyContext:
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
         """Return how well each worker would do in each role; see core.ports.StrategyContext."""
-        router, text = self._run.services.router, self._run.conversation.material.question
+        router, text = self._run.services.router, self._run.conversation.material.request
         return sound_scores(await router.score_turns(text, position, workers), workers)
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
@@ -205,6 +206,8 @@ class RunStrategyContext:
                         pieces.append(text)
                         if is_enough("".join(pieces)):
                             break
+                    case Retrying(reason=""):
+                        pieces.clear()
                     case RequestSent(destination=destination, size=size):
                         await run.emit(ev.Sent(0, worker.card.id, destination, size))
                     case Declined(unsent=True, destination=destination):

@@ -170,7 +170,7 @@ _END_CHARS = 300
 
 def wants_short_answer(routing: RoutingContext) -> bool:
     """Whether a prompt wants a number, a choice, or something else that is short."""
-    prompt, kind = head_and_tail(routing.material.question), routing.route.need.kind
+    prompt, kind = head_and_tail(routing.material.request), routing.route.need.kind
     if len(_CHOICES.findall(prompt)) > 1:
         return True
     ends = f"{prompt[:_END_CHARS]}\n{prompt[-_END_CHARS:]}"

@@ -33,7 +33,8 @@ from baton.core.catalogue_types import Source
 from baton.core.labels import Label, address_label
 from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
-from baton.platform.proxies import has_host, is_usable, proxy_for
+from baton.platform.proxies import has_host, is_usable, proxy_fault, proxy_for
+from baton.platform.secrets import KEY_EDGES
 
 DEFAULT_HUB = "https://huggingface.co"
 """The hub, where HF_ENDPOINT names no other."""
@@ -152,7 +153,7 @@ class HubClient:
         request.headers.pop("Authorization", None)
         if self.token and self.is_hub(url):
             request.headers["Authorization"] = f"Bearer {self.token}"
-        return self._transport(proxy_for(url, "", self._environ)).handle_request(request)
+        return self._transport(url).handle_request(request)
 
     def _check_address(self, url: str) -> None:
         """Refuse an address that nothing is fetched from. Raises UnsafeAddress."""
@@ -184,8 +185,9 @@ class HubClient:
                     f"{here.host} leads to {to.scheme}://{to.host}, which is not safe"
                 )
 
-    def _transport(self, proxy: str | None) -> httpx.HTTPTransport:
-        """Return the connections through a proxy, or without one."""
+    def _transport(self, url: str) -> httpx.HTTPTransport:
+        """Return the connections through the proxy for an address, or without one."""
+        proxy = proxy_for(url, "", self._environ)
         with self._lock:
             if proxy not in self._transports:
                 self._trusted = self._trusted or trusted_certificates(self._environ)
@@ -196,11 +198,7 @@ class HubClient:
                         verify=self._trusted, proxy=proxy, trust_env=False
                     )
                 except (ImportError, ValueError, httpx.InvalidURL) as error:
-                    raise Failure(
-                        "ConfigError",
-                        "The proxy that is set (HTTPS_PROXY, ALL_PROXY) can't be used.",
-                        "Its address begins with http:// or https://.",
-                    ) from error
+                    raise Failure("ConfigError", *proxy_fault(url, "", self._environ)) from error
             return self._transports[proxy]
 
 
@@ -274,7 +272,7 @@ def account_token(environ: Mapping[str, str]) -> str:
         with suppress(OSError, ValueError, RuntimeError):
             named = _token_file(environ).read_text("utf-8")
     # One that doesn't fit in a header would break every request.
-    token = named.strip()
+    token = named.strip(KEY_EDGES)
     return token if re.fullmatch(r"[\x21-\x7e]+", token) else ""
 
 

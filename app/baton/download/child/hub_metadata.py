@@ -10,6 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -17,12 +18,13 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from baton import __version__
-from baton.core.catalogue_types import ModelOffer, Source
+from baton.core.catalogue_types import FilePart, ModelOffer, Source
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_errors
 from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopped
 from baton.gguf import header as gguf
 from baton.gguf.header import Header
+from baton.gguf.split_files import joined_hash, part_names
 from baton.ipc.child_http import retry_after
 from baton.ipc.parent_channel import Failure
 
@@ -65,11 +67,10 @@ class HubMetadata:
         check_source(source)
         if source.url:
             return self._retry(source.url, lambda: self._look_up_address(source))
-        offers = {
-            offer.source.file: offer for offer in self._repo_offers(source.repo, source.revision)
-        }
-        if source.file in offers:
-            return offers[source.file]
+        files = list(self._repo_offers(source.repo, source.revision))
+        offers = {offer.source.file: offer for offer in _join_parts(files)}
+        if (first := part_names(source.file)[0]) in offers:
+            return offers[first]
         there = list(offers)[:8]
         raise Failure(
             "ConfigError",
@@ -78,30 +79,31 @@ class HubMetadata:
         )
 
     def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
-        """Return the GGUF files of a repository that come in one piece."""
+        """Return the models of a repository: GGUF files, or several that make up one."""
         check_repo(repo, revision)
-        offers = list(self._repo_offers(repo, revision))
-        whole = [offer for offer in offers if split_count(offer.source.file) == 1]
-        if offers and not whole:
-            check_file(offers[0].source.file)
-        return whole[:MAX_FILES]
+        return _join_parts(list(self._repo_offers(repo, revision)))[:MAX_FILES]
 
     def read_header(self, offer: ModelOffer) -> Header:
         """Return a file's header, fetching as little of the file as will do."""
         check_source(offer.source)
         file = offer.source.file or file_name(offer.source.url)
+        if offer.parts:
+            offer = replace(offer, size=offer.parts[0].size)
         most = min(offer.size or MAX_HEADER_BYTES, MAX_HEADER_BYTES)
         data, wanted = bytearray(), min(FIRST_BYTES, most)
         while True:
             self._retry(str(offer.source), partial(self._fetch_beginning, offer, data, wanted))
             try:
-                return gguf.parse_header(bytes(data), offer.size or None)
+                header = gguf.parse_header(bytes(data), offer.size or None)
+                if header.parts != max(1, len(offer.parts)):
+                    raise gguf.MalformedHeader(f"it is one of {header.parts} parts by its header")
+                return header
             except gguf.HeaderIncomplete as cut:
                 if wanted >= most:
                     raise _unusable_failure(file, "its header doesn't come to an end") from cut
                 wanted = min(most, max(cut.needed, 2 * wanted))
             except gguf.MalformedHeader as error:
-                raise _unusable_failure(file, str(error)) from error
+                raise _unusable_failure(file, str(error), error.hint) from error
 
     # Repositories
 
@@ -141,7 +143,14 @@ class HubMetadata:
     # Addresses
 
     def _look_up_address(self, source: Source) -> ModelOffer:
-        """Return what an address says of itself."""
+        """Return what an address says of itself, and of the other parts' addresses."""
+        urls = part_names(source.url)
+        if len(urls) == 1:
+            return self._look_up_file(source)
+        found = [self._look_up_file(part_source(source, n)) for n in range(len(urls))]
+        return _join_parts(found)[0]
+
+    def _look_up_file(self, source: Source) -> ModelOffer:
         with self._web.open(source.url, method="HEAD") as response:
             if response.status_code < 400:
                 return self._address_offer(source, response)
@@ -310,11 +319,50 @@ def _changed_failure(offer: ModelOffer) -> Failure:
     )
 
 
-def _unusable_failure(file: str, why: str) -> Failure:
+def part_source(source: Source, place: int) -> Source:
+    """Return the source of a model's part, counted from 0, given any part's."""
+    file = part_names(source.file)[place]
+    return replace(source, file=file, url=part_names(source.url)[place] if source.url else "")
+
+
+def part_offers(offer: ModelOffer) -> list[ModelOffer]:
+    """Return the offers of a model's files: of its parts, or itself."""
+    return [
+        replace(offer, source=part_source(offer.source, place), size=part.size, sha256=part.sha256)
+        for place, part in enumerate(offer.parts)
+    ] or [offer]
+
+
+def _join_parts(files: Sequence[ModelOffer]) -> list[ModelOffer]:
+    """Return the models that some files are, in the order of their first files.
+
+    What isn't there of one has 0 bytes among its parts.
+    """
+    named = {(offer.source.file, offer.source.url): offer for offer in files}
+    models: dict[str, ModelOffer] = {}
+    for offer in files:
+        names = part_names(offer.source.file)
+        if len(names) == 1:
+            models[names[0]] = offer
+        elif names[0] not in models:
+            sources = [part_source(offer.source, n) for n in range(len(names))]
+            found = [named.get((source.file, source.url)) for source in sources]
+            parts = tuple(FilePart(o.size, o.sha256) if o else FilePart(0) for o in found)
+            models[names[0]] = replace(
+                offer,
+                source=sources[0],
+                size=sum(part.size for part in parts),
+                sha256=joined_hash([part.sha256 for part in parts]),
+                parts=parts,
+            )
+    return list(models.values())
+
+
+def _unusable_failure(file: str, why: str, hint: str = "") -> Failure:
     return Failure(
         "ModelFileError",
         f"{one_line(file)} is no model that can be used: {one_line(why)}.",
-        "Choose another file.",
+        hint or "Choose another file.",
     )
 
 
@@ -326,7 +374,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_SPLIT_FILE = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _DEVICE_NAMES = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
 )
@@ -350,12 +397,6 @@ def is_commit(revision: object) -> bool:
 def is_sha256(text: object) -> bool:
     """Whether that is a sha256 in hex."""
     return isinstance(text, str) and _SHA256.fullmatch(text) is not None
-
-
-def split_count(file: str) -> int:
-    """Return how many files a model is split into, of which this is one; 1 if it isn't."""
-    match = _SPLIT_FILE.search(file)
-    return max(1, int(match[2])) if match else 1
 
 
 def check_repo(repo: str, revision: str) -> None:
@@ -384,18 +425,6 @@ def check_file(file: str) -> None:
             f"{one_line(file)!r} can't be a model's file here.",
             "It needs a plain name that ends with .gguf.",
         )
-    if (parts := split_count(file)) > 1:
-        raise split_failure(file, parts)
-
-
-def split_failure(file: str, parts: int) -> Failure:
-    """A model comes in several files."""
-    return Failure(
-        "ModelFileError",
-        f"{one_line(file)} is one of {parts} files that make up a model together,"
-        " and Baton loads single ones only.",
-        "Choose a smaller quantisation: it usually comes in one file.",
-    )
 
 
 def check_source(source: Source) -> None:

@@ -88,20 +88,39 @@ class Job:
         return HashReply(self._transfer(request))
 
     def _transfer(self, request: Any) -> str:
-        """Fetch, copy or read a file, and return its hash."""
+        """Fetch, copy or read a file, and return its hash; of parts, their hashes in a line."""
         from baton.download.child import transfer
+        from baton.gguf.split_files import part_paths
 
-        hooks = (self.report, self.is_stopped)
+        stopped, hooks = self.is_stopped, (self.report, self.is_stopped)
         match request:
             case FetchFile(offer=offer, target=target):
                 from baton.download.child import hub_metadata
 
                 hub_metadata.check_source(offer.source)
-                return transfer.fetch(offer, target, *hooks)
+                offers, targets = hub_metadata.part_offers(offer), part_paths(target)
+                return transfer.in_parts(
+                    lambda n, report: transfer.fetch_again(offers[n], targets[n], report, stopped),
+                    [one.size for one in offers],
+                    self.report,
+                )
             case CopyFile(source=source, target=target, sha256=sha256):
-                return transfer.copy(source, target, sha256, *hooks)
+                sources, targets = part_paths(source), part_paths(target)
+                hashes = sha256.split() or [""] * len(sources)
+                return transfer.in_parts(
+                    lambda n, report: transfer.copy(
+                        sources[n], targets[n], hashes[n], report, stopped
+                    ),
+                    transfer.file_sizes(sources),
+                    self.report,
+                )
             case HashFile(path=path):
-                return transfer.hash_file(path, *hooks)
+                paths = part_paths(path)
+                return transfer.in_parts(
+                    lambda n, report: transfer.hash_file(paths[n], report, stopped),
+                    transfer.file_sizes(paths),
+                    self.report,
+                )
             case FetchReleaseFile():
                 from baton.download.child import signed_release
 

@@ -14,10 +14,10 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,6 +66,42 @@ def fetch(
     return _transfer(
         wanted, lambda partial: HttpDownload(way, offer, partial, pace), progress, stopped
     )
+
+
+def fetch_again(offer: ModelOffer, target: Path, progress: ReportProgress, stopped: Stop) -> str:
+    """Fetch a file as `fetch` does, also in place of one whose contents are wrong."""
+    was_there = target.exists()
+    try:
+        return fetch(offer, target, progress, stopped)
+    except Failure:
+        if not was_there or target.exists():
+            raise
+    return fetch(offer, target, progress, stopped)
+
+
+def in_parts(
+    work: Callable[[int, ReportProgress], str], sizes: Sequence[int], progress: ReportProgress
+) -> str:
+    """Do something to each part of a model, and return their hashes in a line.
+
+    `work` is given a part's place, from 0, and what it reports its progress to.
+    """
+    hashes: list[str] = []
+    for place in range(len(sizes)):
+        before, total = sum(sizes[:place]), sum(sizes)
+
+        def report(step: Progress, before: int = before, total: int = total) -> None:
+            done = before + step.done
+            left = (total - done) / step.speed if step.left is not None and step.speed else None
+            progress(replace(step, done=done, total=total, left=left))
+
+        hashes.append(work(place, report if len(sizes) > 1 else progress))
+    return " ".join(hashes)
+
+
+def file_sizes(paths: Iterable[Path]) -> list[int]:
+    """Return the bytes of some files, 0 of one that isn't there."""
+    return [_file_size(path) for path in paths]
 
 
 def copy(source: Path, target: Path, sha256: str, progress: ReportProgress, stopped: Stop) -> str:

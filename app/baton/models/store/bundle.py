@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 
-from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, FilePart, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.sanitiser import one_line
+from baton.gguf.split_files import name_without_part, part_paths
 from baton.models.model_types import ModelRecord
 from baton.models.store.manifest import (
     RECORD_SCHEMA,
@@ -53,11 +54,12 @@ def read_bundle(folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
     if records is None:
         raise _undescribed_error(folder)
     for record in records:
-        path = folder / record.file
-        if not is_regular_file(path):
-            raise _incomplete_error(path, "isn't there")
-        if (size := path.stat().st_size) != record.size:
-            raise _incomplete_error(path, f"has {size:,} bytes instead of {record.size:,}")
+        wanted = record.parts or (FilePart(record.size, record.sha256),)
+        for path, part in zip(part_paths(folder / record.file), wanted, strict=False):
+            if not is_regular_file(path):
+                raise _incomplete_error(path, "isn't there")
+            if (size := path.stat().st_size) != part.size:
+                raise _incomplete_error(path, f"has {size:,} bytes instead of {part.size:,}")
     return [(record, folder / record.file) for record in records]
 
 
@@ -72,11 +74,13 @@ def bundled_record(folder: Path, record: ModelRecord) -> ModelRecord:
     if again := [model for model in models if model.id == record.id]:
         return replace(carried, file=again[0].file)
     taken = {model.file.lower() for model in models}
-    names = (f"{record.id}-{number}.gguf" for number in count(2))
-    for name in chain([record.file, f"{record.id}.gguf"], names):
+    end = record.file[len(name_without_part(record.file)) - 5 : -5] + ".gguf"  # which part it is
+    size = record.parts[0].size if record.parts else record.size
+    names = (f"{record.id}-{number}{end}" for number in count(2))
+    for name in chain([record.file, f"{record.id}{end}"], names):
         if is_model_file(name) and name.lower() not in taken:
             there = (folder / name).lstat().st_size if is_regular_file(folder / name) else None
-            if there == record.size or not os.path.lexists(folder / name):
+            if there == size or not os.path.lexists(folder / name):
                 return replace(carried, file=name)
     raise AssertionError("names never end")
 

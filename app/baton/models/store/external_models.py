@@ -17,6 +17,7 @@ from pathlib import Path
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
+from baton.gguf.split_files import name_without_part, part_paths
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord
 from baton.models.store.file_header import chat_model_bytes
 from baton.models.store.manifest import UnreadableRecord, decode_json, list_records, read_limited
@@ -62,8 +63,10 @@ def _to_external_model(candidate: Candidate) -> ExternalModel | None:
     size = chat_model_bytes(path, candidate.name) if str(path).isprintable() else 0
     if not size or candidate.size not in (0, size):
         return None
-    name = one_line(candidate.name, 120)
-    return ExternalModel(name, path, size, candidate.program, candidate.sha256, candidate.source)
+    name, sha256 = one_line(name_without_part(candidate.name), 120), candidate.sha256
+    if len(part_paths(path)) > 1:  # it is the first part's alone
+        sha256 = ""
+    return ExternalModel(name, path, size, candidate.program, sha256, candidate.source)
 
 
 def _loose_files(folder: Path, walk: FolderScan) -> Iterator[Candidate]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
+from baton.gguf.split_files import part_names
 from baton.models.model_types import ModelRecord
 from baton.models.store.store_files import (
     RECORD_FILE,
@@ -144,6 +145,8 @@ def clean_record(record: ModelRecord) -> ModelRecord:
         name=one_line(record.name, 120) or record.id,
         licence=one_line(record.licence, 120),
         wrong=one_line(record.wrong, 400),
+        fault=one_line(record.fault, 400),
+        note=one_line(record.note, 200),
     )
 
 
@@ -161,8 +164,15 @@ def check_record(record: ModelRecord) -> None:
         raise ConfigError(
             f"{one_line(record.link, 80)!r} can't be linked.", "Name the file with its whole path."
         )
-    if record.sha256 and not is_sha256(record.sha256):
-        raise ConfigError(f"{one_line(record.sha256, 80)!r} is no sha256.", "It has 64 hex digits.")
-    sizes = (record.size, record.stamp.size if record.stamp is not None else 0)
+    for sha256 in (record.sha256, *(part.sha256 for part in record.parts)):
+        if sha256 and not is_sha256(sha256):
+            raise ConfigError(f"{one_line(sha256, 80)!r} is no sha256.", "It has 64 hex digits.")
+    if record.parts and len(record.parts) != len(part_names(record.file)):
+        raise ConfigError(f"{record.id} has another number of parts.", "Look at its source again.")
+    sizes = (
+        record.size,
+        *(part.size for part in record.parts),
+        record.stamp.size if record.stamp is not None else 0,
+    )
     if not all(0 <= size < _MAX_MODEL_BYTES for size in sizes):
         raise ConfigError(f"No model has {sizes[0]} bytes.", "Look at its source again.")

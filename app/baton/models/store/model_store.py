@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
+from baton.gguf.split_files import part_names, part_paths
 from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
 from baton.models.store.manifest import (
     UnreadableRecord,
@@ -195,7 +196,7 @@ class FolderModelStore:
         with suppress(UnreadableRecord):
             record = load_record(folder)
             if record is not None and not record.link:
-                own.append(folder / record.file)
+                own += part_paths(folder / record.file)
         return own
 
     def _refuse_link(self, folder: Path) -> None:
@@ -218,6 +219,9 @@ class FolderModelStore:
             return 0
         if there is not None:
             return 0 if (folder / record.file).is_symlink() else there.size
+        if len(paths := part_paths(folder / record.file)) > 1:
+            here = [*paths, *folder.glob(f"*{PARTIAL_SUFFIX}")]
+            return sum(found.size for found in map(_single_stamp, here) if found is not None)
         if record.sha256:
             coming = [folder / f"{record.sha256}{PARTIAL_SUFFIX}"]
         else:
@@ -228,7 +232,20 @@ class FolderModelStore:
 
 
 def file_stamp(path: Path) -> FileStamp | None:
-    """Return how an ordinary file looks now, None where there is none."""
+    """Return how an ordinary file looks now, None where there is none.
+
+    A model in several files has the bytes of all, None if one is missing, and a time that is
+    another one as soon as one of theirs is.
+    """
+    found = [_single_stamp(part) for part in part_paths(path)]
+    stamps = [stamp for stamp in found if stamp is not None]
+    if len(stamps) < len(found):
+        return None
+    times = sum(place * stamp.mtime_ns for place, stamp in enumerate(stamps, start=1))
+    return FileStamp(sum(stamp.size for stamp in stamps), times % (1 << 62))
+
+
+def _single_stamp(path: Path) -> FileStamp | None:
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -338,12 +355,13 @@ def _leftovers_in(
 
 def _is_wanted(path: Path, record: ModelRecord) -> bool:
     """Whether a model has, or still needs, that file of its folder."""
-    if not record.link and path.name == record.file:
+    names = part_names(record.file)
+    if not record.link and path.name in names:
         return True
-    coming = not (
-        record.link or record.stamp or record.wrong or is_regular_file(path.parent / record.file)
-    )
-    return coming and path.name.startswith(record.sha256) and not path.name.startswith(DRAFT_PREFIX)
+    is_here = all(is_regular_file(path.parent / name) for name in names)
+    coming = not (record.link or record.stamp or record.wrong or is_here)
+    hashes = tuple(part.sha256 for part in record.parts) or record.sha256
+    return coming and path.name.startswith(hashes) and not path.name.startswith(DRAFT_PREFIX)
 
 
 def _is_leftover_folder(folder: Path) -> bool:
@@ -363,7 +381,9 @@ def _is_idle(path: Path) -> bool:
 
 
 def _linked_paths(record: ModelRecord | str | None) -> tuple[Path, ...]:
-    return (Path(record.link),) if isinstance(record, ModelRecord) and record.link else ()
+    if isinstance(record, ModelRecord) and record.link:
+        return part_paths(Path(record.link))
+    return ()
 
 
 def _path_text(path: Path) -> str:

@@ -15,6 +15,7 @@ from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
+from baton.platform.durable_files import expand_home
 from baton.presentation.answers import (
     AnswerSummary,
     CardsById,
@@ -265,7 +266,7 @@ class ConversationController:
 
     def copy_code(self) -> None:
         """Copy the next code block of the selected message."""
-        from baton.tui.widgets.answer import code_blocks
+        from baton.tui.answer_markdown import code_blocks
 
         if (view := self._transcript.selected) is None:
             return
@@ -283,11 +284,10 @@ class ConversationController:
         self._feedback.record(view.turn, Signal.COPIED)
 
     async def copy_text(self, text: str, which: str = "") -> None:
-        """Copy a text, and say so; `which` says what of a message it is."""
+        """Copy a text, and say what is known of it; `which` says what of a message it is."""
         lines = count_text(text.rstrip("\n").count("\n") + 1, "line")
-        if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
-            self._context.screen.app.copy_to_clipboard(text)
-        self._context.footer.say(f"copied {lines}{which}")
+        send = self._context.screen.app.copy_to_clipboard
+        self._context.footer.say(await desktop.copy(text, f"{lines}{which}", send))
 
     async def show_workflow(self) -> None:
         """Show how the selected answer was made."""
@@ -387,5 +387,5 @@ def _spare_history() -> None:
 
 
 def _short(path: Path) -> str:
-    home = Path.home()
+    home = expand_home("~")
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

@@ -140,7 +140,7 @@ class DownloadController:
         if held.state.is_usable:
             await self._mention(f"{name} is as it was when it came.")
         else:
-            why = held.record.wrong or "its file isn't there any more"
+            why = held.record.wrong or f"{held.missing} isn't there any more"
             text = f"{name} is not used any more: {why}. Ctrl+L and Enter download it again."
             await self._context.transcript.note(text, error=True)
 

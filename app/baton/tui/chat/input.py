@@ -6,10 +6,9 @@ import asyncio
 
 from textual import events
 
-from baton.core.errors import BatonError
+from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import Signal
-from baton.core.messages import Attachment, Prompt
-from baton.core.sanitiser import one_line
+from baton.core.messages import MENTION_SIGNS, Attachment, Prompt
 from baton.tui import slash_commands
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
@@ -38,6 +37,8 @@ class InputController:
         self._conversation = conversation
         self._runs = runs
         self._shell = shell
+        self._incomplete = ""
+        """A prompt that was held back, as a file that it names isn't there."""
 
     async def send(self, text: str) -> None:
         """Have a prompt answered, run a command, or play what waits if nothing is written."""
@@ -54,9 +55,11 @@ class InputController:
                 found = slash_commands.find_command(typed.name)
                 await self.run_command(found, typed.argument)
                 return
-            files, missing = await asyncio.to_thread(
-                lambda: (read_mentions(text), find_missing(text))
-            )
+            files, missing = await asyncio.to_thread(read_mentions, text)
+            if missing and text != self._incomplete:
+                self._incomplete = text
+                hint = "Enter sends your prompt without it."
+                raise ConfigError(" ".join(missing), hint)  # once: the file may be meant otherwise
         except BatonError as error:
             composer.put_before(Prompt(text))
             await self._context.complain(error)
@@ -65,11 +68,13 @@ class InputController:
         if edited is not None and worker is None:  # else it was changed before it was sent away
             self._feedback.record(self._feedback.answer_to(edited), Signal.EDITED)
         composer.clear_sent()
+        self._incomplete = ""
+        read = {part for file in files for part in (file.name, file.text)}
+        # An edited prompt, or one that came back, has the files that it names already.
+        pasted = tuple(file for file in pasted if not {file.name, file.text} & read)
         after = None if edited is None else edited.parent or ""
         prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
         self._runs.play(prompt, after=after, worker=worker)
-        if missing:
-            self._context.footer.say(f"there is no file {one_line(missing[0], 40)}", 12)
 
     async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
         """Run a command."""
@@ -124,19 +129,14 @@ class InputController:
         self._composer.prompt.focus()
 
 
-def find_missing(text: str) -> list[str]:
-    """Return the files that a prompt names and that aren't there."""
-    if "@" not in text:
-        return []
-    from baton.workers import missing_files
+def read_mentions(text: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
+    """Read the files that a prompt names; return a sentence for each that isn't there.
 
-    return missing_files(text)
+    Raises ConfigError.
+    """
+    if not any(sign in text for sign in MENTION_SIGNS):
+        return (), ()
+    from baton.workers import find_mentions, read_attachment
 
-
-def read_mentions(text: str) -> tuple[Attachment, ...]:
-    """Read the files that a prompt names. Raises ConfigError."""
-    if "@" not in text:
-        return ()
-    from baton.workers import mentioned_files, read_attachment
-
-    return tuple(read_attachment(path) for path in mentioned_files(text))
+    found = find_mentions(text)
+    return tuple(map(read_attachment, found.files)), found.missing

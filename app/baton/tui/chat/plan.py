@@ -69,11 +69,13 @@ class PlanController:
         """Show the plan of `text`, or of the next prompt, before anything is done."""
         context = self._context
         if text.strip():
-            files = await asyncio.to_thread(read_mentions, text)
+            files, missing = await asyncio.to_thread(read_mentions, text)
             prompt = Prompt(text, (*context.composer.pasted, *files))
             context.composer.clear_sent()
             context.set_previewing(False)
             self._runs.play(prompt, preview=True)
+            if missing:
+                context.footer.say(missing[0].rstrip("."), 12)
             return
         context.set_previewing(not context.is_previewing)
         context.footer.say(

@@ -100,7 +100,8 @@ class RunController:
     ) -> None:
         """Have a prompt answered as soon as those before it are: see QueuedPrompt."""
         context = self._context
-        if worker is None and not context.can_answer:
+        tool = context.services.orchestra.tool_in_place(prompt.text)
+        if worker is None and not context.can_answer and not tool:
             context.screen.run_worker(self._onboarding.keep_prompt(prompt))
             return
         if context.is_previewing:
@@ -180,7 +181,7 @@ class RunController:
         if pending.record is not None:
             return services.orchestra.resume(pending.record, replace(limits, strategy=""), ask)
         place = ConversationPosition(pending.chat.id, pending.after, pending.again)
-        worker = pending.worker or context.worker
+        worker = pending.worker or (context.worker if context.can_answer else None)
         return services.orchestra.play(
             pending.prompt, place, limits, ask, worker=worker, plan=pending.plan
         )

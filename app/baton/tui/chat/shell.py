@@ -13,7 +13,7 @@ from functools import partial
 from baton.core.byte_format import show_size
 from baton.core.messages import Attachment
 from baton.core.ports import Choice, Question
-from baton.core.sanitiser import one_line, sanitise
+from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise
 from baton.presentation.words import count_text
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.questions import QuestionController
@@ -72,7 +72,7 @@ class ShellController:
             self.stop()
             self._process, self._is_busy, context.footer.beside = None, False, ""
             context.screen.refresh_bindings()
-        text = sanitise(output.decode(errors="replace"))
+        text = sanitise(remove_terminal_codes(output.decode(errors="replace")))
         await context.transcript.note(_report(command, text, code))
         if text.strip():
             await self._offer(Attachment(f"output of {what}", text, len(output)), is_cut=is_cut)

@@ -6,13 +6,14 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from baton.tui import key_bindings
+from baton.tui import desktop, key_bindings
 from baton.tui.widgets.question_view import QuestionLine
 from baton.tui.widgets.status_lines import Footer, SplitLine
 
@@ -53,9 +54,14 @@ class Overlay(ModalScreen[Result | None]):
         return self.is_mounted and self.display
 
     def action_copy_text(self) -> None:
-        """Copy what is selected with the mouse, and say so."""
-        super().action_copy_text()
-        self.footer.say("copied")
+        """Copy what is selected with the mouse."""
+        if (text := self.get_selected_text()) is None:
+            raise SkipAction
+        self.run_worker(self.copy_text(text, "what is selected"), group="copy")
+
+    async def copy_text(self, text: str, what: str) -> None:
+        """Copy a text, and say what is known of it."""
+        self.footer.say(await desktop.copy(text, what, self.app.copy_to_clipboard))
 
     async def action_close(self) -> None:
         """Go back to the conversation."""

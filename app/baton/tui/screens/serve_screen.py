@@ -10,7 +10,7 @@ from textual.widgets.option_list import Option
 from baton.core.sanitiser import one_line
 from baton.presentation.served_requests import request_line, request_title
 from baton.presentation.words import count_text
-from baton.tui import desktop, key_bindings
+from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import OpenEndpoint
 
@@ -72,10 +72,7 @@ class ServeScreen(Overlay[str]):
 
     async def action_copy(self) -> None:
         """Copy the token of what is free."""
-        token = self._endpoint.token
-        if not (desktop.has_system_clipboard() and await desktop.copy_to_system(token)):
-            self.app.copy_to_clipboard(token)
-        self.footer.say("the token for what is free is copied")
+        await self.copy_text(self._endpoint.token, "the token for what is free")
 
     def action_stop(self) -> None:
         """Serve no more."""

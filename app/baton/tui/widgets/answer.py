@@ -10,7 +10,6 @@ import io
 from collections.abc import Sequence
 from functools import cache
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import box, markdown as rich_markdown
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -26,6 +25,7 @@ from textual.theme import Theme
 from textual.widget import Widget
 
 from baton.tui import themes
+from baton.tui.answer_markdown import CODE_TOKENS, Block, first_line, parse_blocks
 
 
 class AnswerView(Widget):
@@ -163,13 +163,8 @@ class AnswerView(Widget):
 MAX_HIGHLIGHTED_CHARS = 20_000
 """Longer code is drawn plainly: colouring it would take longer than a frame."""
 
-CODE_TOKENS = ("fence", "code_block")
-
 UNWRAPPED_COLUMNS = 100_000
 """How wide a block is drawn to see where its lines end by themselves."""
-
-Block = list[Token]
-"""The tokens of one paragraph, list, table or code block."""
 
 
 class _CodeBlock(rich_markdown.CodeBlock):
@@ -233,36 +228,6 @@ class _Markdown(rich_markdown.Markdown):
         super().__init__("", hyperlinks=False)
         self.parsed = block
         self.code = code
-
-
-@cache
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    return parser.disable("image")
-
-
-def parse_blocks(text: str) -> list[Block]:
-    """Split a Markdown text into its blocks; a line break of a poem or an address stays one."""
-    blocks: list[list[Token]] = []
-    for token in _parser().parse(text):
-        for child in token.children or ():
-            if child.type == "softbreak":
-                child.type = "hardbreak"
-        if token.level == 0 and token.nesting >= 0:
-            blocks.append([])
-        blocks[-1].append(token)
-    return blocks
-
-
-def first_line(block: Block) -> int:
-    """Return the number of the source line that a block begins on, counted from 0."""
-    return block[0].map[0] if block[0].map else 0
-
-
-def code_blocks(text: str) -> list[str]:
-    """Return the code blocks of a Markdown text, from its source."""
-    tokens = _parser().parse(text)
-    return [token.content for token in tokens if token.type in CODE_TOKENS]
 
 
 def line_joints(drawn: Sequence[str], lines: Sequence[str]) -> list[str]:

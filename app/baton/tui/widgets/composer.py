@@ -17,8 +17,8 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from baton.core.errors import ConfigError
-from baton.core.messages import Attachment, Prompt as Asked, Turn
-from baton.core.sanitiser import one_line, sanitise
+from baton.core.messages import MENTION_SIGNS, Attachment, Prompt as Asked, Turn
+from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise
 from baton.presentation.words import file_text
 from baton.tui import key_bindings
 from baton.tui.widgets.menu_view import MenuView
@@ -84,7 +84,7 @@ class PromptArea(TextEditor):
 
     def put(self, text: str) -> None:
         """Replace the whole prompt, and go to its end."""
-        self.load_text(sanitise(text))
+        self.load_text(sanitise(remove_terminal_codes(text)))
         self.move_cursor(self.document.end)
 
     def remember(self, prompts: Sequence[str]) -> None:
@@ -193,7 +193,7 @@ class PromptArea(TextEditor):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        text = sanitise(event.text)
+        text = sanitise(remove_terminal_codes(event.text))
         if len(text) > MAX_PASTED_CHARS:
             self.post_message(self.LongPasted(text))
         elif result := self._replace_via_keyboard(text, *self.selection):
@@ -365,12 +365,12 @@ def _show_lines(view: Static, lines: Sequence[str]) -> None:
 
 def _mention_lines(text: str) -> list[str]:
     """Return a line for each file that a text names, and for each that isn't there."""
-    if "@" not in text:
+    if not any(sign in text for sign in MENTION_SIGNS):
         return []  # what reads files is loaded only then
-    from baton.workers import mentioned_files, missing_files
+    from baton.workers import find_mentions
 
-    lines = [_path_line(path) for path in mentioned_files(text)]
-    return lines + [f"There is no file {one_line(name, 60)}." for name in missing_files(text)]
+    found = find_mentions(text)
+    return [*map(_path_line, found.files), *found.missing]
 
 
 def _path_line(path: Path) -> str:

@@ -84,7 +84,7 @@ class Gateway(Supervisor):
     `record` writes the egress log before a request is sent, `record_unsent` that it couldn't be.
     Setting `offline` ends the child at once; while it is set, the
     child is started only for workers on this machine, and refuses every other address. Variables
-    with keys that no worker named are not passed on to it.
+    with keys that no worker named are not passed on to it. `home` is the id of the home that asks.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Gateway(Supervisor):
         proxy: str = "",
         effort: str = "low",
         offline: bool = False,
+        home: str = "",
         patience: CallTimeouts = CallTimeouts(),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
@@ -103,6 +104,7 @@ class Gateway(Supervisor):
         self.record = record
         self.record_unsent = record_unsent
         self.effort = effort
+        self.home = home
         self.patience = patience
         self._keys_file = keys_file.absolute()
         self._proxy = proxy

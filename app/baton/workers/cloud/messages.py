@@ -52,6 +52,7 @@ class CallWorker(Message, tag="call"):
     schema: str
     most: dict[str, float] | None
     privacy: str
+    via: str
 
 
 class FindKey(Message, tag="find_key"):
@@ -85,10 +86,11 @@ class RequestAnnounced(Message, tag="request"):
 
 
 class AnswerText(Message, tag="text"):
-    """A piece of the answer."""
+    """A piece of the answer; where it `starts_again`, what came before were thoughts."""
 
     text: str
     tokens: int
+    starts_again: bool = False
 
 
 class TokenCount(Struct, frozen=True):
@@ -102,11 +104,17 @@ class TokenCount(Struct, frozen=True):
 
 
 class CallDone(FinalReply, tag="done"):
-    """The answer's end; `bound` is the most tokens that can be charged without a count."""
+    """The answer's end; `bound` is the most tokens that can be charged without a count.
+
+    `model` is the model's name by its own word, "" where it didn't say.
+    `fewest` is the number of tokens that text and thoughts can't have less of.
+    """
 
     finish: str
     usage: TokenCount | None
     bound: int
+    model: str
+    fewest: int
 
 
 class KeyLookedUp(FinalReply, tag="key"):

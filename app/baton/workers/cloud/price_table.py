@@ -7,6 +7,7 @@ unknown price is never taken for zero: such a worker isn't called until a price 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -241,3 +242,31 @@ def _configured_amount(text: str, name: str, most: int) -> int:
             "It looks like the price of one token: multiply it by 1,000,000.",
         )
     return amount
+
+
+_DATE = re.compile(r"\b20\d\d[-_]?[01]\d[-_]?[0-3]\d\b|\b[01]\d-20\d\d\b")
+_UNTELLING = re.compile(
+    r"\d{3,4}|v\d+|latest|preview|exp|beta|free|gguf|instruct|it|chat|hf|mlx|ud|xs|xxs|xl|[kmsl0]"
+    r"|i?q\d\w*|[bf]p?\d{1,2}|int\d|\d+bit|awq|gptq|default|us|eu|apac|global|anthropic|amazon|meta"
+)
+"""Parts of names that leave a model the same: stamps, ways to keep its weights, places, makers."""
+
+
+def is_same_model(asked: str, named: str) -> bool:
+    """Whether a provider's name of a model can mean the one that was asked for.
+
+    Stamps ("gpt-5-nano-2025-08-07"), prefixes, folders and endings may differ. True where no name
+    came, and for models that choose others by themselves (Azure's are named by their customers).
+    """
+    if not named or re.match(r"azure/|baton/|.*\bauto\b", asked.lower()):
+        return True
+    one, other = _telling_parts(asked), _telling_parts(named)
+    return one == other or ("latest" in asked and one <= other)
+
+
+def _telling_parts(name: str) -> Counter[str]:
+    """Return the parts of a model's name by which it differs from others."""
+    parts = re.split(
+        r"[^a-z0-9]+", _DATE.sub("", name.lower().replace("\\", "/").rpartition("/")[2])
+    )
+    return Counter(part for part in parts if part and not _UNTELLING.fullmatch(part))

@@ -19,6 +19,7 @@ from baton.core.errors import (
 )
 from baton.core.labels import Label, address_label
 from baton.core.messages import (
+    ENDPOINTS_PASSED,
     Card,
     Chunk,
     Declined,
@@ -33,6 +34,7 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import FREE, NANO
+from baton.core.sanitiser import whole_characters
 from baton.ipc.messages import Failed, FrameError
 from baton.ipc.process import Call, ChildDied, error_of
 from baton.platform.secrets import PROVIDERS
@@ -44,7 +46,7 @@ from baton.workers.cloud.messages import (
     RequestAnnounced,
     SendRequest,
 )
-from baton.workers.cloud.price_table import successor_of
+from baton.workers.cloud.price_table import is_same_model, successor_of
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
@@ -133,6 +135,12 @@ class CallAttempt:
     has_failed: bool = False
     tokens: int = 0
     first_text: float = 0.0
+
+    def take(self, piece: AnswerText) -> bool:
+        """Add a piece of the answer; return whether it goes on with what came before."""
+        self.said = piece.text if piece.starts_again else self.said + piece.text
+        self.first_text = self.first_text or time.monotonic()
+        return not piece.starts_again
 
     @property
     def writing_seconds(self) -> float:
@@ -260,10 +268,10 @@ class CloudWorker:
                         attempt.was_announced, destination = True, host
                         yield RequestSent(host, len(body))
                         call.send(SendRequest())
-                    case AnswerText(text=text, tokens=tokens):
-                        attempt.first_text = attempt.first_text or time.monotonic()
-                        attempt.said += text
-                        yield Text(text, tokens)
+                    case AnswerText() as piece:
+                        if not attempt.take(piece):
+                            yield Retrying("", 0.0)
+                        yield Text(piece.text, piece.tokens)
                     case CallDone() as done:
                         self._gateway.forgive()
                         usage = self._usage(done, request, attempt.said)
@@ -271,14 +279,9 @@ class CloudWorker:
                         yield usage
                         return
                     case Failed() as failed:
-                        self._gateway.forgive()
-                        attempt.has_failed, attempt.is_unsent = True, failed.unsent
-                        attempt.is_declined = failed.declined
-                        unsent = failed.unsent and attempt.was_announced
-                        if unsent:
-                            await self._gateway.record_unsent(request.call)
+                        is_unsent = await self._record_failure(failed, request, attempt)
                         if failed.declined:
-                            yield Declined(unsent, destination)
+                            yield Declined(is_unsent, destination)
                         raise self._explained(failed)
                     case _:
                         raise call.child.reject()
@@ -290,6 +293,16 @@ class CloudWorker:
         finally:
             if call is not None:
                 await uninterrupted(call.close(GRACE_SECONDS))
+
+    async def _record_failure(self, failed: Failed, request: Request, attempt: CallAttempt) -> bool:
+        """Note how a call failed; return whether what was announced didn't leave."""
+        self._gateway.forgive()
+        attempt.has_failed, attempt.is_unsent = True, failed.unsent
+        attempt.is_declined = failed.declined
+        is_unsent = failed.unsent and attempt.was_announced
+        if is_unsent:
+            await self._gateway.record_unsent(request.call)
+        return is_unsent
 
     def _route_text(self, card: Card) -> str:
         """Return where requests go, and through which proxy: each address, or the first of many."""
@@ -374,7 +387,10 @@ class CloudWorker:
             variable=self._variable,
             needs_key=self._needs_key,
             through_library=cloud,
-            messages=[{"role": m.role.value, "content": _clean(m.text)} for m in request.messages],
+            messages=[
+                {"role": m.role.value, "content": whole_characters(m.text)}
+                for m in request.messages
+            ],
             cap=request.max_tokens or card.max_output,
             bound=max_input_tokens(request.messages, request.shape),
             context=card.context,
@@ -384,10 +400,19 @@ class CloudWorker:
             top_p=request.top_p,
             seed=request.seed,
             stop=request.stop,
-            schema=_clean(request.shape.schema) if request.shape else "",
+            schema=whole_characters(request.shape.schema) if request.shape else "",
             most=_max_price(card),
             privacy=card.privacy.value,
+            via=self._via(lease.address.url),
         )
+
+    def _via(self, url: str) -> str:
+        """Return through which homes the request came; far addresses learn how many, not which."""
+        if not self._has_own_address:
+            return ""
+        passed, home = ENDPOINTS_PASSED.get(), self._gateway.home
+        ids = passed if passed[-1:] == (home,) else (*passed, home)
+        return ",".join("-" if address_label(url) is Label.CLOUD else id for id in ids)
 
     def _name_at(self, lease: AddressLease) -> str:
         """Return what the asked one is called: its provider, or itself, at which address."""
@@ -402,6 +427,7 @@ class CloudWorker:
         """Return what was counted; without a plausible count, the most it can be."""
         finish = Finish(done.finish) if done.finish in set(Finish) else Finish.STOP
         context = self.card.context
+        other = "" if is_same_model(self.card.model, done.model) else done.model
         if (count := done.usage) is not None:
             return Usage(
                 count.tokens_in,
@@ -411,12 +437,16 @@ class CloudWorker:
                 context,
                 count.cache_written,
                 count.reported,
+                other_model=other,
             )
         read = sum(estimated_tokens(message.text) for message in request.messages)
         if self.card.price is not None and self.card.price.is_free:
-            return Usage(read, estimated_tokens(said), finish, context=context)
+            written = max(estimated_tokens(said), done.fewest)
+            return Usage(read, written, finish, context=context, other_model=other)
         most = max_input_tokens(request.messages, request.shape)
-        return Usage(most, done.bound, finish, context=context, is_confirmed=False)
+        return Usage(
+            most, done.bound, finish, context=context, is_confirmed=False, other_model=other
+        )
 
 
 def _beginning(request: Request) -> str:
@@ -460,11 +490,6 @@ def _unknown_provider(name: str) -> ConfigError:
         f"Known: {', '.join(PROVIDERS)}. Another that speaks like OpenAI can be a worker of kind"
         ' "server", with its `base_url`, `api_key_env` and `price`.',
     )
-
-
-def _clean(text: str) -> str:
-    """Return the text without what can't be sent: halves of characters."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _max_price(card: Card) -> dict[str, float] | None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from baton.workers.local.speed_benchmark import (
         is_machine_busy as is_machine_busy,
         measure_speed as measure_speed,
+        try_model as try_model,
     )
     from baton.workers.local.worker import (
         GenerationSettings as GenerationSettings,
@@ -62,6 +63,6 @@ else:
         model_memory="Memory",
         model_process="LoadSettings ModelProcess",
         native_probe="check_model probe_gpus probe_library",
-        speed_benchmark="is_machine_busy measure_speed",
+        speed_benchmark="is_machine_busy measure_speed try_model",
         worker="GenerationSettings LocalWorker",
     )

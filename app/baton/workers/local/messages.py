@@ -82,9 +82,10 @@ REQUESTS = LoadModel | AnswerPrompt | CheckFile | DescribeLibrary
 
 
 class ModelLoading(Message, tag="loading"):
-    """How much of a model is loaded, from 0 to 1."""
+    """How much of a model is loaded, from 0 to 1, and whether any of it goes to a GPU."""
 
     fraction: float
+    on_gpu: bool = True
 
 
 class ModelLoaded(Message, tag="loaded"):
@@ -151,7 +152,9 @@ class AnswerDone(FinalReply, tag="done"):
 
 
 class FileChecked(Message, tag="checked"):
-    """llama.cpp would load the file."""
+    """llama.cpp would load the file; `note` is what is wrong with its chat template, or ""."""
+
+    note: str = ""
 
 
 class GpuDevice(Struct):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +14,12 @@ from typing import NamedTuple
 import baton
 from baton.core.errors import ModelFileError
 from baton.core.messages import Card
-from baton.gguf.header import Header, MalformedHeader, read_header
+from baton.core.sanitiser import one_line
+from baton.gguf.header import Header, MalformedHeader, read_header, read_part
 from baton.gguf.memory_fit import ModelLoad, estimate_load
+from baton.gguf.split_files import JOIN_PARTS_HINT, check_parts, name_without_part, part_paths
 from baton.platform.build_info import build_info
+from baton.platform.durable_files import expand_home
 
 STARTER = "smollm2-135m"
 """The starter model's name in settings."""
@@ -38,9 +44,10 @@ def find_model(model: str) -> ModelFile:
     """
     if model == STARTER:
         return starter()
-    path = Path(model).expanduser().absolute()
-    size = path.stat().st_size if path.is_file() else 0
-    return ModelFile(path, Card(path.stem, "local", path.stem, size=size))
+    path = part_paths(expand_home(model).absolute())[0]
+    size = _file_bytes(path) if all(part.is_file() for part in part_paths(path)) else 0
+    name = name_without_part(path.stem)
+    return ModelFile(path, Card(name, "local", name, size=size))
 
 
 def starter() -> ModelFile:
@@ -79,38 +86,69 @@ def conductor_adapter() -> Path | None:
 
 
 def check_gguf(path: Path) -> int:
-    """Return a model file's size in bytes. Raises ModelFileError if it isn't a whole GGUF file."""
-    read_model_header(path)
-    return path.stat().st_size
+    """Return the bytes of a model's or adapter's file. Raises ModelFileError if it isn't whole."""
+    with _faults_named(path):
+        _check_file(path)
+        _read_part(path)
+    return _file_bytes(path)
 
 
 def estimate_file_load(path: Path, context: int, kv: str = "f16", slots: int = 1) -> ModelLoad:
     """Return what a model will take with that context. Raises ModelFileError."""
     bits = 16 if kv == "f16" else 8
-    return estimate_load(read_model_header(path), path.stat().st_size, context, bits, slots=slots)
+    return estimate_load(read_model_header(path), _file_bytes(path), context, bits, slots=slots)
 
 
 def read_model_header(path: Path) -> Header:
     """Return a model file's header. Raises ModelFileError if it isn't a whole GGUF file."""
+    with _faults_named(path):
+        status = _check_file(path)
+        header = _header(path, status.st_size, status.st_mtime_ns)
+        check_parts(path.name, header.parts, lambda part: _read_part(path.with_name(part)))
+        return header
+
+
+def _check_file(path: Path) -> os.stat_result:
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise ModelFileError(
+            f"{path} is a folder, not a model file.", "Name a .gguf file inside it."
+        )
+    if not stat.S_ISREG(status.st_mode):  # a pipe would never end
+        raise MalformedHeader("it isn't an ordinary file")
+    if not status.st_size:
+        raise ModelFileError(f"{path} is empty.", "Download it again.")
+    return status
+
+
+@contextmanager
+def _faults_named(path: Path) -> Iterator[None]:
     try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            hint = "Name a .gguf file inside it."
-            raise ModelFileError(f"{path} is a folder, not a model file.", hint)
-        if not stat.S_ISREG(status.st_mode):  # a pipe would never end
-            raise MalformedHeader("it isn't an ordinary file")
-        if not status.st_size:
-            raise ModelFileError(f"{path} is empty.", "Download it again.")
-        return _header(path, status.st_size, status.st_mtime_ns)
+        yield
     except FileNotFoundError:
-        raise ModelFileError(f"There is no file {path}.", "Check its path.") from None
+        hint = JOIN_PARTS_HINT if len(part_paths(path)) > 1 else "Check its path."
+        raise ModelFileError(f"There is no file {path}.", hint) from None
     except MalformedHeader as error:
         hint = "Baton runs GGUF files: look for one of that kind, or download it again."
-        raise ModelFileError(f"{path} is no model that can be used: {error}.", hint) from None
+        raise ModelFileError(
+            f"{path} is no model that can be used: {one_line(str(error))}.", error.hint or hint
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "Check its owner and its folder's."
         raise ModelFileError(f"{path} can't be read: {reason}.", hint) from error
+
+
+def _read_part(path: Path) -> tuple[int, int]:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise MalformedHeader("it isn't an ordinary file")  # a pipe would never end
+    with path.open("rb") as file:
+        return read_part(file.read, path.stat().st_size)
+
+
+def _file_bytes(path: Path) -> int:
+    """Return the bytes of a model's file, or of all its parts."""
+    return sum(part.stat().st_size for part in part_paths(path))
 
 
 @lru_cache(maxsize=16)

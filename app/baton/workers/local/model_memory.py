@@ -20,7 +20,7 @@ from baton.gguf.memory_fit import (
     room_beside,
     smaller_contexts,
 )
-from baton.platform import hardware
+from baton.platform.machine_limits import file_reader, memory_allowance, physical_cores
 from baton.workers.local.native_probe import probe_gpus
 
 if TYPE_CHECKING:
@@ -207,8 +207,6 @@ class CpuLock:
 
     @cached_property
     def _cores(self) -> int:
-        from baton.workers.local.child.cpu_threads import physical_cores
-
         return self._given or physical_cores()
 
     def _admit(self) -> None:
@@ -254,7 +252,7 @@ class CpuWait(NamedTuple):
 def machine_memory(root: Path = Path("/")) -> MachineMemory:
     """Return this machine's memory, or its container's if that is less."""
     total, available = _meminfo(root)
-    allowed = hardware.memory_allowance(lambda path: (root / path.lstrip("/")).read_text("utf-8"))
+    allowed = memory_allowance(file_reader(root))
     if allowed is None:
         return MachineMemory(total, available)
     return MachineMemory(min(total, allowed.limit), min(available, allowed.room))

@@ -31,9 +31,11 @@ from baton.core.messages import (
     Writing,
 )
 from baton.core.sanitiser import one_line
+from baton.gguf.split_files import part_paths
 from baton.ipc import supervisor
 from baton.ipc.messages import Failed, FrameError, Message
 from baton.ipc.process import (
+    TOOK_TOO_LONG,
     Call,
     Child,
     ChildDied,
@@ -115,7 +117,8 @@ class ModelProcess(Supervisor):
 
     A death while the model loads counts against the model, a later one against the requests that
     were being answered: a single one has failed, of several each is repeated alone, by a child that
-    isn't borrowed. That answers a word of Baton's first, so that a broken model is found out.
+    isn't borrowed. That answers a word of Baton's first, so that a broken model is found out. A
+    file of which llama.cpp crashes is broken, unless a GPU had a part in it; it isn't loaded again.
     """
 
     def __init__(
@@ -147,6 +150,8 @@ class ModelProcess(Supervisor):
         self._open_requests = 0
         self._session: ModelSession | None = None
         self._state: tuple[FileStamp, ...] = ()
+        self._refusal: tuple[tuple[FileStamp, ...], ModelFileError] | None = None
+        self._has_answered = False
         self._bytes = 0
         self._gpu_share = 1.0
 
@@ -236,7 +241,7 @@ class ModelProcess(Supervisor):
                         async for chunk in chunks:
                             wrote = wrote or isinstance(chunk, Text)
                             yield chunk
-                self._is_doubted = False
+                self._is_doubted, self._has_answered = False, True
                 self.forgive(request.adapter, *([request.mark] if self._deaths else []))
                 return
             except MemoryOccupied:  # nothing of it is loaded now, so it keeps no room meanwhile
@@ -248,6 +253,7 @@ class ModelProcess(Supervisor):
                 closed = closings != self.closings
                 if not closed:
                     self.living()
+                    self._judge_file(session)
                 # A process's last words may be of another's request.
                 reason = "Its process ended." if request.prompt.client else str(death)
                 cause = session.cause_of_death(request, is_alone) if session else "model"
@@ -255,6 +261,7 @@ class ModelProcess(Supervisor):
                 is_formed = bool(request.prompt.grammar or request.prompt.schema)
                 delay = next(delays, None) if is_counted else FORM_SECONDS * is_formed
                 if cause == "request" and not wrote:
+                    await self._try_file(session, closings)
                     raise _crashed(request, reason) from death
                 if delay is None or wrote or closed or cause == "request":
                     raise _unavailable(request, reason, wrote) from death
@@ -262,9 +269,44 @@ class ModelProcess(Supervisor):
                 await asyncio.sleep(delay)
                 is_alone = is_alone or cause == "maybe"
 
+    def _judge_file(self, session: ModelSession | None) -> None:
+        """Raise ModelFileError where a child has just died of the file, which is remembered."""
+        if session is None:
+            return
+        error = None
+        if session.child.why() == TOOK_TOO_LONG:
+            what = "The model's chat template can't be used: it doesn't come to an end."
+            error = ModelFileError(what, "Choose another model.")
+        elif not session.is_loaded and not session.on_gpu and session.child.has_crashed:
+            what = f"{one_line(self.path.name)} is broken: it crashes llama.cpp."
+            error = ModelFileError(what, "Download it again, or choose another model.")
+        if error is not None:
+            self._refusal = self._state, error
+            self.forgive()
+            raise error
+
+    async def _try_file(self, died: ModelSession | None, closings: int) -> None:
+        """Where a model crashed that never answered, have a new child load it and write a word.
+
+        Raises ModelFileError if that can't.
+        """
+        if died is None or not died.child.has_crashed or self._has_answered:
+            return
+        session = await self._ready_session(closings)
+        session.enter()
+        try:
+            async for _ in session.wait_until_loaded():
+                pass
+        except ChildDied:
+            self.living()
+            self._judge_file(session)
+        finally:
+            session.leave()
+
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; it may be used again."""
         self._gpu_share = 1.0
+        self._refusal = None
         await super().aclose()
         self._memory.notify_release()
 
@@ -325,13 +367,13 @@ class ModelProcess(Supervisor):
 
     def _has_file_changed(self) -> bool:
         """Whether there is another file by now. One that is gone is read to the end."""
-        now = file_stamps(self.path)
+        now = file_stamps(*part_paths(self.path))
         return bool(now) and now != self._state
 
     def _start(self) -> Child:
         """Borrow a child where one is lent, else start one, once there is room for it."""
         settings = self.settings
-        self._state = file_stamps(self.path)
+        self._state = file_stamps(*part_paths(self.path))
         load = estimate_file_load(self.path, settings.context, settings.kv, settings.slots)
         self._bytes = max(load.total, self._bytes)
         opening = LoadModel(
@@ -409,6 +451,8 @@ class ModelProcess(Supervisor):
             await self._check_file()
         if closings != self.closings:
             raise ChildDied("It was stopped.")
+        if self._refusal is not None and self._refusal[0] == file_stamps(self.path):
+            raise self._refusal[1]
         self.running()
         assert self._session is not None, "there is one for each child"
         return self._session

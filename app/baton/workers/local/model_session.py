@@ -47,7 +47,8 @@ class ModelRequest(NamedTuple):
 class ModelSession:
     """A child that loads a model, for several requests, each of which may come and go meanwhile.
 
-    `is_loaded` is whether it has, `users` how many requests are under way with it. `loaded` takes
+    `is_loaded` is whether it has, `on_gpu` whether a GPU may have a part in it, for all that is
+    known yet, `users` how many requests are under way with it. `loaded` takes
     what it says of the model, and raises what speaks against it. A model that `is_doubted`, because
     it died of a request, has to answer a word before it counts as loaded.
     """
@@ -57,6 +58,7 @@ class ModelSession:
     ) -> None:
         self.child = child
         self.is_loaded = False
+        self.on_gpu = True
         self.users = 0
         self._note_loaded = loaded
         self._fraction = -1.0
@@ -156,7 +158,8 @@ class ModelSession:
 
     def _take(self, message: Message) -> None:
         match message:
-            case ModelLoading(fraction=fraction):
+            case ModelLoading(fraction=fraction, on_gpu=on_gpu):
+                self.on_gpu = on_gpu
                 self._fraction = min(max(fraction, 0.0), 1.0)
             case ModelLoaded() as loaded:
                 self._note_loaded(loaded)

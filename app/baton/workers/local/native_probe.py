@@ -12,7 +12,13 @@ from baton.core.machine import Gpu
 from baton.core.sanitiser import one_line
 from baton.ipc.messages import Failed, Message
 from baton.ipc.process import ChildDied, environment, error_of, start_child
-from baton.workers.local.messages import REPLIES, CheckFile, DescribeLibrary, LlamaInfo
+from baton.workers.local.messages import (
+    REPLIES,
+    CheckFile,
+    DescribeLibrary,
+    FileChecked,
+    LlamaInfo,
+)
 
 
 async def probe_library(
@@ -28,18 +34,21 @@ async def probe_library(
     return reply
 
 
-async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> None:
+async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> str:
     """Have llama.cpp load all of a model file but its weights, in a child.
 
-    That takes part of a second, whatever the file's size. Raises ModelFileError if the file can't
-    be loaded. Where llama.cpp itself can't be, nothing is known of the file, and none is raised.
+    Returns a sentence on what is wrong with its chat template, or "". That takes part of a second,
+    whatever the file's size. Raises ModelFileError if the file can't be used. Where llama.cpp
+    itself can't be, nothing is known of the file, and none is raised.
     """
     try:
         reply = await _ask(one_line(path.name), environ, CheckFile(path))
     except WorkerUnavailable as error:  # llama.cpp crashed
-        raise ModelFileError(error.message, error.hint) from error
+        hint = "The file is broken: download it again, or choose another."
+        raise ModelFileError(error.message, hint) from error
     if isinstance(reply, Failed) and reply.error == ModelFileError.__name__:
         raise error_of(reply)
+    return one_line(reply.note, 200) if isinstance(reply, FileChecked) else ""
 
 
 async def _ask(name: str, environ: Mapping[str, str], request: Message) -> Any:
@@ -49,8 +58,9 @@ async def _ask(name: str, environ: Mapping[str, str], request: Message) -> Any:
         child.send(request)
         return await child.receive()
     except ChildDied as death:
-        words = child.stderr_end.strip().splitlines()
-        raise WorkerUnavailable(f"{name} can't be loaded. {death}", *words[-1:]) from death
+        raise WorkerUnavailable(
+            f"{name} can't be loaded. {death}", "Run `baton doctor`."
+        ) from death
     finally:
         await child.aclose()
 

@@ -1,19 +1,28 @@
-"""Measures how fast a worker writes here, by having it write for two seconds."""
+"""Has a model write for Baton itself: two seconds to measure its speed, a token to try it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from contextlib import aclosing
+from pathlib import Path
 
-from baton.core.errors import BatonError
+from baton.core.errors import BatonError, ContextTooLong, ModelFileError
 from baton.core.messages import Message, Request, Role, Text, Thinking, Usage
 from baton.core.ports import Worker
+from baton.core.sanitiser import one_line
+from baton.workers.local.messages import AnswerPrompt
+from baton.workers.local.model_memory import Memory
+from baton.workers.local.model_process import LoadSettings, ModelProcess
+from baton.workers.local.model_session import ModelRequest
 
 _PROMPT = "Describe a walk through a town in the morning, in as much detail as you can."
 _MAX_TOKENS = 1024
 _LOADING_SECONDS = 120.0
 """How long the first word may take: with a large model on a slow disk."""
+
+TRIAL_CONTEXT = 2048
+"""The context that a model is tried with, in tokens. Some templates bring 1,000 of their own."""
 
 _BUSY_PERCENT = 40.0
 _IDLE_TRIES = 5
@@ -42,6 +51,22 @@ async def measure_speed(worker: Worker, seconds: float = 2.0) -> float | None:
             return await _measured(worker, seconds)
     except (BatonError, TimeoutError):
         return None
+
+
+async def try_model(path: Path, force: bool = False) -> None:
+    """Have a model file write one token, in a child. Raises BatonError if it can't."""
+    settings = LoadSettings(TRIAL_CONTEXT, slots=1)
+    model = ModelProcess(path, Memory(), settings, force=force)
+    hello = AnswerPrompt([{"role": "user", "content": "Hello"}], 1, 1)
+    try:
+        async with aclosing(model.stream(ModelRequest(one_line(path.name), hello))) as chunks:
+            async for _ in chunks:
+                pass
+    except ContextTooLong as error:
+        what = f"The model's chat template makes {error.needed:,} tokens of one word."
+        raise ModelFileError(what, "Choose another model.") from error
+    finally:
+        await model.aclose()
 
 
 async def _measured(worker: Worker, seconds: float) -> float | None:

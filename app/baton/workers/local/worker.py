@@ -76,8 +76,12 @@ class LocalWorker:
         self.model.warm()
 
     def read_ahead(self, request: Request) -> None:
-        """Read a request's messages before it is made; see core.ports.ForesightedWorker."""
-        self.model.read_ahead(ModelRequest(self._given.name, self._prompt(request)))
+        """Read a request's messages before it is made; see core.ports.ForesightedWorker.
+
+        Not with a seed: such a request reads its prompt itself.
+        """
+        if (prompt := self._prompt(request)).seed is None:
+            self.model.read_ahead(ModelRequest(self._given.name, prompt))
 
     def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see core.ports.Worker."""
@@ -139,12 +143,11 @@ class LocalWorker:
 
 def _informed(known: Card, loaded: ModelLoaded) -> Card:
     """Return a card with what the child said of the model."""
-    note = loaded.note
     return replace(
         known,
         context=loaded.context,
         parameters=loaded.parameters,
         hardware=loaded.hardware,
         licence=known.licence or loaded.licence,
-        note=known.note if note in known.note else f"{known.note} {note}".strip(),
+        caution=loaded.note,
     )

@@ -17,7 +17,7 @@ import pytest
 from baton.ipc.process import Child, ChildProcess
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
-from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender
+from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender, unsent_call
 from baton.workers.cloud.child.openai_requests import chat_request, responses_request
 from baton.workers.cloud.child.request_guard import check_request
 from baton.workers.cloud.messages import REPLIES, AnswerText, SendRequest
@@ -207,18 +207,20 @@ async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
         pieces.append(message.tokens)
 
     front: Any = SimpleNamespace(send=send)
-    voice = TextSender(front, 1)
-    for text in ("a", "b", "", "c"):
+    call = unsent_call("openai", "gpt-5-mini")
+    call.set_dialect("responses")
+    voice = TextSender(front, call)
+    for text in ("A", "b", "", "c"):
         voice.add(text)
-    assert frames[0] == "a"
+    assert frames[0] == "A"
     voice.finish()
     before = len(frames)
     await asyncio.sleep(2 * TEXT_SECONDS)  # the loop keeps the order of what is due
-    assert (len(frames), "".join(frames)) == (before, "abc")
+    assert (len(frames), "".join(frames)) == (before, "Abc")
     voice.add("d")
     voice.add("e")
     await asyncio.sleep(2 * TEXT_SECONDS)
-    assert ("".join(frames), sum(pieces)) == ("abcde", 5)
+    assert ("".join(frames), sum(pieces)) == ("Abcde", 5)
 
 
 @pytest.mark.parametrize(

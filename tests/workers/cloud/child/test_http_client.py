@@ -27,6 +27,7 @@ from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRul
 from support.fake_cloud import Cloud, Reply
 from support.home_network import at_home
 from support.secret_search import parts_of
+from support.socks_proxy import socks_proxy
 
 KEY = "sk-canary-0123456789abcdefghij"
 BEARER = {"Authorization": f"Bearer {KEY_PLACEHOLDER}"}
@@ -152,7 +153,7 @@ async def test_a_variable_that_holds_no_key_is_named_and_nothing_is_sent(out: Ou
 def ask_through_proxy(address: str) -> dict[str, Any]:
     """Ask a server of the home network, with a proxy in the environment, then with a set one."""
     with Cloud(host=address) as server, Cloud() as proxy:
-        named = {"HTTP_PROXY": proxy.url, "ALL_PROXY": proxy.url}
+        named = {"http_proxy": proxy.url, "ALL_PROXY": proxy.url}
         heard = asyncio.run(hear(outward(proxies=named), make_call(server.base("server"))))
         unset = proxy.posts, [received.key for received in server.calls]
         keyless = make_call(server.base("server"), variable="", needs_key=False)
@@ -210,7 +211,7 @@ async def test_the_password_of_a_proxy_is_not_announced(out: Out) -> None:
     with Cloud() as proxy:
         named = proxy.url.replace("//", "//me:secret@")
         call = make_call("http://198.51.100.1/v1", variable="", needs_key=False)
-        heard = await hear(out(proxies={"HTTP_PROXY": named}), call)
+        heard = await hear(out(proxies={"http_proxy": named}), call)
     assert heard.text == ANSWER
     assert heard.announced == [f"198.51.100.1 through 127.0.0.1:{proxy.port}"]
 
@@ -218,7 +219,7 @@ async def test_the_password_of_a_proxy_is_not_announced(out: Out) -> None:
 @pytest.mark.parametrize(
     "proxy",
     [
-        "socks5://127.0.0.1:9",
+        "socks4://127.0.0.1:9",
         "ftp://127.0.0.1:9",
         "http://[::1",
         "http://",
@@ -231,7 +232,19 @@ async def test_the_password_of_a_proxy_is_not_announced(out: Out) -> None:
 async def test_a_proxy_that_cannot_be_used_is_an_error(out: Out, proxy: str) -> None:
     heard = await hear(out(proxy=proxy), make_call("https://198.51.100.1/v1"))
     assert heard.announced == []
-    assert heard.said == "The proxy for The lab can't be used. Nothing was sent."
+    shown = proxy.replace("user:word@", "")
+    assert heard.said == f"The proxy in cloud.proxy, {shown}, can't be used. Nothing was sent."
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
+async def test_a_socks_proxy_is_used(out: Out, scheme: str) -> None:
+    with Cloud() as server, socks_proxy(server.port) as proxy:
+        call = make_call("http://far.example.org/v1", variable="", needs_key=False)
+        way = out(proxies={"all_proxy": f"{scheme}://127.0.0.1:{proxy.port}"})
+        heard = await hear(way, call)
+    assert heard.text == ANSWER
+    assert proxy.asked == ["far.example.org:80"]
+    assert heard.announced == [f"far.example.org through 127.0.0.1:{proxy.port}"]
 
 
 @pytest.mark.parametrize(
@@ -710,7 +723,7 @@ async def test_a_call_that_is_stopped_closes_its_connection(out: Out) -> None:
 
 
 async def test_a_request_that_holds_a_key_is_not_sent(out: Out) -> None:
-    odd = 'sk-"quoted\\0123456789'
+    odd = r"sk-\escaped\0123456789"
     environ = {"LAB_KEY": KEY, "ODD_KEY": odd}
     async with provider(answer(401, ERROR)) as server:
         way = out(environ)

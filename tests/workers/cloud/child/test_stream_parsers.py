@@ -724,3 +724,14 @@ def test_an_error_without_words_is_still_one(dialect: str) -> None:
     )
     assert not reader.at_end
     assert not reader.is_refusal
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_halves_of_characters_are_joined_over_events_and_none_is_left_at_a_cap(finish: str) -> None:
+    texts = ("a\ud83d", "\ude00 \ud83d", " b\ude00 \ufffd", "c\ufffd\ufffd")
+    events = [json.dumps(delta(text)) for text in texts] + [json.dumps(delta("", finish))]
+    reader = DIALECTS["chat"]()
+    said = "".join(reader.feed(f"data: {event}\n\n".encode()) for event in events)
+    said += reader.feed(b"data: [DONE]\n\n") + reader.rest()
+    end = "\ufffd\ufffd" if finish == "stop" else ""
+    assert said == f"a\U0001f600 \ufffd b\ufffd \ufffdc{end}"

@@ -22,8 +22,8 @@ from baton.workers.local.child.model_context import (
     places,
 )
 from baton.workers.local.child.prompt import Prompt
-from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.child.sequence import Sequence
+from baton.workers.reasoning_filter import ThoughtFilter
 from support.tiny_models import WORDS, tiny, tiny_adapter
 
 pytestmark = pytest.mark.local_model
@@ -143,7 +143,7 @@ def test_what_was_read_for_a_client_is_known_to_it_alone(model: llama.Model) -> 
     ctx, tokens = context(model), prompt(1, 90)
 
     def known(client: str) -> int:
-        slot = ctx.take([*tokens, 1], client=client)
+        slot = ctx.take([*tokens, 1, 1], client=client)
         assert slot is not None
         count = len(slot.tokens)
         if rest := tokens[count:]:
@@ -213,7 +213,7 @@ def test_what_others_left_gives_way_before_the_context_grows(model: llama.Model)
     read_together(ctx, [prompt(3, 900)])
     assert c.llama_n_ctx(ctx.native) == 2048
     assert sum(len(slot.tokens) for slot in ctx.slots) <= 2048
-    assert len(taken(ctx, [*prompt(3, 900), 1]).tokens) == 900
+    assert len(taken(ctx, [*prompt(3, 900), 1, 1]).tokens) == 900
 
 
 def test_who_finds_no_room_waits_and_one_alone_may_use_it_all(model: llama.Model) -> None:

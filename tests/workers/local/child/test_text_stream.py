@@ -8,9 +8,9 @@ import time
 import pytest
 
 from baton.ipc.messages import Message
-from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.child.text_stream import TextStream
 from baton.workers.local.messages import AnswerText
+from baton.workers.reasoning_filter import ThoughtFilter
 
 
 @pytest.mark.parametrize(("answers", "at_most"), [(1, 17), (4, 6), (16, 4)])
@@ -31,3 +31,13 @@ def test_many_answers_at_once_have_fewer_messages_each(
     assert sum(piece.tokens for piece in pieces) == len(words)
     assert pieces[0].text == words[0], "the first word doesn't wait"
     assert at_most - 1 <= len(pieces) <= at_most + 1
+
+
+def test_half_a_character_at_the_cap_is_left_out() -> None:
+    sent: list[Message] = []
+    text = TextStream(sent.append, ThoughtFilter())
+    for piece in (b"flag ", "\U0001f3f3".encode(), "\U0001f308".encode()[:2]):
+        text.add(piece, 1)
+    text.finish()
+    said = "".join(message.text for message in sent if isinstance(message, AnswerText))
+    assert said == "flag \U0001f3f3"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from baton.core.messages import fenced
-from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
-from baton.core.plan.request_parts import CheckedPart
+from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart, parse_lines
+from baton.core.plan.request_parts import CheckedPart, checked_subtasks
 from baton.workers.tools.computation import plan_check
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.computation.plan_steps import compute_step
@@ -156,3 +158,24 @@ def test_a_step_that_needs_another_tool_says_so() -> None:
     assert subtask == "#1 * 2 where #1 = units: 42 km -> mi"
     message = f"What was asked:\n{fenced(request)}\n\n{subtask}"
     assert compute_step("calc", message) == "26.1 miles \u00d7 2 ≈ 52.2 miles"
+
+
+def computed(file: str) -> dict[str, bool]:
+    """Return for each prompt of a file whether what the conductor wrote for it is computed."""
+    rows = (Path(__file__).parent / file).read_text("utf-8").splitlines()
+    found = {}
+    for row in map(json.loads, rows):
+        parts = parse_lines("\n".join(row["plan"]))
+        played = checked_subtasks(parts, check_parts(row["prompt"], parts))
+        found[row["prompt"]] = any(step.tool for step in played)
+    return found
+
+
+def test_what_the_conductor_wrote_rightly_is_computed() -> None:
+    """Its plans for `held_out/`, of which 330 were right before these rules."""
+    assert [prompt for prompt, is_so in computed("right_plans.jsonl").items() if not is_so] == []
+
+
+def test_what_the_conductor_wrote_wrongly_is_not_computed() -> None:
+    """Its wrong plans for `sums/`, of which all were computed before these rules."""
+    assert [prompt for prompt, is_so in computed("wrong_plans.jsonl").items() if is_so] == []

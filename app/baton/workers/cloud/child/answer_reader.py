@@ -7,6 +7,7 @@ dialect and nothing before it was broken.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,8 +15,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from baton.core.sanitiser import whole_characters
 from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse_json
 from baton.workers.cloud.messages import TokenCount
+
+MAX_NAME_CHARS = 200
+"""How much of a model's name is looked at."""
+_UNFINISHED = re.compile("(?:[\ud800-\udbff]|\ufffd{1,3})$")
+"""What may be the first part of a character: half of a pair, or what a server makes of its bytes
+where a cap cut them."""
 
 
 class Events:
@@ -75,7 +83,7 @@ class AnswerReader(ABC):
     `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
     of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
     that is neither (the call of a tool, an image), `is_count_broken` whether there was a count that
-    can't be one.
+    can't be one. `model` is the model's name by the provider's first word, "" without one.
     """
 
     dialect = ""
@@ -83,6 +91,7 @@ class AnswerReader(ABC):
     def __init__(self) -> None:
         self.finish = ""
         self.error = ""
+        self.model = ""
         self.wrote = False
         self.written = 0
         self.size = 0
@@ -97,14 +106,23 @@ class AnswerReader(ABC):
         self._calls_tool = False
         self._fewest = FewestTokens()
         self._fewest_thoughts = FewestTokens()
+        self._unfinished = ""
 
     def feed(self, data: bytes) -> str:
         """Take bytes as they came; return the text that they complete."""
-        text = "".join(self._read(event) for event in self._events.feed(data))
+        text = self._unfinished + "".join(map(self._read, self._events.feed(data)))
+        cut = _UNFINISHED.search(text)
+        self._unfinished = cut[0] if cut is not None else ""
+        text = whole_characters(text.removesuffix(self._unfinished))
         self.wrote = self.wrote or bool(text)
         self._note_written(text)
         self._fewest.add(text)
         return text
+
+    def rest(self) -> str:
+        """Return what is left at the end: not what a cap left of a character."""
+        is_whole = self.at_end and self.finish != "length" and self._unfinished >= "\ufffd"
+        return self._unfinished if is_whole else ""
 
     @property
     def broken(self) -> bool:
@@ -138,6 +156,11 @@ class AnswerReader(ABC):
         return self._fewest.count + self._fewest_thoughts.count
 
     @property
+    def has_thoughts(self) -> bool:
+        """Whether thoughts came beside the text."""
+        return self._fewest_thoughts.count > 0
+
+    @property
     def usage(self) -> TokenCount | None:
         """The provider's count, if it can be believed for the text and thoughts that came."""
         count = self.count
@@ -158,6 +181,7 @@ class AnswerReader(ABC):
         if not isinstance(parsed, dict):
             self._broken = True
             return ""
+        self.model = self.model or _model_name(parsed)
         try:
             return self._take(parsed)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError):
@@ -205,6 +229,19 @@ class AnswerReader(ABC):
     @abstractmethod
     def _take(self, event: Mapping[str, Any]) -> str:
         """Note what an event says; return its text."""
+
+
+def _model_name(event: Mapping[str, Any]) -> str:
+    """Return the name of the model in an event of any dialect, or ""."""
+    match event:
+        case (
+            {"model": str(name)}
+            | {"modelVersion": str(name)}
+            | {"response": {"model": str(name)}}
+            | {"message": {"model": str(name)}}
+        ):
+            return name[:MAX_NAME_CHARS]
+    return ""
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

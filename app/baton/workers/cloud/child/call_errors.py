@@ -71,7 +71,7 @@ async def response_failure(call: CloudCall, response: httpx.Response) -> Failure
     if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
         return Failure(
             "WorkerError",
-            f"{call.who} refused the text, for which it may charge a fee: {said}",
+            f"{call.who} refused the text, for which it may charge a fee{_detail(said)}",
             "All that was held stays charged; `baton budget release` lists it.",
         )
     if status in (401, 403):
@@ -89,11 +89,10 @@ async def response_failure(call: CloudCall, response: httpx.Response) -> Failure
             f"{call.who} has moved (HTTP {status}). Nothing was sent to its new address.",
             "Check the address.",
         )
-    detail = f": {said}" if said else "."
     charged = "Nothing was charged. " if declined else ""
     return Failure(
         "WorkerUnavailable",
-        f"{call.who} failed (HTTP {status}){detail}",
+        f"{call.who} failed (HTTP {status}){_detail(said)}",
         f"{charged}Try again later.",
         declined=declined,
     )
@@ -135,7 +134,7 @@ def connection_failure(call: CloudCall, error: Exception) -> Failure:
         why = _shown_text(str(error), call.key) or type(error).__name__
         return Failure(
             "WorkerUnavailable",
-            f"{call.who} can't be reached: {why}.",
+            f"{call.who} can't be reached{_detail(why)}",
             "Check the address and the network; nothing was sent.",
             declined=True,
             unsent=True,
@@ -164,7 +163,7 @@ def unfinished_failure(call: CloudCall) -> Failure:
         declined = call.reader.is_refusal
         return Failure(
             "WorkerUnavailable",
-            f"{call.who} failed: {said}{kept}",
+            f"{call.who} failed{_detail(said)}{kept}",
             "Nothing was charged. Try again later." if declined else "Try again later.",
             declined=declined,
         )
@@ -183,6 +182,12 @@ def missing_key_failure(call: CloudCall) -> Failure:
         f"There is no key for {call.who}.",
         f"Enter it with `baton keys set {name}`.",
     )
+
+
+def _detail(said: str, unsaid: str = ".") -> str:
+    """Return what ends a sentence: what was said, with a stop; `unsaid` where nothing was."""
+    stop = "" if said.endswith((".", "!", "?", "…")) else "."
+    return f": {said}{stop}" if said else unsaid
 
 
 def _shown_text(said: str, key: str) -> str:
@@ -215,7 +220,7 @@ def _parse_error(body: bytes) -> object:
 
 
 def _request_refusal(call: CloudCall, said: str, status: int) -> Failure:
-    detail = f": {said}" if said else f" (HTTP {status})."
+    detail = _detail(said, f" (HTTP {status}).")
     if call.schema and _FORM_WORDS.search(said):
         return Failure(
             "WorkerError",
@@ -232,7 +237,7 @@ def _request_refusal(call: CloudCall, said: str, status: int) -> Failure:
 
 
 def _key_refusal(call: CloudCall, said: str, declined: bool) -> Failure:
-    detail = f": {said}" if said else "."
+    detail = _detail(said)
     if not call.needs_key:
         message, hint = f"{call.who} wants a key{detail}", "Name one with `api_key_env`."
     else:
@@ -243,7 +248,7 @@ def _key_refusal(call: CloudCall, said: str, declined: bool) -> Failure:
 
 
 def _rate_limit_failure(call: CloudCall, said: str, wait: str, declined: bool) -> Failure:
-    detail = f" ({said})" if said else ""
+    detail = f" ({said.rstrip('.')})" if said else ""
     return Failure(
         "WorkerUnavailable",
         f"{call.who} takes no more requests for now{detail}.",

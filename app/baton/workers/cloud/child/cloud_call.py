@@ -47,8 +47,9 @@ class CloudCall:
     is the worker's label, `most` the highest prices in dollars per million tokens, for OpenRouter,
     which asks others whose prices differ. It ends before the first of `stop`, which servers are
     asked for. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
-    for. `announce` reports to the front what will be sent; nothing is
-    until `go` is set. `may_think_unseen` is whether the model may have written more than it shows.
+    for. `via` names the endpoints of Baton that the request came through, for the next one.
+    `announce` reports to the front what will be sent; nothing is until `go` is set.
+    `may_think_unseen` is whether the model may have written more than it shows.
     """
 
     id: int
@@ -73,6 +74,7 @@ class CloudCall:
     schema: str = ""
     top_p: float | None = None
     stop: tuple[str, ...] = ()
+    via: str = ""
     dialect: str = "chat"
     key: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)

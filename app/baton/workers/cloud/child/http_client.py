@@ -22,6 +22,7 @@ import httpx
 from baton import __version__
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
+from baton.core.messages import VIA_HEADER
 from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
 from baton.platform import proxies as addresses, secrets
@@ -207,11 +208,9 @@ class CloudHttpClient:
         try:
             return self._transport(proxy)
         except (ImportError, ValueError, httpx.InvalidURL) as error:
-            raise Failure(
-                "ConfigError",
-                f"The proxy for {call.who} can't be used. Nothing was sent.",
-                "It is http:// or https://, in `cloud.proxy` or in HTTPS_PROXY.",
-            ) from error
+            rules, privacy = self._rules, Label(call.privacy)
+            fault = addresses.proxy_fault(call.base_url, rules.proxy, rules.proxies, privacy)
+            raise Failure("ConfigError", *fault) from error
 
     async def _send(
         self,
@@ -273,6 +272,8 @@ class CloudHttpClient:
                     raise call_errors.endless_failure(call)
         except (httpx.HTTPError, TimeoutError) as error:
             raise call_errors.connection_failure(call, error) from error
+        if rest := reader.rest():
+            yield rest
         if not (reader.at_end or call.is_past_cap):
             raise call_errors.unfinished_failure(call)
 
@@ -368,6 +369,8 @@ def _headers(call: CloudCall, request: HttpRequest) -> dict[str, str]:
         "content-type": "application/json",
         "user-agent": f"baton/{__version__}",
     }
+    if call.via:
+        headers[VIA_HEADER] = call.via
     for name, value in request.headers.items():
         if name.lower() in request_guard.ALLOWED_HEADERS and (
             call.key or KEY_PLACEHOLDER not in value

@@ -50,6 +50,11 @@ from baton.workers.cloud.messages import (
     WarmGateway,
 )
 from baton.workers.local.local_servers import ask_engines, host_addresses
+from baton.workers.reasoning_filter import REMOTE_MARKS, ThoughtFilter
+
+UNSURE_SECONDS = 0.3
+"""How long a text's beginning is held back that may be thoughts without a mark at their beginning:
+templates of some servers write it themselves."""
 
 TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
@@ -129,7 +134,7 @@ class CallRunner:
 
     async def _run_call(self, call: CloudCall) -> None:
         """Answer a call, and send how it ended."""
-        sender = TextSender(self._parent, call.id)
+        sender = TextSender(self._parent, call)
         reply: FinalReply = Stopped()
         try:
             await self._http.prepare(call)
@@ -137,7 +142,9 @@ class CallRunner:
             async with aclosing(self._http.post(call, request)) as texts:
                 async for text in texts:
                     sender.add(text)
-            reply = CallDone(call.finish, call.usage, call.output_bound)
+            reply = CallDone(
+                call.finish, call.usage, call.output_bound, call.reader.model, call.reader.fewest
+            )
         except Failure as failure:
             reply = failure.failed
         except asyncio.CancelledError:
@@ -168,17 +175,37 @@ class CallRunner:
 
 
 class TextSender:
-    """Sends a call's text as it comes, at most a message every TEXT_SECONDS."""
+    """Sends a call's text as it comes, at most a message every TEXT_SECONDS; thoughts stay out."""
 
-    def __init__(self, parent: ParentChannel, call: int) -> None:
+    def __init__(self, parent: ParentChannel, call: CloudCall) -> None:
         self._parent = parent
         self._call = call
+        self._thoughts: ThoughtFilter | None = None
         self._pending = ""
         self._pieces = 0
+        self._starts_again = False
         self._sent = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._release: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
+        if self._thoughts is None:
+            call = self._call
+            # Those that part thoughts from text, and dialects that have a place for them, do so.
+            is_parted = call.dialect != "chat" or call.is_openais or call.reader.has_thoughts
+            self._thoughts = ThoughtFilter(REMOTE_MARKS, may_be_begun=not is_parted)
+        self._add_answer(self._thoughts.feed(text))
+        if self._thoughts.is_unsure and self._release is None:
+            loop = asyncio.get_running_loop()
+            self._release = loop.call_later(UNSURE_SECONDS, self._release_text)
+
+    def _release_text(self) -> None:
+        if self._thoughts is not None:
+            self._add_answer(self._thoughts.release())
+
+    def _add_answer(self, text: str) -> None:
+        if self._thoughts is not None and self._thoughts.took_back:
+            self._thoughts.took_back, self._starts_again, self._pending = False, True, ""
         if not text:
             return
         self._pending += text
@@ -192,15 +219,20 @@ class TextSender:
 
     def finish(self) -> None:
         """Send what is left."""
-        if self._pending:
+        if self._release is not None:
+            self._release.cancel()
+        if self._thoughts is not None:
+            self._pending += self._thoughts.flush()
+        if self._pending or self._starts_again:
             self._send()
 
     def _send(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._parent.send(AnswerText(self._pending, self._pieces, id=self._call))
-        self._pending, self._pieces = "", 0
+        text = AnswerText(self._pending, self._pieces, self._starts_again, id=self._call.id)
+        self._parent.send(text)
+        self._pending, self._pieces, self._starts_again = "", 0, False
         self._sent = asyncio.get_running_loop().time()
 
 

@@ -1,8 +1,4 @@
-"""Chat templates: the Jinja text in a model file that turns messages into one prompt.
-
-A template comes with the model, so it is rendered in a sandbox that refuses what could hold the
-interpreter for long or fill the memory.
-"""
+"""Chat templates: the Jinja text in a model file that turns messages into one prompt."""
 
 from __future__ import annotations
 
@@ -11,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import jinja2
 from jinja2.exceptions import SecurityError
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from baton.workers.local.child.template_sandbox import TemplateSandbox
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
@@ -23,8 +17,11 @@ CHATML = (
 )
 """Stands in for a template that is missing or broken."""
 
-MOST_REPEATED = 100_000
-"""How long a text or list a template may make by multiplying, in items."""
+MAX_REASON_CHARS = 300
+
+MAX_OWN_CHARS, MAX_CHARS_PER_MESSAGE = 32_000, 256
+"""How much longer a prompt may be than twice its messages: of 1 MB of control tokens, which only
+the template may write, llama.cpp takes a minute to find all, while all others wait."""
 
 _EFFORTS = {True: ("medium", "high"), False: ("none", "no_think", "minimal", "low")}
 """How much a model thinks, for templates that know steps: the first of these they name."""
@@ -37,38 +34,16 @@ class TemplateRefused(Exception):
     """The template can't render these messages; its own words say why."""
 
 
-class _Generation(Extension):
-    """Passes Transformers' `{% generation %}` blocks through."""
-
-    tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
-
-    def parse(self, parser: Parser) -> Any:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset(["**", "*"])
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if operator == "**":
-            raise SecurityError("a chat template has no use for powers")
-        for one, other in ((left, right), (right, left)):
-            repeats = isinstance(one, int) and hasattr(other, "__len__")
-            if repeats and one * len(other) > MOST_REPEATED:
-                raise SecurityError("a chat template makes too long a text")
-        return left * right
+class TemplateUnusable(TemplateRefused):
+    """The template takes too much time or memory, or leaves out what it is given."""
 
 
 class ChatTemplate:
     """A compiled chat template. Raises jinja2.TemplateError if it can't be compiled."""
 
     def __init__(self, source: str, bos: str, eos: str) -> None:
-        environment = _Sandbox(
-            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-        )
-        environment.filters["tojson"] = _to_json
-        self._template = environment.from_string(source)
+        self._sandbox = TemplateSandbox({"tojson": _to_json})
+        self._template = self._sandbox.from_string(source)
         self._source = source
         self._known = {
             "bos_token": bos,
@@ -83,7 +58,8 @@ class ChatTemplate:
     def render(self, messages: Messages, thinking: bool | None = None) -> str:
         """Return the prompt; the model writes thoughts first if `thinking`, and if it can.
 
-        With None it does where its template has no switch for that. Raises TemplateRefused.
+        With None it does where its template has no switch for that. Raises TemplateRefused, or
+        TemplateUnusable where it would refuse all others too.
         """
         ways = [messages]
         if len(messages) > 1 and messages[0]["role"] == "system":
@@ -93,6 +69,8 @@ class ChatTemplate:
             for shown in ways:
                 try:
                     return self._render(shown, switches)
+                except TemplateUnusable:
+                    raise
                 except TemplateRefused as error:
                     refused = refused or error
         assert refused is not None
@@ -108,22 +86,31 @@ class ChatTemplate:
         return found
 
     def _render(self, messages: Messages, switches: Mapping[str, Any]) -> str:
+        self._sandbox.allow(sum(len(message["content"]) for message in messages), len(messages))
         try:
-            return self._template.render(messages=messages, **self._known, **switches)
+            prompt = self._template.render(messages=messages, **self._known, **switches)
         except TemplateRefused:
             raise
+        except (SecurityError, RecursionError, MemoryError) as error:
+            raise TemplateUnusable(_reason(error)) from error
         except Exception as error:  # a template can fail in as many ways as a program
-            raise TemplateRefused(str(error) or type(error).__name__) from error
+            raise TemplateRefused(_reason(error)) from error
+        if not prompt.strip():
+            raise TemplateUnusable("it makes an empty prompt")
+        given = sum(2 * len(message["content"]) + MAX_CHARS_PER_MESSAGE for message in messages)
+        if len(prompt) > MAX_OWN_CHARS + given:
+            raise TemplateUnusable("it makes too long a text")
+        return prompt
 
 
 def compile_template(source: str | None, bos: str, eos: str) -> tuple[ChatTemplate, str]:
     """Return the model's template, or ChatML with a sentence on why it stands in."""
-    note = "It has no chat template, so its answers may ramble."
+    note = "The model has no chat template, so its answers may ramble."
     if source is not None:
         try:
             return ChatTemplate(source, bos, eos), ""
-        except (jinja2.TemplateError, RecursionError, ValueError):
-            note = "Its chat template is broken, so its answers may ramble."
+        except Exception:  # Python compiles what Jinja makes of it, and has limits of its own
+            note = "The model's chat template is broken, so its answers may ramble."
     return ChatTemplate(CHATML, bos, eos), note
 
 
@@ -134,9 +121,31 @@ def _without_system(messages: Messages) -> Messages:
     return [merged, *rest]
 
 
-def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Return a value as JSON; with Transformers' parameters, and no more of Python's."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _refuse(message: str) -> None:
-    raise TemplateRefused(message)
+    raise TemplateRefused(str(message)[:MAX_REASON_CHARS].rstrip("."))
+
+
+def _reason(error: BaseException) -> str:
+    """Return in a few words why a template failed."""
+    if isinstance(error, MemoryError):
+        return "it takes too much memory"
+    if isinstance(error, RecursionError):
+        return "it calls itself without an end"
+    return (str(error) or type(error).__name__)[:MAX_REASON_CHARS].rstrip(".")

@@ -104,12 +104,12 @@ def layers_that_fit(load: ModelLoad) -> int:
     return layers_on_gpu(load, free) if free else 0
 
 
-def check_file(path: Path) -> None:
-    """Raise LlamaError unless llama.cpp would load this file: its kind, its words, all tensors.
+def check_file(path: Path) -> Model:
+    """Return what llama.cpp would load of a file, without its weights: milliseconds at any size.
 
-    No weights are read, so that it takes milliseconds at any size.
+    Raises LlamaError unless its kind, its words and all tensors are as they should be.
     """
-    Model(path, weights=False).free()
+    return Model(path, weights=False)
 
 
 class Model:

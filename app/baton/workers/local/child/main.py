@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -103,12 +104,15 @@ class Runner:
             self._parent.send(OnnxInfo(onnxruntime.__version__, providers))
 
     def _check(self, path: Path) -> None:
+        from baton.workers.local.child.prompt import PromptReader
+
         llama = _start_llama()
         try:
-            llama.check_file(path)
+            model = llama.check_file(path)
         except llama.LlamaError as error:
             raise _unloadable(path, error) from error
-        self._parent.send(FileChecked())
+        reader = PromptReader(self._parent, model, model.trained_context)
+        self._parent.send(FileChecked(reader.note))
 
     def _load_file(self, request: LoadModel) -> None:
         self._parent.send(ModelLoading(0.0))
@@ -143,8 +147,9 @@ class Runner:
         from baton.workers.local.child import llama
         from baton.workers.local.child.llama_loader import LlamaError
 
-        progress = self._every(LOADING_SECONDS, ModelLoading)
-        model = llama.Model(request.path, layers, progress)
+        loading = partial(ModelLoading, on_gpu=layers > 0)
+        self._parent.send(loading(0.0))
+        model = llama.Model(request.path, layers, self._every(LOADING_SECONDS, loading))
         self._request = request
         self._limit = min(request.context, model.trained_context or request.context)
         try:
@@ -155,7 +160,7 @@ class Runner:
         self._model = model
 
     def _context(self, model: llama.Model, limit: int, *, quantised: bool = False) -> Context:
-        from baton.workers.local.child.cpu_threads import physical_cores
+        from baton.platform.machine_limits import physical_cores
         from baton.workers.local.child.model_context import Context
 
         threads = self._request.threads or physical_cores()
@@ -172,6 +177,7 @@ class Runner:
 
         model = self._model
         self._prompts = PromptReader(self._parent, model, self._limit)
+        self._prompts.try_template()
         self._adapters = llama.Adapters(model)
         self._scheduler = Scheduler(self._parent, model, self._limit)
         on_gpu = f"{model.gpu_layers}/{model.layers} layers on GPU"
@@ -218,6 +224,7 @@ class Runner:
                 shows_lines=bool(form),
                 only_reads=request.only_reads,
                 client=request.client,
+                knows_nothing=request.seed is not None,
             )
         except LlamaError as error:
             raise failure_of(error) from error
@@ -230,7 +237,7 @@ class Runner:
             self._planning = self._context(self._model, min(self._limit, MIN_CONTEXT_TOKENS))
         return self._planning
 
-    def _every(self, seconds: float, kind: type[Message]) -> Callable[..., None]:
+    def _every(self, seconds: float, kind: Callable[..., Message]) -> Callable[..., None]:
         """Return a function that sends its arguments as such a message, but not too often."""
         last = 0.0
 

@@ -11,10 +11,12 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from baton.workers.local.child.batch_plan import (
+    FINAL_TOKENS,
     SlotState,
     choose_slot,
     common_prefix,
     has_room,
+    share_for,
 )
 from baton.workers.local.child.llama_loader import LlamaError, c
 
@@ -116,11 +118,17 @@ class Context:
         return self._native
 
     def take(
-        self, prompt: Sequence[int], adapter: AppliedAdapter = NO_ADAPTER, client: str = ""
+        self,
+        prompt: Sequence[int],
+        adapter: AppliedAdapter = NO_ADAPTER,
+        client: str = "",
+        *,
+        knows_nothing: bool = False,
     ) -> Slot | None:
         """Return a slot that knows as much of the prompt as possible, None where it has to wait.
 
-        It is held until `release`. The prompt's last token is never known: its figures are needed.
+        It is held until `release`. The prompt's last tokens are never known: their figures are
+        needed. With `knows_nothing` all of it is read, so that nothing depends on earlier requests.
         Nothing is known of what was read for another client: how much it is would reveal the text.
         """
         held = [slot for slot in self.slots if not slot.is_free]
@@ -129,7 +137,14 @@ class Context:
         usable = self.slots[: self._width]
         if len(held) == self._width < len(self.slots):
             usable = self.slots[: self._width + 1]
-        states = [self._state_for(slot, prompt, adapter, client) for slot in usable]
+        if knows_nothing:
+            for slot in self.slots:
+                if slot.is_free:
+                    self._keep(slot, 0)
+        states = [
+            self._state_for(slot, () if knows_nothing else prompt, adapter, client)
+            for slot in usable
+        ]
         choice = choose_slot(states, keeps_idle=self._keeps_idle)
         if choice is None:
             return None
@@ -198,7 +213,7 @@ class Context:
         while len(slot.tokens) < len(prompt):
             progress(len(slot.tokens) - known, len(prompt) - known)
             at = len(slot.tokens)
-            batch = prompt[at : at + self._model.batch]
+            batch = prompt[at : at + share_for(len(prompt) - at, self._model.batch)]
             share = Share(slot, batch, at + len(batch) == len(prompt))
             if self.decode([share]) is not Reading.DONE and self._cancelled():
                 return known
@@ -220,7 +235,7 @@ class Context:
         self, slot: Slot, prompt: Sequence[int], adapter: AppliedAdapter, client: str
     ) -> SlotState:
         is_alike = slot.adapter == adapter and slot.client == client
-        shared = common_prefix(slot.tokens, prompt[:-1]) if is_alike else 0
+        shared = common_prefix(slot.tokens, prompt[:-FINAL_TOKENS]) if is_alike else 0
         return SlotState(slot.is_free, shared, len(slot.tokens), slot.used)
 
     def _know(self, slot: Slot, source: Slot, shared: int) -> None:

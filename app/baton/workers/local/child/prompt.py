@@ -5,26 +5,27 @@ from __future__ import annotations
 import os
 import re
 import sys
-import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.ipc.messages import Failed
 from baton.ipc.parent_channel import Failure, ParentChannel
-from baton.workers.local.child import reasoning_filter
-from baton.workers.local.child.chat_template import TemplateRefused, compile_template
+from baton.workers import reasoning_filter
+from baton.workers.local.child.chat_template import (
+    TemplateRefused,
+    TemplateUnusable,
+    compile_template,
+)
 from baton.workers.local.child.model_context import MIN_CONTEXT_TOKENS
-from baton.workers.local.child.reasoning_filter import ThoughtFilter
+from baton.workers.local.child.template_sandbox import rendering_limits
 from baton.workers.local.messages import MAX_BYTES_PER_TOKEN
+from baton.workers.reasoning_filter import ThoughtFilter
 
 if TYPE_CHECKING:
     from baton.workers.local.child.chat_template import Messages
     from baton.workers.local.child.llama import Model
     from baton.workers.local.messages import AnswerPrompt
-
-RENDER_SECONDS = 10.0
-"""How long a chat template may take; one that never ends is the model file's fault."""
 
 USEFUL_TOKENS = 256
 """Less room than this for an answer is none, and none for thoughts before it."""
@@ -59,9 +60,9 @@ class PromptReader:
         self._parent = parent
         self._model = model
         self._limit = limit
-        self._template, self.note = compile_template(
-            model.template, model.special_text("bos"), model.special_text("eos")
-        )
+        source, ends = model.template, (model.special_text("bos"), model.special_text("eos"))
+        with self._limits(len(source or "")):
+            self._template, self.note = compile_template(source, *ends)
         self._marks = reasoning_filter.known_marks(
             model.template or "", lambda text: len(self._special_tokens(text)) == 1
         )
@@ -120,25 +121,42 @@ class PromptReader:
             prompt += reasoning_filter.no_thoughts_text(prompt, self._marks)
         return prompt
 
-    def _render(self, messages: Messages, thinking: bool | None, call: int) -> str:
-        slow = threading.Timer(RENDER_SECONDS, self._give_up_rendering, [call])
-        slow.start()
+    def try_template(self) -> None:
+        """Render a first prompt, which has to be in what is made of it. Raises Failure."""
+        word = f"Hello{os.urandom(4).hex()}"
         try:
-            return self._template.render(messages, thinking)
+            prompt = self._render([{"role": "user", "content": word}], None)
+        except Failure as failure:
+            if failure.failed.error == "ModelFileError":
+                raise
+            return  # it may take others
+        if word not in prompt:
+            raise _unusable("it leaves out what you ask")
+
+    def _render(self, messages: Messages, thinking: bool | None, call: int = 0) -> str:
+        try:
+            with self._limits(sum(len(message["content"]) for message in messages), call):
+                return self._template.render(messages, thinking)
+        except TemplateUnusable as error:
+            raise _unusable(str(error)) from error
         except TemplateRefused as error:
             raise Failure(
                 "WorkerError",
-                f"The model's chat template refuses this conversation: {error}.",
+                f"The model's chat template refuses this conversation: {str(error).rstrip('.')}.",
                 "Start a new conversation, or choose another worker.",
             ) from error
-        finally:
-            slow.cancel()
 
-    def _give_up_rendering(self, call: int) -> NoReturn:
-        message = "The model's chat template doesn't come to an end."
-        hint = "Choose another model."
-        self._parent.send(Failed("ModelFileError", message, hint, id=call))
-        os._exit(0)
+    @contextmanager
+    def _limits(self, input_chars: int, call: int = 0) -> Iterator[None]:
+        """Bound what a template does. Raises Failure where it takes too much memory."""
+
+        def give_up() -> NoReturn:
+            failed = _unusable("it doesn't come to an end")
+            self._parent.send(failed.reply(call))
+            os._exit(0)
+
+        with rendering_limits(input_chars, give_up):
+            yield
 
     def _cap(self, prompt: int, request: AnswerPrompt) -> int:
         """Return how many tokens the answer may have: as many as asked for, if there is room."""
@@ -148,6 +166,11 @@ class PromptReader:
             needed = prompt if room < 0 else prompt + least
             raise Failure("ContextTooLong", "", needed=needed, limit=self._limit)
         return min(wanted, room)
+
+
+def _unusable(why: str) -> Failure:
+    message = f"The model's chat template can't be used: {why}."
+    return Failure("ModelFileError", message, "Choose another model.")
 
 
 def encode(

@@ -60,6 +60,10 @@ FIRST_TOKENS, TOKEN_INTERVAL = 32, 4
 would take time and add nothing."""
 
 
+class BrokenModel(LlamaError):
+    """The model's file is broken, though it could be loaded."""
+
+
 class Confidence:
     """How likely a model held the tokens that were chosen, apart from how they were chosen.
 
@@ -114,6 +118,13 @@ class Confidence:
         """Take what comes next for another line."""
         self._lines.append([])
 
+    def check_first(self, ctx: Any, place: int) -> None:
+        """Raise BrokenModel before the first token where the model's figures aren't numbers."""
+        if not self._seen:
+            figures = self._numpy.frombuffer(_logits(ctx, place, self._size), self._numpy.float32)
+            if self._numpy.isnan(figures).any():
+                raise BrokenModel("what it computes aren't numbers")
+
     def add(self, ctx: Any, place: int, token: int) -> None:
         """Take the token that was chosen after the one at a place of the latest batch."""
         self._seen += 1
@@ -145,6 +156,7 @@ class Sampler:
 
         -1 is the last place.
         """
+        self.confidence.check_first(ctx, place)
         token: int = c.llama_sampler_sample(self._chain, ctx, place)
         self.confidence.add(ctx, place, token)
         return token
@@ -206,6 +218,7 @@ class GrammarSampler(Sampler):
 
     def next(self, ctx: Any, place: int) -> int:
         """Return the token that follows. Raises GrammarRefused if nothing that it knows may."""
+        self.confidence.check_first(ctx, place)
         with _time_limit:
             row = self._candidates(ctx, place)
             token = self._choose(row)

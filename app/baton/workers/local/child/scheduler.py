@@ -11,7 +11,7 @@ from baton.ipc.parent_channel import Failure, ParentChannel
 from baton.workers.local.child.batch_plan import batch_shares, next_lane
 from baton.workers.local.child.llama_loader import LlamaError
 from baton.workers.local.child.model_context import Reading, Share, places
-from baton.workers.local.child.sampler import GrammarRefused
+from baton.workers.local.child.sampler import BrokenModel, GrammarRefused
 from baton.workers.local.child.sequence import Sequence
 
 if TYPE_CHECKING:
@@ -95,7 +95,12 @@ class Scheduler:
             if sequence.context in full or self._is_being_read(sequence):
                 continue
             try:
-                slot = sequence.context.take(sequence.tokens, sequence.adapter, sequence.client)
+                slot = sequence.context.take(
+                    sequence.tokens,
+                    sequence.adapter,
+                    sequence.client,
+                    knows_nothing=sequence.knows_nothing,
+                )
             except LlamaError as error:
                 self._fail(sequence, error)
                 continue
@@ -180,4 +185,7 @@ def failure_of(error: LlamaError) -> Failure:
     if isinstance(error, GrammarRefused):
         what = f"This worker can't keep to the form that the answer must have: {error}."
         return Failure("ConfigError", what, "Ask for a simpler form, or choose another worker.")
+    if isinstance(error, BrokenModel):
+        hint = "Download it again, or choose another model."
+        return Failure("ModelFileError", f"The model's file is broken: {error}.", hint)
     return Failure("WorkerError", f"The model failed: {error}.", "Try again.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from baton.ipc.messages import Message
+from baton.workers.local.child.batch_plan import FINAL_TOKENS
 from baton.workers.local.child.text_stream import TextStream
 from baton.workers.local.messages import AnswerDone, PromptProgress, PromptRead
 
@@ -23,7 +24,8 @@ class Sequence:
     What the slot hasn't read is pending: the prompt at first, then the word that was chosen last.
     So a slot that had to forget reads again, and nothing else notices. `send` takes the call's
     messages; `shows_lines` is whether they include how sure the model was of each line. With
-    `only_reads` it is over once the prompt is read but for its last token.
+    `only_reads` it is over once the prompt is read but for its last tokens. One that
+    `knows_nothing` reads all of its prompt, as its answer is to be repeatable.
     """
 
     def __init__(
@@ -38,13 +40,15 @@ class Sequence:
         shows_lines: bool = False,
         only_reads: bool = False,
         client: str = "",
+        knows_nothing: bool = False,
     ) -> None:
         self.call = call
         self.only_reads = only_reads
         self.context = context
         self.adapter = adapter
         self.client = client
-        self.tokens = list(prompt.tokens[:-1] if only_reads else prompt.tokens)
+        self.knows_nothing = knows_nothing
+        self.tokens = list(prompt.tokens[:-FINAL_TOKENS] if only_reads else prompt.tokens)
         self.slot: Slot | None = None
         self._prompt = prompt
         self._sampler = sampler
@@ -67,7 +71,7 @@ class Sequence:
         """Whether another one read the same prompt for it; what that found known, counts."""
         if ahead is None or ahead.lane != self.lane or ahead.client != self.client:
             return False
-        if ahead.tokens != self.tokens[:-1]:
+        if ahead.tokens != self.tokens[:-FINAL_TOKENS]:
             return False
         self._known = ahead._known
         return True

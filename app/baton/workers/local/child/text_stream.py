@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from baton.core.stop_sequences import StopFilter
 from baton.ipc.messages import Message
-from baton.workers.local.child.reasoning_filter import ThoughtFilter
 from baton.workers.local.messages import AnswerSpeed, AnswerText, ThoughtTokens
+from baton.workers.reasoning_filter import ThoughtFilter
 
 TEXT_SECONDS, MOST_TEXT_SECONDS = 0.06, 0.5
 """Text goes out at once at first, then this often, and less often the more answers are written side
@@ -68,9 +68,8 @@ class TextStream:
             self._send_message(AnswerSpeed(self._speed(now)))
 
     def finish(self) -> None:
-        """Send what is left."""
-        last = self._thoughts.feed(self._decoder.decode(b"", final=True))
-        self._pending += self._stop.feed(last + self._thoughts.flush()) + self._stop.flush()
+        """Send what is left, without the bytes of a character that isn't whole."""
+        self._pending += self._stop.feed(self._thoughts.flush()) + self._stop.flush()
         now = time.monotonic()
         self._report_thinking(now)
         if self._tokens or self._pending:

@@ -10,3 +10,21 @@ class NotAnExpression(CannotCompute):
 
     def __init__(self) -> None:
         super().__init__("This is not an expression that can be computed.")
+
+
+class NoResult(CannotCompute):
+    """Why a sum that is understood has no result: that is its answer, and no model has a better.
+
+    `reason` is the name of a sentence in the lexicons' answers: `too_large`, `by_zero`, `no_root`.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(_REASONS[reason])
+        self.reason = reason
+
+
+_REASONS = {
+    "too_large": "The numbers are too large.",
+    "by_zero": "This would divide by zero.",
+    "no_root": "This root is no real number.",
+}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from fractions import Fraction
+from typing import Any
 
 from baton.workers.tools.computation.dates import CityTime, ClockTime, DayOfYear, Duration, Span
 from baton.workers.tools.computation.evaluator import Result
@@ -27,7 +29,19 @@ def clock_text(expression: str, result: Result, words: Lexicon) -> str:
         case _, CityTime():
             time = f"{value.moment:%H:%M}" + _day_note(value.day, words)
             return answers["time_in"].format(city=value.city, time=time)
-    return f"{_clock_value(result, words)} ({expression})"
+    note = _convention(expression, value, words)
+    return f"{_clock_value(result, words)} ({expression}{f'; {note}' if note else ''})"
+
+
+def _convention(expression: str, value: Any, words: Lexicon) -> str:
+    """Say by which of two conventions it was counted, "" where there is only one."""
+    if re.search(r"\dbd|\d bd", expression):
+        return words.answers["working_days"]
+    if "02-29" in expression:
+        return words.answers["leap_day"]
+    moved = re.fullmatch(r"(?:\d{4}-)?\d\d-(\d\d) [-+] .*(?:mo|y)\)?", expression)
+    is_clipped = moved and isinstance(value, date) and value.day < int(moved[1])
+    return words.answers["last_day"] if is_clipped else ""
 
 
 def _clock_value(result: Result, words: Lexicon) -> str:

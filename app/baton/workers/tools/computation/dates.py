@@ -1,11 +1,12 @@
 """Dates and times: the expressions of `clock`.
 
-A day without a year is the coming one, except beside a span (`05-03 + 45 d` is this year's).
+A day without a year is the coming one, beside a span the nearest (`05-03 + 45 d`).
 """
 
 from __future__ import annotations
 
 import calendar
+from calendar import isleap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -175,7 +176,7 @@ class Calendar:
             "age": self._age,
             "week": lambda day: Fraction(self._coming_date(day).isocalendar().week),
             "dayofyear": lambda day: Fraction(self._coming_date(day).timetuple().tm_yday),
-            "leap": lambda year: calendar.isleap(self._year(year)),
+            "leap": lambda year: isleap(self._year(year)),
             "daysin": self._days_in,
             "nth": self._nth,
             "next": lambda weekday: self._weekday_near(weekday, 1),
@@ -240,6 +241,12 @@ class Calendar:
                 return day.moment.date()
         raise CannotCompute("A date is needed here.")
 
+    def _nearest(self, day: DayOfYear) -> date:
+        """Return a day without a year as the one nearest to today."""
+        years = range(self._today.year - 1, self._today.year + 2)
+        there = [day.in_year(y) for y in years if (day.month, day.day) != (2, 29) or isleap(y)]
+        return min(there or [day.in_year(self._today.year)], key=lambda d: abs(d - self._today))
+
     def _date_pair(self, start: Any, end: Any) -> tuple[date, date]:
         """Return two days as dates, those without a year the nearest in that order."""
         if isinstance(start, DayOfYear) and isinstance(end, DayOfYear):
@@ -257,7 +264,7 @@ class Calendar:
 
     def _days_between(self, start: Any, end: Any) -> int:
         first, second = self._date_pair(start, end)
-        return (second - first).days
+        return abs((second - first).days)
 
     def _months(self, start: Any, end: Any) -> Fraction:
         first, second = self._date_pair(start, end)
@@ -289,7 +296,7 @@ class Calendar:
             case Month():
                 return Fraction(calendar.monthrange(month.year, month.month)[1])
             case Fraction():
-                return Fraction(366 if calendar.isleap(self._year(month)) else 365)
+                return Fraction(366 if isleap(self._year(month)) else 365)
         raise CannotCompute("A month is needed here.")
 
     def _nth(self, number: Any, weekday: Any, month: Any) -> date:
@@ -332,11 +339,7 @@ class Calendar:
             )
         if isinstance(left, ClockTime):
             return ClockTime(left.seconds + sign * _in_seconds(right))
-        day = (
-            left.in_year(self._today.year)
-            if isinstance(left, DayOfYear)
-            else self._coming_date(left)
-        )
+        day = self._nearest(left) if isinstance(left, DayOfYear) else self._coming_date(left)
         if right.seconds:
             raise CannotCompute("Hours can be added to a time, not to a date.")
         try:

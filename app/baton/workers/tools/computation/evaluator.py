@@ -13,7 +13,7 @@ from decimal import Overflow, Underflow
 from fractions import Fraction
 from typing import Any
 
-from baton.workers.tools.computation import CannotCompute, NotAnExpression
+from baton.workers.tools.computation import NoResult, NotAnExpression
 from baton.workers.tools.computation.expression import (
     Call,
     Group,
@@ -85,9 +85,9 @@ def evaluate_tree(tree: Node, words: Vocabulary) -> Result:
     try:
         value = _Evaluator(words).value(tree)
     except ZeroDivisionError as error:
-        raise CannotCompute("This would divide by zero.") from error
+        raise NoResult("by_zero") from error
     except (Overflow, Underflow) as error:
-        raise CannotCompute("The numbers are too large.") from error
+        raise NoResult("too_large") from error
     except (ArithmeticError, LookupError, ValueError, TypeError) as error:
         raise NotAnExpression from error
     while isinstance(tree, Group):
@@ -117,7 +117,7 @@ class _Evaluator:
     def _spend(self, work: int) -> None:
         self._work += work
         if self._work > MAX_WORK:
-            raise CannotCompute("The numbers are too large.")
+            raise NoResult("too_large")
 
     def _computed(self, node: Node) -> Any:
         words = self._words
@@ -158,7 +158,7 @@ def size_of(value: Any) -> int:
         return 0
     above, below = number.numerator.bit_length(), number.denominator.bit_length()
     if max(above, below) > MAX_BITS:
-        raise CannotCompute("The numbers are too large.")
+        raise NoResult("too_large")
     return above + below
 
 
@@ -167,5 +167,5 @@ def _exact_number(text: str) -> Fraction:
         return Fraction(int(text, 0))
     exponent = text.lower().partition("e")[2]
     if exponent and abs(int(exponent)) > MAX_EXPONENT:
-        raise CannotCompute("The numbers are too large.")
+        raise NoResult("too_large")
     return Fraction(text)

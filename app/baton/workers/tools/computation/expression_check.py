@@ -10,9 +10,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon, alternatives, lexicon
+from baton.core.late_pattern import late_pattern
+from baton.workers.tools.computation.lexicon import (
+    WEEKDAYS,
+    Lexicon,
+    alternatives,
+    is_language_sure,
+    lexicon,
+)
+from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.quantities import PINT_NAMES
 from baton.workers.tools.messages import MarkedText
 
@@ -34,6 +43,10 @@ _TIME_UNITS = frozenset({"ms", "s", "min", "h", "d", "w", "mo", "y", "bd"})
 
 def find_problem(tool: str, expression: str, request: MarkedText) -> str:
     """Return what is foreign to the request in an expression, "" where nothing is."""
+    is_sure = is_language_sure(request.text, request.language)
+    for literal in () if is_sure else request.literals:
+        if _ONE_MARK.match(literal.written):
+            return f"one reading of {literal.written}"
     expression = expression.replace("l/100km", "")
     foreign = (
         _find_lost_sign(expression, request.text)
@@ -44,12 +57,93 @@ def find_problem(tool: str, expression: str, request: MarkedText) -> str:
         return foreign
     match tool:
         case "calc":
-            return _find_repeated_number(expression, request.text) or _find_other_operation(
-                expression, request.text
+            return (
+                _find_repeated_number(expression, request.text)
+                or _find_other_operation(expression, request.text)
+                or _find_mixed_units(request)
             )
         case "units":
             return _find_foreign_unit(expression, request)
-    return _find_other_count(expression, request) or _find_foreign_name(expression, request)
+    return (
+        _find_other_count(expression, request)
+        or _find_foreign_span(expression, request)
+        or _find_foreign_name(expression, request)
+    )
+
+
+def find_lost_name(tool: str, expression: str, words: MarkedText, request: str) -> str:
+    """Return a unit, weekday, holiday or day of a part's words that its expression lacks.
+
+    Or a city that the marked request names anywhere.
+    """
+    match tool:
+        case "units":
+            if words.language in ("de", "fr") and re.search(r"\blb\b", expression):
+                return "" if _OF_WHERE.search(words.text) else "which pound it is"
+            return _find_lost_unit(expression, words)
+        case "clock":
+            return _find_lost_day(expression, words) or _find_lost_city(
+                expression, replace(words, text=request)
+            )
+    return ""
+
+
+def _find_lost_unit(expression: str, words: MarkedText) -> str:
+    """Return a unit that no part of an expression has; a rate's time often stands in no word."""
+    named = {code for _, code in _MEASURED.findall(words.text) if code != "%"}
+    units = lexicon(words.language).units.values()
+    long = alternatives(form for forms in units for form in forms if len(form) > MIN_WORD_CHARS)
+    for found in re.finditer(rf"(?<!\w){long}(?!\w)", words.text, re.IGNORECASE):
+        named.add(unit_code(found[0], words.language))
+    used = {*_CODE.findall(expression), *(("s", "min", "h", "d") if "/" in expression else ())}
+    lost = (c for c in named if c not in expression and not used.issuperset(c.split("/")))
+    return next(lost, "")
+
+
+_OF_WHERE = late_pattern(r"(?i)amerik|englisch|britisch|améric|anglais|us")
+"""Which pound it is, where people also call half a kilogram so."""
+
+
+def _find_lost_day(expression: str, words: MarkedText) -> str:
+    """Return a day by its name; one beside a date says nothing more."""
+    if expression.startswith(("zone(", "now(", "diff(")):
+        return ""
+    known = lexicon(words.language)
+    said = words.text.casefold()
+    days = {"tomorrow": known.tomorrow, "yesterday": known.yesterday}
+    if not re.search(r"\d-\d\d", expression):
+        days |= dict(zip(WEEKDAYS, known.weekdays, strict=True))
+    days |= {name: known.holidays[name] for name in named_holidays(words.text, known)}
+    for name, forms in days.items():
+        found = re.search(rf"(?<!la )(?<!\w){alternatives(map(str.casefold, forms))}(?!\w)", said)
+        if found and name not in expression:
+            return name
+    return ""
+
+
+def _find_lost_city(expression: str, words: MarkedText) -> str:
+    cities = alternatives(city.casefold() for city in lexicon(words.language).cities)
+    named = set(re.findall(rf"(?<!\w){cities}(?!\w)", words.text.casefold()))
+    used = expression.casefold()
+    is_about_zones = expression.startswith(("zone(", "now(", "diff("))
+    lost = [city for city in named if city not in used]
+    if lost and (is_about_zones or len(named) > 1):
+        return str(lost[0])
+    there = _FROM_HERE.fullmatch(expression)
+    asked = _ASKED_THERE % re.escape(there[1]) if there else ""
+    return "from where to where" if there and not re.search(asked, words.text, re.I) else ""
+
+
+_FROM_HERE = re.compile(r"zone\([\d:]+, ([^,)]+)\)")
+_ASKED_THERE = (
+    r"(?:time|that|horas?|or[ae]|spät|uhr|heures?)(?!\w)[^,.;?\d]{0,24}(?<!\w)"
+    r"(?:in|en|em|a|à|au|for)\s+%s"
+)
+"""How a request asks for the time in a place when it is so late here."""
+
+
+_ONE_MARK = re.compile(r"[1-9]\d{0,2}[.,]\d{3}(?![\d.,])")
+"""A number whose only mark may stand between thousands, or before decimals."""
 
 
 def _find_foreign_literal(expression: str, request: MarkedText) -> str:
@@ -106,9 +200,9 @@ def _find_invented_number(expression: str, request: str) -> str:
     The 8 of 08:15 is no 8 h, and "75 por 16" no 75%.
     """
     there = {"".join(pair).replace(" ", "") for pair in _MEASURED.findall(request)}
-    numbers = request_literals(request)
+    bare = request_literals(_MEASURED.sub(" ", request))
     for number, unit in _MEASURED.findall(expression):
-        is_said = f"{number}{unit}" in there or (unit != "%" and number in numbers)
+        is_said = f"{number}{unit}" in there or (unit != "%" and number in bare)
         if not (is_said or _plain_number(number) == "1"):
             return f"{number}{'' if unit == '%' else ' '}{unit}"
     return ""
@@ -120,8 +214,10 @@ _MEASURED = re.compile(rf"(?<![\w.#:])(\d+(?:\.\d+)?) ?(%|(?:{_CODES})(?![\w(]))
 _NEGATIVE = re.compile(r"(?:^|[\s(])[-\u2212](\d+(?:\.\d+)?)(?![\d.]|-\d)")
 
 
-def find_unused_number(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
-    """Return the first number, date or time of some marked words that no part of a plan holds.
+def find_unused_numbers(
+    expressions: Iterable[str], texts: Sequence[str], words: str
+) -> Iterator[str]:
+    """Yield the numbers, dates and times of some marked words that no part of a plan holds.
 
     Not looked for: the 1 of a fraction, the base of a decimal logarithm, the number of a list's
     point, how many things are asked for, the hundred that a percentage is of ("por 100").
@@ -132,9 +228,8 @@ def find_unused_number(expressions: Iterable[str], texts: Sequence[str], words: 
     held.update(date[5:] if len(date) == 10 else date[:4] for date in dates)
     for literal in map(_plain_number, _SHAPE.findall(_UNSAID.sub(" ", words))):
         if held[literal] <= 0 and literal not in "".join(texts):
-            return literal
+            yield literal
         held[literal] -= 1
-    return ""
 
 
 _UNSAID = re.compile(
@@ -192,11 +287,46 @@ def _find_foreign_unit(expression: str, request: MarkedText) -> str:
         code = match[1]
         if (
             code not in said
-            and code not in _TIME_UNITS
-            and code not in ("m2", "m3", "cm2", "km2", "ft2")
+            and (code not in _TIME_UNITS or _ONE_TO_ANOTHER.fullmatch(expression))
+            and code not in ("m2", "m3")
         ):
             return code
     return ""
+
+
+def _find_foreign_span(expression: str, request: MarkedText) -> str:
+    """Return the unit of a length of time that the request doesn't name."""
+    said = _unit_words(request) | ({"min"} if _HOURS_AND_MINUTES.search(request.text) else set())
+    codes = (code for _, code in _MEASURED.findall(expression))
+    return next((code for code in codes if code in _TIME_UNITS and code not in said), "")
+
+
+_HOURS_AND_MINUTES = re.compile(r"\d h (?:and |und |et |y |e )?\d")
+
+
+_ONE_TO_ANOTHER = re.compile(r"[\d.]+ \S+ -> \S+")
+
+
+def _find_mixed_units(request: MarkedText) -> str:
+    """Return two units of a request that measure the same: a calculator takes them for one."""
+    said = {unit for _, unit in _MEASURED.findall(request.text)}
+    for code, forms in lexicon(request.language).units.items():
+        words = alternatives(form for form in forms if len(form) > MIN_WORD_CHARS - 1)
+        if words and re.search(rf"(?<!\w){words}(?!\w)", request.text, re.IGNORECASE):
+            said.add(code)
+    for family in _FAMILIES:
+        if len(found := [unit for unit in family if unit in said]) > 1:
+            return f"{found[0]} as {found[1]}"
+    return ""
+
+
+_FAMILIES = (
+    ("mg", "g", "kg", "t", "oz", "lb", "st"),
+    ("ml", "cl", "dl", "l", "m3"),
+    ("mm", "cm", "m", "km", "in", "ft", "yd", "mi"),
+    ("s", "min", "h"),
+    ("kB", "MB", "GB", "TB"),
+)
 
 
 def _find_repeated_number(expression: str, request: str) -> str:
@@ -211,6 +341,11 @@ def _find_repeated_number(expression: str, request: str) -> str:
 
 def _find_other_operation(expression: str, request: str) -> str:
     """Say what an expression gives that its request doesn't ask for, "" where nothing is known."""
+    taken = _TAKEN.fullmatch(expression)
+    if taken and re.search(
+        rf"(?<![\d.]){taken[2]}(?![\d.]).*(?<![\d.]){taken[1]}(?![\d.])", request
+    ):
+        return "a division the other way round" if not _INTO.search(request) else ""
     if "factors(" in expression and not _PRIME_FACTORS.search(request):
         return "prime factors"
     if _WITHOUT_TAX.search(expression) and _NET_AMOUNT.search(request):
@@ -223,6 +358,12 @@ def _find_other_operation(expression: str, request: str) -> str:
     return ""
 
 
+_TAKEN = re.compile(r"(?:mod|quot)\((\d+)[;,] ?(\d+)\)")
+_INTO = re.compile(
+    r"(?<!\w)(?:into|in|fit\w*|times|pass\w*|mal|oft|dans|fois|en|cabe\w*|veces|entra\w*|volte|"
+    r"vezes)(?!\w)",
+    re.IGNORECASE,
+)
 _WITHOUT_TAX = re.compile(r"/ ?\(1 \+ \d+(?:\.\d+)?%\)")
 _NET_AMOUNT = re.compile(
     r"\d ?(?:[^\W\d_]+ |[$€£] ?)?(?:net|netto|nett[ieao]s?|netos?|líquidos?)(?!\w)", re.IGNORECASE

@@ -21,7 +21,9 @@ LANGUAGES = ("en", "de", "fr", "es", "it", "pt")
 _LETTERS = {"en": "", "de": "äöüß", "fr": "êëèçœùûî", "es": "ñ¿¡", "it": "èòìù", "pt": "ãõçâê"}
 """Letters that speak for a language."""
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"(?<!\d)[^\W\d_]+")
+_HALF_DAY = re.compile(r"(?<=\d)\s?[ap]\.?m(?!\w)\.?", re.IGNORECASE)
+"""English after a number, though "am" is German as a word."""
 _DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?![\d,])")
 
 
@@ -114,15 +116,28 @@ _LISTS = ("am", "pm", "oclock", "today", "tomorrow", "yesterday", "now")
 
 def guess_language(text: str, otherwise: str = "en") -> str:
     """Return the language whose words a text has most of; its function words count double."""
-    words = [word.lower() for word in _WORD.findall(text[:2000])]
-    counts = {
-        language: sum(_weights(language).get(word, 0) for word in words)
+    counts = _language_counts(text)
+    best = max(LANGUAGES, key=lambda language: (counts[language], language == otherwise))
+    return best if counts[best] else otherwise
+
+
+def is_language_sure(text: str, language: str) -> bool:
+    """Whether a text's words speak for one language that writes numbers in its own way."""
+    counts = _language_counts(text)
+    others = max(counts[other] for other in LANGUAGES if (other == "en") != (language == "en"))
+    return counts[language] > others
+
+
+def _language_counts(text: str) -> Mapping[str, int]:
+    rest, half_days = _HALF_DAY.subn(" ", text[:2000])
+    words = [word.lower() for word in _WORD.findall(rest)]
+    return {
+        language: 2 * half_days * (language == "en")
+        + sum(_weights(language).get(word, 0) for word in words)
         + 2 * sum(letter in _LETTERS[language] for letter in text[:2000].lower())
         + (language != "en" and _DECIMAL_COMMA.search(text) is not None)
         for language in LANGUAGES
     }
-    best = max(LANGUAGES, key=lambda language: (counts[language], language == otherwise))
-    return best if counts[best] else otherwise
 
 
 @cache
@@ -136,6 +151,11 @@ def _weights(language: str) -> Mapping[str, int]:
     forms += words.marks.halves
     known = {word.lower(): 1 for form in forms for word in _WORD.findall(form) if len(word) > 2}
     return known | dict.fromkeys(words.stopwords, 2)
+
+
+def is_known(word: str) -> bool:
+    """Whether a word in small letters is in the lexicon of any language."""
+    return any(word in _weights(language) for language in LANGUAGES)
 
 
 @cache

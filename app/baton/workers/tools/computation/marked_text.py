@@ -74,7 +74,8 @@ def _with_digits(text: str, words: Lexicon) -> tuple[str, Sequence[int]]:
     index = 0
     while index < len(tokens):
         word, start, end = tokens[index]
-        if index in replaced:
+        is_behind_digit = index > 1 and tokens[index - 2][0][-1:].isdigit()
+        if index in replaced and not is_behind_digit:  # "5 hundred" is neither 5 nor 100
             until, digits = replaced[index]
             parts.append(digits)
             origin += [start] * len(digits)

@@ -11,7 +11,7 @@ from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from fractions import Fraction
 from typing import Any
 
-from baton.workers.tools.computation import CannotCompute, NotAnExpression
+from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression
 from baton.workers.tools.computation.evaluator import (
     MAX_BITS,
     NEGATIVE,
@@ -25,6 +25,9 @@ from baton.workers.tools.computation.expression import parse_expression, token_p
 
 MAX_DEGREE = 100
 """The highest root that is taken exactly."""
+
+MAX_PLACES = 30
+"""To how many decimal places a number is rounded at most."""
 
 _TRAPS = [DivisionByZero, InvalidOperation, Overflow, Underflow]
 _PRECISE = Context(prec=60, Emin=-MAX_BITS, Emax=MAX_BITS, traps=_TRAPS)
@@ -82,16 +85,16 @@ def power(base: Any, exponent: Any) -> Any:
         if isinstance(base, Fraction):
             bits = max(abs(base.numerator).bit_length(), base.denominator.bit_length())
             if abs(exponent.numerator) * bits > MAX_BITS:
-                raise CannotCompute("The numbers are too large.")
+                raise NoResult("too_large")
         elif abs(exponent.numerator) > 6:
-            raise CannotCompute("The numbers are too large.")
+            raise NoResult("too_large")
         return base**exponent.numerator
     if not isinstance(base, Fraction):
-        raise CannotCompute("This root is no real number.")
+        raise NoResult("no_root")
     if exponent.denominator <= MAX_DEGREE:
         return root(power(base, Fraction(exponent.numerator)), Fraction(exponent.denominator))
     if base <= 0:
-        raise CannotCompute("This root is no real number.")
+        raise NoResult("no_root")
     return _rounded(_PRECISE.power(_decimal(base), _decimal(exponent)))
 
 
@@ -125,8 +128,10 @@ def _number(value: Any) -> Fraction:
 
 def _whole(value: Any, most: int = 10**15) -> int:
     number = _number(value)
-    if number.denominator != 1 or abs(number) > most:
-        raise CannotCompute("A whole number is needed here, and not too large a one.")
+    if number.denominator != 1:
+        raise CannotCompute("A whole number is needed here.")
+    if abs(number) > most:
+        raise NoResult("too_large")
     return number.numerator
 
 
@@ -141,7 +146,7 @@ def root(value: Any, degree: Any = Fraction(2)) -> Fraction:
     """Return a real root, exactly where it is rational."""
     number, n = _number(value), _whole(degree, MAX_DEGREE)
     if n < 1 or (number < 0 and n % 2 == 0):
-        raise CannotCompute("This root is no real number.")
+        raise NoResult("no_root")
     sign, number = (-1, -number) if number < 0 else (1, number)
     over, under = (_exact_root(part, n) for part in (number.numerator, number.denominator))
     if over is not None and under is not None:
@@ -241,7 +246,7 @@ def _total(values: Sequence[Any]) -> Fraction:
     for number in numbers:
         under = math.lcm(under, number.denominator)
         if under.bit_length() > MAX_BITS:
-            raise CannotCompute("The numbers are too large.")
+            raise NoResult("too_large")
     over = sum(number.numerator * (under // number.denominator) for number in numbers)
     return Fraction(over, under)
 
@@ -254,7 +259,10 @@ def _median(*values: Any) -> Fraction:
 
 def _round(value: Any, digits: Any = Fraction(0)) -> Fraction:
     """Round half away from zero, as people do."""
-    number, scale = _number(value), Fraction(10) ** _whole(digits, 30)
+    number, places = _number(value), _whole(digits)
+    if abs(places) > MAX_PLACES:
+        raise CannotCompute("A number isn't rounded to so many places.")
+    scale = Fraction(10) ** places
     return (
         Fraction(math.floor(abs(number) * scale + Fraction(1, 2)) * (1 if number >= 0 else -1))
         / scale

@@ -7,21 +7,22 @@ alone: `#1 / 2 where #1 = units: 42 km -> mi`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
 from baton.core.plan.request_parts import CheckedPart
-from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation import CannotCompute, NoResult
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.expression_check import (
     CONSTANTS,
     correct_expression,
     find_foreign_word,
+    find_lost_name,
     find_problem,
-    find_unused_number,
+    find_unused_numbers,
     request_literals,
 )
 from baton.workers.tools.computation.plan_steps import REFERENCE, WHERE
@@ -47,14 +48,20 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         for part in parts
     ]
     division = divide_request(marked.text, [(part.text, bool(part.tool)) for part in parts])
+    missing = _missing_numbers(parts, division.words, marked.text)
     values: dict[int, Any] = {}
     checked: list[CheckedPart] = []
     for number, part in enumerate(parts, start=1):
         words = division.words[number - 1]
         if part.tool:
             why = _why_not_computable(part, marked, values, number)
-            why = why or _find_lost_words(part, words)
-            why = why or _find_missing_number(words, parts, division.words)
+            its_words = words if len(parts) > 1 else marked.text
+            why = why or _find_lost_words(part, its_words, marked.language)
+            if name := find_lost_name(
+                _HEADS[part.tool], part.text, replace(marked, text=its_words), marked.text
+            ):
+                why = why or f"It leaves {name} out."
+            why = why or missing.get(number - 1, "")
             why = why or _find_misreading(part.text, words, number)
             if why:  # no later expression builds on one in doubt
                 values.pop(number, None)
@@ -76,17 +83,29 @@ def _checked_part(text: str, problem: str = "", words: str = "") -> CheckedPart:
     return CheckedPart(text, problem, words, refers)
 
 
-def _find_missing_number(words: str, parts: Sequence[PlanPart], all_words: Sequence[str]) -> str:
-    """Say which number of a part's words no part holds."""
+def _missing_numbers(
+    parts: Sequence[PlanPart], all_words: Sequence[str], request: str
+) -> Mapping[int, str]:
+    """Return a number of the request that the plan leaves out, by the place of a part.
+
+    It is left out where no expression holds it, nor a text that asks something. Where no sum's own
+    words have it, all sums lack it.
+    """
+    pairs = list(zip(all_words, parts, strict=False))
+    asked = [t for t, part in pairs if not part.tool and ("?" in t or "?" not in request)]
+    sums = {place: t for place, (t, part) in enumerate(pairs) if part.tool}
+    stated = [t for t, part in pairs if not (part.tool or t in asked)]
     expressions = [part.text for part in parts if part.tool]
-    texts = [text for text, part in zip(all_words, parts, strict=True) if not part.tool]
-    missing = find_unused_number(expressions, texts, words)
-    return f"The plan leaves {missing} out." if missing else ""
+    missing: dict[int, str] = {}
+    for number in find_unused_numbers(expressions, asked, " ".join([*sums.values(), *stated])):
+        owners = [place for place, text in sums.items() if number in request_literals(text)]
+        missing |= dict.fromkeys(owners or sums, f"The plan leaves {number} out.")
+    return missing
 
 
-def _find_lost_words(part: PlanPart, words: str) -> str:
+def _find_lost_words(part: PlanPart, words: str, language: str) -> str:
     """Say what a part's own words say of its numbers that its expression doesn't."""
-    lost = find_lost_relation(_HEADS[part.tool], part.text, words)
+    lost = find_lost_relation(_HEADS[part.tool], part.text, words, language)
     return f"It leaves out what the request says: {lost}." if lost else ""
 
 
@@ -137,6 +156,8 @@ def _why_not_computable(
     try:
         result = evaluate(_HEADS[part.tool], part.text, results=values)
         result_text(_HEADS[part.tool], part.text, result, marked.language)
+    except NoResult:
+        return ""  # which is the answer
     except CannotCompute as error:
         return str(error)
     value = plain_value(result)

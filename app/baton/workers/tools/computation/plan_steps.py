@@ -15,11 +15,17 @@ from typing import Any
 
 from baton.core.code_blocks import text_and_blocks as fenced_parts
 from baton.core.plan.plan_lines import TOOL_HEADS
-from baton.workers.tools.computation import CannotCompute, NotAnExpression
+from baton.core.plan.tool_routing import can_compute
+from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.lexicon import guess_language
 from baton.workers.tools.computation.quantities import Amount
-from baton.workers.tools.computation.result_text import plain_value, result_text, scaled_amount_text
+from baton.workers.tools.computation.result_text import (
+    no_result_text,
+    plain_value,
+    result_text,
+    scaled_amount_text,
+)
 from baton.workers.tools.computation.written_expression import judge_claims, written_expression
 from baton.workers.tools.messages import MarkedText
 from baton.workers.tools.question_text import question_candidates
@@ -60,6 +66,8 @@ def compute(tool: str, text: str, results: Mapping[int, MarkedText] = _NO_RESULT
     for candidate in candidates if tool == "calculator" else ():
         with suppress(CannotCompute):
             return judge_claims(candidate)
+    if any(can_compute(tool, candidate) for candidate in candidates):
+        return str(reason)  # what stands in the way of a sum is the answer to it
     raise reason
 
 
@@ -95,7 +103,10 @@ def compute_step(tool: str, message: str, results: Mapping[int, MarkedText] = _N
         values[int(match[1])] = found.value if value is None else value
         if isinstance(found.value, Amount) and value is not None:
             amounts[int(match[1])] = found.value
-    result = evaluate(tool, expression, results=values)
+    try:
+        result = evaluate(tool, expression, results=values)
+    except NoResult as refusal:
+        return no_result_text(expression, refusal.reason, language)
     if (scaled := _SCALED.fullmatch(expression)) and (
         amount := amounts.get(int(scaled[1] or scaled[2]))
     ):
@@ -113,7 +124,10 @@ def _compute_written(tool: str, text: str, message: str) -> str:
     written = written_expression(text, step_language(message, ""))
     if written is None or written.tool != tool:
         raise NotAnExpression
-    result = evaluate(tool, written.expression)
+    try:
+        result = evaluate(tool, written.expression)
+    except NoResult as refusal:
+        return no_result_text(written.expression, refusal.reason, written.language)
     return result_text(tool, written.expression, result, written.language)
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar
 
-from baton.workers.tools.computation import CannotCompute, numbers
+from baton.workers.tools.computation import CannotCompute, NoResult, numbers
 from baton.workers.tools.computation.evaluator import (
     Functions,
     Result,
@@ -32,6 +32,8 @@ PINT_NAMES = {
     "ml": "milliliter", "cl": "centiliter", "dl": "deciliter", "l": "liter", "m3": "meter ** 3",
     "tsp": "teaspoon", "tbsp": "tablespoon", "cup": "cup", "floz": "fluid_ounce", "pt": "pint",
     "qt": "quart", "gal": "gallon",
+    "ifloz": "imperial_fluid_ounce", "ipt": "imperial_pint", "iqt": "imperial_quart",
+    "igal": "imperial_gallon", "ston": "short_ton", "lton": "long_ton",
     "mm2": "millimeter ** 2", "cm2": "centimeter ** 2", "m2": "meter ** 2",
     "km2": "kilometer ** 2", "ha": "hectare", "a": "are", "acre": "acre", "ft2": "foot ** 2",
     "yd2": "yard ** 2", "mi2": "mile ** 2", "in2": "inch ** 2",
@@ -89,7 +91,7 @@ def _bounded(value: _Value) -> _Value:
     size_of(value)
     powers = value.unit_items() if hasattr(value, "unit_items") else ()
     if any(abs(power) > MAX_UNIT_POWER for _, power in powers):
-        raise CannotCompute("The numbers are too large.")
+        raise NoResult("too_large")
     return value
 
 
@@ -133,7 +135,7 @@ def _convert(value: Any, code: str) -> Fraction:
         if (value.units**-1).dimensionality != _unit(code).dimensionality:
             raise CannotCompute("These units measure different things.") from error
         if not value.magnitude:
-            raise CannotCompute("This would divide by zero.") from error
+            raise NoResult("by_zero") from error
         inverse = 1 / value  # litres for 100 km into miles per gallon
         return _bounded(Fraction(inverse.to(_unit(code)).magnitude))
 

@@ -1,189 +1,311 @@
-"""Checks that what a request says of its numbers shows in the expression that is computed.
+"""Checks that what a request says of its numbers is what its expression does with them.
 
 The small conductor copies numbers well and reads the words between them less well: a half gets
-lost, a second thing that is spent is added, "of what" is multiplied. Each rule is a word of the six
-languages and what an expression must hold, or must not hold, where a request has it. What fails is
-left to a worker, whose answer is marked.
+lost, a second thing that is spent is added, "of what" is multiplied. So an operation is computed
+only where the request has a word for it (its licence), and what the request says besides must show
+in the expression (a relation). The words of the six languages stand in `relations.toml`. What
+fails is left to a worker, whose answer is marked.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 from baton.core.late_pattern import late_pattern
+from baton.workers.tools.computation.lexicon import LANGUAGES, is_known
 
 
-class _Rule(NamedTuple):
-    """What an expression `needs` or `forbids` where the request `says` something, but not `unless`.
+class _Licence(NamedTuple):
+    """What a request says, by language, where an expression may do something."""
 
-    What it needs must be there besides the request's own numbers. `name` is what is lost.
+    does: re.Pattern[str]
+    says: Mapping[str, re.Pattern[str]]
+
+
+class _Relation(NamedTuple):
+    """What a request `says` where something is so, but not `unless`.
+
+    Then a tool's expression `needs` something besides the request's own numbers, or `forbids` it;
+    `name` is what is lost.
     """
 
     name: str
+    tools: Collection[str]
     says: re.Pattern[str]
-    needs: re.Pattern[str] | None = None
-    forbids: re.Pattern[str] | None = None
-    unless: re.Pattern[str] | None = None
+    unless: re.Pattern[str] | None
+    needs: re.Pattern[str] | None
+    forbids: re.Pattern[str] | None
+
+    def is_said(self, request: str) -> bool:
+        """Whether a request says it."""
+        return bool(self.says.search(request)) and not (self.unless and self.unless.search(request))
+
+    def is_lost(self, expression: str, besides: str) -> bool:
+        """Whether it doesn't show in an expression, and in that without the request's numbers."""
+        is_missing = self.needs is not None and not self.needs.search(besides)
+        return is_missing or (self.forbids is not None and bool(self.forbids.search(expression)))
 
 
-_SPENT = (
-    r"(?<!\w)(?:minus|less|subtract\w*|spen[dt]\w*|pa(?:y|ys|id)|g[ai]ves? away|use[sd]?|los[et]|"
-    r"eats?|"
-    r"weniger|abz[iü]\w*|ausge\w*|gebe|gibt?|be?zahl\w*|moins|dépens\w*|pa(?:ie|ye)\w*|donn\w*|"
-    r"menos|"
-    r"gast\w*|pag[aou]\w*|meno|spend\w*|left|remain\w*|bleib\w*|übrig|reste\w*|queda\w*|"
-    r"rest[ao]\w*|"
-    r"sobra\w*|rim[aá]n\w*)(?!\w)"
-)
-_GAIN = (
-    r"(?:\+|(?<!\w)(?:plus|add\w*|gain\w*|earn\w*|receiv\w*|gets?|got|find\w*|found|refund\w*|"
-    r"return\w*|"
-    r"buys?|bought|bekomm\w*|dazu|verdien\w*|find\w*|erh[aä]lt\w*|reçoi\w*|gagn\w*|ajout\w*|"
-    r"trouv\w*|gan\w*|"
-    r"recib\w*|suma\w*|más|guadagn\w*|ricev\w*|aggiung\w*|più|ganh\w*|receb\w*|mais|"
-    r"encontr\w*)(?!\w))"
-)
-_BINARY = late_pattern(r"(?i)(?<!\w)(?:bin[aä]\w*|base[- ]?(?:2|two)|dual\w*)(?!\w)|0b[01]")
-_BASE = late_pattern(
-    r"(?i)(?<!\w)(?:bin[aä]\w*|hex\w*|o[ck]t\w*|base\w*|dual\w*|esa\w*|ottal\w*)(?!\w)|"
-    r"0[bxo][\da-f]"
-)
-_WORKING = late_pattern(
-    r"(?i)(?<!\w)(?:business|working|work[- ]?days?|weekdays|arbeitstage?n?|werktage?n?|"
-    r"ouvr(?:és?|ables?)|"
-    r"hábiles?|laborables?|lavorativ[io]|útei?s|úti[ls])(?!\w)"
-)
-_DAY_NAMES = (
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tage|"
-    r"mittwoche|"
-    r"lundis|mardis|mercredis|jeudis|vendredis|samedis|dimanches|lunes|martes|miércoles|jueves|"
-    r"viernes|"
-    r"sábados|domingos|lunedì|martedì|mercoledì|giovedì|venerdì|sabati|domeniche|(?:segundas|"
-    r"terças|"
-    r"quartas|quintas|sextas)(?:-feiras)?"
-)
-_COUNT = r"(?<!\w)(?:an?|one|[1-9]\d*|ein(?:en|em|er)?|une?|un[oa]|um) "
-_BESIDE = (
-    r" (?:before|after|from|vor|nach|avant|après|antes|después|despues|prima|dopo|depois)(?!\w)"
-)
+class _Place(NamedTuple):
+    """What stands between two numbers that a sign joins: clear words, or else others."""
 
-_CALCULATOR = (
-    _Rule(
-        "a half",
-        late_pattern(
-            r"(?i)(?<!\w)(?:half|halves|halved?|hälfte|halb\w*|halbier\w*|moitié|demie?s?|mitad|"
-            r"medio|metà|"
-            r"mezz[oai]|metade|mei[oa])(?!\w)"
-        ),
-        late_pattern(r"(?<![\d.])(?:2|6|30|50)(?![\d.])|\.5"),
-    ),
-    _Rule(
-        "a third",
-        late_pattern(
-            r"(?i)(?<!\w)(?:thirds?|drittel\w*|tiers|tercios?|tercera parte|terz[oi]|terços?|"
-            r"terça parte)(?!\w)"
-        ),
-        late_pattern(r"(?<![\d.])(?:3|33)(?!\d)"),
-    ),
-    _Rule(
-        "a quarter",
-        late_pattern(
-            r"(?i)(?<!\w)(?:quarters?|viertel\w*|quarts?|cuartos?|cuarta parte|quart[oi]|"
-            r"quarta parte)(?!\w)"
-        ),
-        late_pattern(r"(?<![\d.])(?:4|15|45|25 ?%|75 ?%)(?![\d.])|\.[27]5"),
-    ),
-    _Rule(
-        "twice as much",
-        late_pattern(
-            r"(?i)(?<!\w)(?:twice|doubled?|doppelt\w*|zweimal|verdopp\w*|deux fois|doble|"
-            r"dos veces|doppio|"
-            r"due volte|dobro|duas vezes)(?!\w)"
-        ),
-        late_pattern(r"(?<![\d.])(?:2|200 ?%)(?![\d.])"),
-    ),
-    _Rule(
-        "a dozen",
-        late_pattern(
-            r"(?i)(?<!\w)(?:dozens?|dutzend\w*|douzaines?|docenas?|dozzin[ae]|dúzias?)(?!\w)"
-        ),
-        late_pattern(r"(?<![\d.])(?:6|12|18|24|30|36|48|60)(?![\d.])"),
-    ),
-    _Rule(
-        "what it is a share of",
-        late_pattern(
-            r"(?i)(?:%|(?<!\w)(?:percent|per cent|prozent|pour cent|por ciento|per cento|"
-            r"por cento))\s*"
-            r"(?:of|von|de|di)\s+(?:what|which|was|welche\w*|quoi|quel\w*|qué|que|cu[aá]l|che|"
-            r"quale|qual)(?!\w)"
-            r"|(?<!\w)(?:of|von) (?:what|which|welche\w*) (?:number|zahl|amount|betrag)"
-        ),
-        late_pattern(r"/"),
-    ),
-    _Rule(
-        "all that is taken away",
-        late_pattern(rf"(?i){_SPENT}"),
-        forbids=late_pattern(r"-[^()]*\+"),
-        unless=late_pattern(rf"(?i){_SPENT}.*{_GAIN}"),
-    ),
-    _Rule(
-        "both that are taken away",
-        late_pattern(r"(?i)[-\u2212]\s*\d[\d.]*\s+(?:and|und|et|y|e)\s+\d"),
-        forbids=late_pattern(r"-[^()]*\+"),
-    ),
-    _Rule(
-        "a time of day",
-        late_pattern(
-            r"(?i)\d\s?(?:a\.m\.|p\.m\.|pm|am)(?!\w)(?!\s+(?:tag|abend|morgen|mittag|wochenende|"
-            r"ende|stück))"
-        ),
-        forbids=late_pattern(r""),
-    ),
-    _Rule("a number in binary", _BINARY, late_pattern(r"0b|bin\(")),
-    _Rule("a number in decimal", late_pattern(r""), forbids=late_pattern(r"0[bxo]"), unless=_BASE),
-)
-_CLOCK = (
-    _Rule("working days", _WORKING, late_pattern(r"(?<!\w)bd(?!\w)")),
-    _Rule("all days", late_pattern(r""), forbids=late_pattern(r"(?<!\w)bd(?!\w)"), unless=_WORKING),
-    _Rule(
-        "one day of the week",
-        late_pattern(
-            rf"(?i)(?:how many|wie ?viele|combien de|cu[aá]ntos|"
-            rf"quant[aeio]s?) (?:{_DAY_NAMES})(?!\w)"
-        ),
-        forbids=late_pattern(r"^days\("),
-    ),
-    _Rule(
-        "a month beside a day",
-        late_pattern(rf"(?i){_COUNT}(?:months?|monate?|mois|mes(?:es)?|mes[ei]|m[eê]s){_BESIDE}"),
-        forbids=late_pattern(r"^months\("),
-    ),
-    _Rule(
-        "a week beside a day",
-        late_pattern(rf"(?i){_COUNT}(?:weeks?|wochen?|semaines?|semanas?|settiman[ae]){_BESIDE}"),
-        forbids=late_pattern(r"^week\("),
-    ),
-)
-_RULES = {"calc": _CALCULATOR, "clock": _CLOCK}
-_NUMBER = late_pattern(r"(?<![\w.])\d+(?:\.\d+)?")
-_MIXED = late_pattern(r"(?<![\d./])(\d+) (\d+)/(\d+)(?![\d/])")
+    sign: str
+    clear: re.Pattern[str]
+    other: Mapping[str, re.Pattern[str]]
 
 
-def find_lost_relation(tool: str, expression: str, request: str) -> str:
-    """Return what a request says that doesn't show in an expression, "" for nothing known."""
+class _Rules(NamedTuple):
+    """All rules; `apart` are shapes of expressions whose numbers may be apart, with their words."""
+
+    licences: Sequence[_Licence]
+    relations: Sequence[_Relation]
+    places: Sequence[_Place]
+    apart: Sequence[tuple[re.Pattern[str], re.Pattern[str] | None]]
+
+
+def _pattern(says: Iterable[str], signs: str | None) -> re.Pattern[str] | None:
+    """Return what finds any of some words, or of some signs, in small or large letters."""
+    words = "|".join(says)
+    found = [f"(?<!\\w)(?:{words})(?!\\w)"] if words else []
+    found += [signs] if signs is not None else []
+    return late_pattern("|".join(found), re.IGNORECASE) if found else None
+
+
+@cache
+def _rules() -> _Rules:
+    source = files("baton.workers.tools.computation") / "relations.toml"
+    found = tomllib.loads(source.read_text(encoding="utf-8"))
+    licences = [
+        _Licence(late_pattern(rule["does"]), _licence_words(rule)) for rule in found["licence"]
+    ]
+    relations = [
+        _Relation(
+            rule["name"],
+            rule["tools"],
+            _pattern(rule.get("says", ()), rule.get("signs")) or late_pattern(""),
+            _pattern(rule.get("unless", ()), rule.get("unless_signs")),
+            late_pattern(rule["needs"]) if "needs" in rule else None,
+            late_pattern(rule["forbids"]) if "forbids" in rule else None,
+        )
+        for rule in found["relation"]
+    ]
+    places = [
+        _Place(
+            rule["sign"],
+            late_pattern(rule["clear"], re.IGNORECASE),
+            {name: late_pattern(words, re.IGNORECASE) for name, words in rule["other"].items()},
+        )
+        for rule in found["place"]
+    ]
+    apart = [
+        (late_pattern(rule["shapes"]), _pattern(rule.get("says", ()), rule.get("signs")))
+        for rule in found["apart"]
+    ]
+    return _Rules(licences, relations, places, apart)
+
+
+def _licence_words(rule: Mapping[str, Any]) -> Mapping[str, re.Pattern[str]]:
+    says, signs = rule.get("says", ()), rule.get("signs")
+    found = {
+        language: _pattern(
+            {says[language], says["en"]} if isinstance(says, Mapping) else says, signs
+        )
+        for language in LANGUAGES
+    }
+    return {language: pattern for language, pattern in found.items() if pattern is not None}
+
+
+def find_lost_relation(tool: str, expression: str, request: str, language: str) -> str:
+    """Return what a request says that doesn't show in an expression, "" for nothing known.
+
+    `request` is marked: the words of it that the expression stands for.
+    """
+    licences, relations, *_ = _rules()
+    for operation in _operations(tool, expression, request):
+        if not any(
+            licence.does.fullmatch(operation) and licence.says[language].search(request)
+            for licence in licences
+        ):
+            return f"no {operation.removeprefix('#').removeprefix('c:')}"
     besides = expression
     for literal in _NUMBER.findall(request):
         besides = re.sub(rf"(?<![\d.]){re.escape(literal)}(?![\d.])", " ", besides, count=1)
-    for rule in _RULES.get(tool, ()):
-        if not rule.says.search(request) or (rule.unless and rule.unless.search(request)):
+    for relation in relations:
+        is_said = tool in relation.tools and relation.is_said(request)
+        if is_said and relation.is_lost(expression, besides):
+            return relation.name
+    if tool == "units":
+        return _find_other_amounts(expression, request)
+    if tool != "calc":
+        return ""
+    is_story = _SIGN.search(expression) and len(_unknown_words(request)) > MAX_UNKNOWN_WORDS
+    return (
+        ("a story" if is_story else "")
+        or _find_lost_fraction(expression, request)
+        or _find_other_place(expression, request, language)
+    )
+
+
+def _find_other_place(expression: str, request: str, language: str) -> str:
+    """Return two numbers of a request between which something else stands than their sign."""
+    rules = _rules()
+    if re.search(r"#|[a-z]", expression) or any(
+        shape.fullmatch(expression) and words is not None and words.search(request)
+        for shape, words in rules.apart
+    ):
+        return ""
+    for left, sign, right in _JOINED.findall(re.sub(r"[()\s]", "", expression)):
+        between, is_turned = _between(left, right, request)
+        if between is None:
             continue
-        is_lost = rule.needs is not None and not rule.needs.search(besides)
-        if is_lost or (rule.forbids is not None and rule.forbids.search(expression)):
-            return rule.name
-    if tool == "calc":
-        for whole, part, parts in _MIXED.findall(request):
-            decimal = re.escape(f"{int(whole) + int(part) / max(1, int(parts)):g}")
-            if not re.search(rf"{whole} ?\+ ?\(?{part} ?/ ?{parts}|{decimal}", expression):
-                return f"{whole} {part}/{parts}"
+        said = _signs_said(between, is_turned, language, is_share="%" in left + right)
+        if said is not None and sign not in said:
+            return f"{left} {sign} {right}"
     return ""
+
+
+def _find_other_amounts(expression: str, request: str) -> str:
+    """Return two amounts that are added or taken away though the request doesn't say so.
+
+    Added are those side by side ("5 ft 11 in") too.
+    """
+    for left, unit, sign, right in _AMOUNTS.findall(expression):
+        between, is_turned = _between(left, right, request)
+        between = (between or "").strip().removeprefix(unit)
+        clear = [place.sign for place in _rules().places for _ in place.clear.finditer(between)]
+        is_beside = sign == "+" and _BESIDE.fullmatch(between)
+        if is_turned or not (is_beside or clear == [sign]):
+            return f"{left} {unit} {sign} {right}"
+    return ""
+
+
+_AMOUNTS = re.compile(r"(\d+(?:\.\d+)?) (\S+) ([-+]) \(?(\d+(?:\.\d+)?)")
+_BESIDE = re.compile(r"[ ,]*(?:and|und|et|y|e|ed)? *", re.IGNORECASE)
+
+
+def _signs_said(
+    between: str, is_turned: bool, language: str, is_share: bool
+) -> Collection[str] | None:
+    """Return which signs the words between two numbers may stand for; () for several.
+
+    None where only clear words count, and there are none: one number is a percentage.
+
+    Turned round, numbers are taken from each other or shared ("take 3 from 8", "3 share 48").
+    """
+    places = _rules().places
+    clear = [place.sign for place in places for _ in place.clear.finditer(between)]
+    if clear and not (is_share and is_turned):
+        return clear if len(clear) == 1 and not (is_turned and clear == ["-"]) else ()
+    if is_share:
+        return None
+    other = {place.sign for place in places if place.other[language].search(between)}
+    if is_turned:
+        return other & {"-", "/"}
+    other -= {"-"}
+    other -= {"+"} if len(other) > 1 else set()
+    return other if len(other) == 1 or other == {"*", "/"} else ()
+
+
+_JOINED = re.compile(r"(?=(?<![\d.])(\d+(?:\.\d+)?%?)([-+*/])(\d+(?:\.\d+)?%?))")
+
+
+def _between(left: str, right: str, request: str) -> tuple[str | None, bool]:
+    """Return what stands between two numbers where they are nearest, and whether they are turned.
+
+    None for a number that the request doesn't write.
+    """
+    ends = [
+        (abs(one.start() - other.start()), one.start() > other.start(), one, other)
+        for one in re.finditer(rf"(?<![\d.]){re.escape(left)}(?![\d.]*\d)", request)
+        for other in re.finditer(rf"(?<![\d.]){re.escape(right)}(?![\d.]*\d)", request)
+        if one.start() != other.start()
+    ]
+    if not ends:
+        return None, False
+    _, is_turned, *pair = min(ends, key=lambda end: end[:2])
+    first, last = reversed(pair) if is_turned else pair
+    return request[first.end() : last.start()], is_turned
+
+
+MAX_UNKNOWN_WORDS = 4
+"""In a story things happen to the numbers, in words that no list has: "47 sheep ran off"."""
+
+
+def _unknown_words(request: str) -> Collection[str]:
+    """Return the words of a request that say nothing of numbers, so far as is known here."""
+    licences, relations, *_ = _rules()
+    patterns = [pattern for licence in licences for pattern in set(licence.says.values())]
+    patterns += [relation.says for relation in relations]
+    telling = [pattern for pattern in patterns if not pattern.search("")]
+    return {
+        word
+        for word in re.findall(r"[^\W\d_]{3,}", request.casefold())
+        if not (is_known(word) or any(pattern.fullmatch(word) for pattern in telling))
+    }
+
+
+def _find_lost_fraction(expression: str, request: str) -> str:
+    """Return a fraction or mixed number of a request that an expression takes apart."""
+    for over, under in _FRACTION.findall(request):
+        divides = re.search(rf"(?:by|durch|par|entre|dividido por|diviso) {over}/{under}", request)
+        whole = rf"{over} ?/ ?{under}"
+        there = rf"\({whole}\)" if divides else rf"(?<![\d.]){whole}(?![\d.])"
+        is_share = over == "1" and not divides and re.search(rf"/ ?{under}(?![\d.])", expression)
+        if not is_share and not re.search(there, expression):
+            return f"{over}/{under}"
+    for whole, part, parts in _MIXED.findall(request):
+        decimal = re.escape(f"{int(whole) + int(part) / max(1, int(parts)):g}")
+        if not re.search(rf"{whole} ?\+ ?\(?{part} ?/ ?{parts}|{decimal}", expression):
+            return f"{whole} {part}/{parts}"
+    return ""
+
+
+def _operations(tool: str, expression: str, request: str) -> Iterator[str]:
+    """Yield what an expression does: its signs, functions, and numbers that aren't the request's.
+
+    `+%` adds a percentage, `-%` takes one off, `%*` is a part, `/(1+%` what was there before it.
+    """
+    if tool == "clock":
+        for name in _CLOCK.findall(expression):
+            nth = _NTH.search(expression) if name == "nth" else None
+            yield f"c:nth {nth[1]}" if nth else f"c:{name}"
+        return
+    theirs = {_plain(number) for number in _DIGITS.findall(request)}
+    numbers = map(_plain, _NUMBER.findall(_REFERENCE.sub(" ", expression)))
+    yield from (f"#{number}" for number in numbers if number not in theirs)
+    if tool == "calc":
+        for pattern, operation in _SHAPES:
+            expression, count = pattern.subn(" ", expression)
+            if count:
+                yield operation
+        yield from _FUNCTION.findall(expression)
+        yield from _SIGN.findall(expression)
+
+
+def _plain(number: str) -> str:
+    """Return a number without zeros behind its decimal point."""
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
+_SHAPES = (
+    (re.compile(r"/ ?\(1 ?\+ ?[\d.]+%\)"), "/(1+%"),
+    (re.compile(r"/ ?\(1 ?- ?[\d.]+%\)"), "/(1-%"),
+    (re.compile(r"\* ?\(1 ?\+ ?[\d.]+%\)(?= ?\^)"), "*"),
+    (re.compile(r"\+ ?[\d.]+%"), "+%"),
+    (re.compile(r"- ?[\d.]+%"), "-%"),
+    (re.compile(r"[\d.]+% ?\*|\* ?[\d.]+%"), "%*"),
+)
+_FUNCTION = re.compile(r"[a-z]+(?=\()|(?<![\w(,] )(?<!\w)pi(?!\w)")
+_CLOCK = re.compile(r"[a-z]+(?=\()|(?<=\S )[-+](?= )")
+_NTH = re.compile(r"nth\((-?\d)")
+_SIGN = re.compile(r"(?<=[\w)%!])\s*([-+*/^])")
+_REFERENCE = re.compile(r"#\d|0[bxo][\da-f]+")
+_DIGITS = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = late_pattern(r"(?<![\w.])\d+(?:\.\d+)?")
+_FRACTION = late_pattern(r"(?<!\d )(?<![\w./-])(\d+)/(\d+)(?![\w/-])")
+_MIXED = late_pattern(r"(?<![\d./])(\d+) (\d+)/(\d+)(?![\d/])")

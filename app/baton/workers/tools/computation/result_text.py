@@ -38,6 +38,12 @@ def result_text(tool: str, expression: str, result: Result, language: str) -> st
     return clock_text(expression, result, words)
 
 
+def no_result_text(expression: str, reason: str, language: str) -> str:
+    """Return a sentence that says why an expression has no result."""
+    words = lexicon(language)
+    return words.answers[reason].format(value=_readable_expression(expression, words))
+
+
 def _readable_expression(expression: str, words: Lexicon) -> str:
     """Return an expression with a mathematician's signs and the language's decimal sign."""
     expression = " ".join(expression.replace("--", "- -").split())
@@ -51,7 +57,7 @@ def _readable_expression(expression: str, words: Lexicon) -> str:
             if "(" in text
             else re.sub(r"(?<=\d)\.(?=\d)", ",", text)
         )
-    text = re.sub(r"  +", " ", text).strip()
+    text = re.sub(r"(?<!\w)fact\((\d+)\)", r"\1!", re.sub(r"  +", " ", text)).strip()
     return re.sub(rf"(?<=[+{_TIMES}\u00f7{MINUS}] ){MINUS} (?=\d)", MINUS, text)  # a number's own
 
 
@@ -130,13 +136,17 @@ def quantity_text(
     )
     name = {"C": "°C", "F": "°F", "deg": "°"}.get(code, name)
     name = _SUPERSCRIPT.sub(lambda m: "²³"[int(m[0]) - 2], name)
+    name = f"{name} (US)" if code in _AMERICAN else name
     return f"{number_text(value, words, digits)} {name}"
 
 
 _IN_WORDS = frozenset({"d", "w", "mo", "y", "ft", "in", "yd", "mi", "nmi", "oz", "lb", "st"})
 _IN_WORDS |= {"tsp", "tbsp", "cup", "floz", "pt", "qt", "gal", "acre", "ft2", "yd2", "mi2", "kn"}
+_IN_WORDS |= {"ifloz", "ipt", "iqt", "igal", "ston", "lton"}
 _IN_WORDS |= {"t", "a", "hp", "cal", "B", "bit"}
 """Units that are written as a word; the others are, by their code, the same everywhere."""
+_AMERICAN = frozenset({"tsp", "tbsp", "cup", "floz", "pt", "qt", "gal", "mpg"})
+"""Units of which there are British ones, too, that are larger."""
 _SUPERSCRIPT = re.compile(r"(?<=[a-z])[23](?!\d)")
 
 

@@ -111,6 +111,8 @@ def sum_expression(text: str, language: str) -> str:
 def _tokens(text: str, language: str) -> Sequence[Node | str]:
     """Return the numbers (plain), names and signs of a sum."""
     text = text.lower().translate(_SIGNS).strip()
+    if "!!" in text:
+        raise CannotCompute("!! can be read in two ways: write (n!)!, or the product itself.")
     for pattern, replacement in _REWRITTEN:
         text = pattern.sub(replacement, text)
     tokens: list[Node | str] = []

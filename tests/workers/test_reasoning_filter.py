@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.workers.local.child.reasoning_filter import (
+from baton.workers.reasoning_filter import (
+    REMOTE_MARKS,
     ThoughtFilter,
     ThoughtMarks,
     known_marks,
@@ -142,3 +143,50 @@ def test_only_marks_that_a_model_knows_are_marks() -> None:
     assert known_marks("{{ messages }}", lambda _: False) == ()
     assert [mark.opens for mark in QWEN] == ["<think>"]
     assert [mark.opens for mark in known_marks("", {"<think>"}.__contains__)] == ["<think>"]
+
+
+HARMONY = "<|channel|>analysis<|message|>Hm.<|end|>"
+REMOTE = {
+    "plan the thing </think>\n\n42": "42",
+    "Hm.</think>42": "42",
+    "Hm. [/THINK] 42": "42",
+    "<think>Hm.</think>42": "42",
+    "<think>Hm.": "",
+    "<thinking>Hm.</thinking>\n\n42": "42",
+    "<think>a</think>\n<think>b</think>42": "42",
+    "<think>a</think>One,\n<think>b</think>two": "One,\ntwo",
+    "<think>a</think>One <think> and `<think>b</think>`": "One <think> and `<think>b</think>`",
+    "<think>a</think>One:\n```\n<think>b</think>\n```": "One:\n```\n<think>b</think>\n```",
+    "<think>a</think>One\n<think>b": "One\n<think>b",
+    f"{HARMONY}{FINAL}42": "42",
+    f"<|start|>assistant{HARMONY}{FINAL}42": "42",
+    "analysisWe need 42.assistantfinal42": "42",
+    "analysis of the text": "analysis of the text",
+    "It is `</think>`.": "It is `</think>`.",
+    "The </think> tag ends it.": "The </think> tag ends it.",
+    "See:\n```\n</think>\n```\nThere.": "See:\n```\n</think>\n```\nThere.",
+    "As <think>\na\n</think>\nb": "As <think>\na\n</think>\nb",
+}
+"""What a server streams, and what of it is the answer."""
+
+
+@pytest.mark.parametrize("text", REMOTE)
+@given(places=cuts)
+def test_a_servers_thoughts_are_no_answer_but_an_answer_may_speak_of_them(
+    text: str, places: list[int]
+) -> None:
+    remote = ThoughtFilter(REMOTE_MARKS, may_be_begun=True)
+    assert filtered_text(remote, *split_at(text, places)) == REMOTE[text]
+
+
+@pytest.mark.parametrize("beginning", ["A plain sentence. ", "Okay, the user asks. "])
+def test_thoughts_that_were_given_as_the_answer_are_taken_back(beginning: str) -> None:
+    """What sounds like thoughts is held back for their end."""
+    remote = ThoughtFilter(REMOTE_MARKS, may_be_begun=True)
+    assert remote.feed(beginning) == ""
+    assert remote.is_unsure
+    shown = remote.release() + remote.feed("More of it.")
+    assert remote.is_unsure == (not shown)
+    last = remote.feed("\n</think>\n\n4") + remote.feed("2") + remote.flush()
+    assert (last, remote.took_back) == ("42", bool(shown))
+    assert bool(shown) == (beginning[0] == "A")
