@@ -19,7 +19,7 @@ NATIVE = {"llama_cpp", "onnxruntime", "numpy"}
 HUBS = {"httpx", "huggingface_hub", "requests"}
 HEAVY = NATIVE | HUBS | {"textual", "litellm", "keyring", "sqlite_utils"}
 
-MAX_PUBLIC_METHODS = 27
+MAX_PUBLIC_METHODS = 25
 """Of a class, with those that it inherits from other classes of Baton."""
 
 

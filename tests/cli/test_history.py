@@ -140,8 +140,9 @@ def test_a_conversation_is_named_by_number_title_or_id(call: Call) -> None:
     names = {"1": second, "2": first, "lisbon WITH kids": first, "kyoto": second, first[:5]: first}
     for name, id in names.items():
         assert json.loads(call("history", "show", name, "--json").out)["id"] == id
-    hold_conversation("Tea in Lisbon")
+    hold_conversation("Tea in Lisbon, Route 66")
     for name, reason in (
+        ("66", "There is no"),
         ("tea", "More than one conversation"),
         ("nothing", "There is no"),
         ("", "no"),

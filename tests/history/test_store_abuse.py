@@ -496,15 +496,15 @@ async def test_what_is_removed_gives_its_room_back(tmp_path: Path) -> None:
     store = Store.open(path)
     begun = [await ask(store, f"question {n}", f"answer {n} " * 5_000) for n in range(60)]
     await store.search("answer")
-    before = store.disk_bytes
+    before = store.archive.disk_bytes
     assert before > 3_000_000
     await store.purge(*(one.conversation for one in begun[:50]))
-    assert store.disk_bytes < before / 4
+    assert store.archive.disk_bytes < before / 4
     assert len(await store.search("question")) == 10
     for one in begun[50:59]:
         await store.hide(one.conversation)
     assert await store.purge_hidden() == 9
-    assert store.disk_bytes < before / 20
+    assert store.archive.disk_bytes < before / 20
     assert len(await store.thread(begun[59].conversation)) == 2
     await store.aclose()
     assert kept_texts(path) == {"question 59", "answer 59 " * 5_000}

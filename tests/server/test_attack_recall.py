@@ -172,7 +172,7 @@ def is_marked(served: Served) -> bool:
     if not any(one.view.answer for one in served.player.served):
         return False
     connection = connect(served.baton.paths.database, "ro")
-    marks = """SELECT 1 FROM turns WHERE role = 'assistant' AND text <> ''
+    marks = """SELECT 1 FROM answer_pieces
         UNION SELECT 1 FROM private_marks WHERE answer <> ''"""
     found = connection.execute(marks).fetchone()
     connection.close()

@@ -231,7 +231,7 @@ async def _newest_conversations(
     every = await store.conversations(limit=10**9)
     listed = [one for one in every if bool(one.program) is programs]
     left = 0 if programs else len(every) - len(listed)
-    return listed[:limit], len(listed), left, store.disk_bytes
+    return listed[:limit], len(listed), left, store.archive.disk_bytes
 
 
 def _conversation_row(conversation: Conversation, number: str = "") -> str:
@@ -328,7 +328,7 @@ async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> 
 
 
 async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool) -> None:
-    chosen = {one.id: one for one in await store.find_all(names)}
+    chosen = {one.id: one for one in await store.archive.find(names)}
     if not yes:
         _confirm_removal(list(chosen.values()))
     # Before the runs are removed: only they name what to forget.
@@ -336,7 +336,7 @@ async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool)
         [run.id for run in await store.runs.newest(10**9) if run.conversation in chosen]
     )
     await store.purge(*chosen)
-    size = show_size(store.disk_bytes)
+    size = show_size(store.archive.disk_bytes)
     notify(f"Removed {count_text(len(chosen), 'conversation')}. The history takes {size} now.")
     from baton.routing import LearnedVersions, learned_file
 
@@ -371,7 +371,7 @@ def _confirm_removal(chosen: list[Conversation]) -> None:
 
 
 async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
-    ids = [one.id for one in await store.find_all(names)] or None
+    ids = [one.id for one in await store.archive.find(names)] or None
     if form == "json":
         return json.dumps(await store.archive.export(ids), ensure_ascii=False, indent=1)
     if form == "csv":

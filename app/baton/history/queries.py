@@ -81,8 +81,9 @@ def _find_conversation(
     if typed.isdecimal() and len(typed) <= _MAX_NUMBER_DIGITS and 0 < int(typed) <= len(own):
         return own[int(typed) - 1]
     found = [exact[typed]] if typed in exact and typed else []
-    found = found or [one for one in known if typed and one.id.startswith(typed)]
-    found = found or [one for one in known if typed and typed in _plain_name(one.title)]
+    if typed and not (typed.isdecimal() and len(typed) < _MIN_PART_DIGITS):
+        found = found or [one for one in known if one.id.startswith(typed)]
+        found = found or [one for one in known if typed in _plain_name(one.title)]
     if not found:
         raise ConfigError(f"There is no conversation {named!r}.", _LIST_HINT)
     if len(found) > 1:
@@ -93,6 +94,7 @@ def _find_conversation(
 
 _ALL = 10**9
 _MAX_NUMBER_DIGITS = 5
+_MIN_PART_DIGITS = 4  # fewer are a number in the list, even one that it doesn't have
 _LIST_HINT = "`baton history ls` lists them."
 
 

@@ -155,18 +155,7 @@ class Store:
 
         Of a title or an id, a part is enough that only one has.
         """
-        return (await self.find_all([named]))[0]
-
-    async def find_all(self, names: Sequence[str]) -> list[Conversation]:
-        """Return several conversations, each as `find` does. Raises ConfigError."""
-        return await self._read(queries.find_conversations, names)
-
-    @property
-    def disk_bytes(self) -> int:
-        """How much room the history takes on the disk."""
-        path = self._database.path
-        files = () if path is None else (path, path.with_name(f"{path.name}-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        return (await self.archive.find([named]))[0]
 
     async def latest(self) -> str | None:
         """Return the id of the person's own conversation that was used last."""
@@ -355,10 +344,21 @@ class FeedbackHistory:
 
 
 class Archive:
-    """Whole conversations, out to an export and in from one."""
+    """Whole conversations: those that are named, out to an export and in from one."""
 
     def __init__(self, database: DatabaseThread[OpenedHistory]) -> None:
         self._database = database
+
+    @property
+    def disk_bytes(self) -> int:
+        """How much room the history takes on the disk."""
+        path = self._database.path
+        files = () if path is None else (path, path.with_name(f"{path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    async def find(self, names: Sequence[str]) -> list[Conversation]:
+        """Return several conversations, each as `Store.find` does. Raises ConfigError."""
+        return await self._database.read(queries.find_conversations, names)
 
     async def export(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """Return these conversations (None: all) with everything in them, ready for JSON."""
