@@ -130,7 +130,7 @@ def _forms(value: Any) -> Iterator[Any]:
         case date():
             yield from (value.isoformat(), f"{value:%A}")
         case str():
-            yield from (value, value.removeprefix("0b"), f"0b{value}", f"0x{value}")
+            yield from (value, *(f"0{base}{value}" for base in "box"), value.removeprefix("0b"))
             yield _DAYS.get(value, value)
         case list():
             yield str(value)
@@ -164,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("half", choices=("tuned", "second", "third", "fourth", "kept"))
+    parser.add_argument("half", choices=sorted(path.stem for path in FOLDER.glob("*.jsonl")))
     parser.add_argument("--plans", type=Path, required=True)
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
