@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from hypothesis import given, strategies as st
 from textual import events
 
 if sys.platform == "win32":
@@ -79,6 +80,35 @@ def test_a_person_types_and_sends_at_once(keyboard: Keyboard) -> None:
     assert keyboard.rest()[5:] == ["d", "\r"]
     keyboard.type("\r\r\r", 1.0)
     assert keyboard.rest()[7:] == ["\r", "\r", "\r"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(st.sampled_from("ab \r\n\t\x1bé漢"), min_size=1, max_size=4)
+            | st.sampled_from(["\r", "\x1b[A", "\x1b[200~", "\x1b[201~", "word"]),
+            st.sampled_from([0.001, 0.019, 0.021, 0.2, 1.0]),
+        )
+    )
+)
+def test_whatever_comes_the_keys_after_it_are_read(pieces: list[tuple[str, float]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        keyboard = Keyboard(patch)
+        for piece, seconds in pieces:
+            keyboard.type(piece, seconds)
+        keyboard.type("\x1b[201~", 1.0)  # ends a paste that was begun
+        keyboard.rest()
+        keyboard.type("z", 1.0)
+        assert keyboard.rest()[-1] == "z"
+
+
+def test_an_enter_right_behind_a_word_sends_it(keyboard: Keyboard) -> None:
+    """As `tmux send-keys` types."""
+    keyboard.type("hi", 1.0)
+    keyboard.type("\r")
+    assert keyboard.rest() == ["h", "i", "\r"]
+    keyboard.type("z", 1.0)
+    assert keyboard.rest()[3:] == ["z"]
 
 
 def test_other_keys_and_marked_pastes_are_left_alone(keyboard: Keyboard) -> None:

@@ -90,7 +90,8 @@ class BurstParser(XTermParser):
             self._held = text
         elif last is not None and (last.start() or is_near):
             self._held = last[0]
-            yield from super().feed(text[: last.start()])
+            if typed := text[: last.start()]:  # to Textual's parser, nothing is the end
+                yield from super().feed(typed)
         else:
             yield from super().feed(text)
 
