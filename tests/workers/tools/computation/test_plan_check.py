@@ -160,6 +160,26 @@ def test_a_step_that_needs_another_tool_says_so() -> None:
     assert compute_step("calc", message) == "26.1 miles \u00d7 2 ≈ 52.2 miles"
 
 
+@pytest.mark.parametrize(
+    ("request_text", "written", "sum_text"),
+    [
+        ("45 is 90% of what?", "45 * 90%", "45 / 90%"),
+        ("20% of what is 50?", "50 - 20%", "50 / 20%"),
+        ("30% of what number is 12", "12 + 30%", "12 / 30%"),
+        ("30 ist 15% wovon?", "30 / (1 + 15%)", "30 / 15%"),
+        ("18 est 30% de quel nombre ?", "18 - 30%", "18 / 30%"),
+        ("¿12 es el 5% de qué número?", "12 / (1 + 5%)", "12 / 5%"),
+        ("27 è il 15% di quale numero?", "27 + 15%", "27 / 15%"),
+        ("27 é 15% de que número?", "27 - 15%", "27 / 15%"),
+    ],
+)
+def test_what_something_is_a_share_of_is_a_division(
+    request_text: str, written: str, sum_text: str
+) -> None:
+    (checked,) = check_parts(request_text, [part("calc", written)])
+    assert (checked.text, checked.problem) == (sum_text, "")
+
+
 def computed(file: str) -> dict[str, bool]:
     """Return for each prompt of a file whether what the conductor wrote for it is computed."""
     rows = (Path(__file__).parent / file).read_text("utf-8").splitlines()

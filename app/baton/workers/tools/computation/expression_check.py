@@ -444,8 +444,12 @@ def correct_expression(tool: str, expression: str, request: MarkedText) -> str:
     """Return an expression with the holiday or month that the request names instead of another.
 
     Only where it names one, so that none other can be meant: Christmas for Christmas Eve, or the
-    days of a year for those of its February.
+    days of a year for those of its February. And a request that asks what something is a share of,
+    and nothing else, is a division whatever was written.
     """
+    if tool == "calc" and (asked := _SHARE_OF_WHAT.fullmatch(request.text.strip(" ?.!¿¡"))):
+        part, share = asked["part1"] or asked["part2"], asked["share1"] or asked["share2"]
+        return f"{part} / {share}%"
     if tool != "clock":
         return expression
     words = lexicon(request.language)
@@ -455,6 +459,19 @@ def correct_expression(tool: str, expression: str, request: MarkedText) -> str:
         return expression.replace(foreign[0], min(named))
     year, month = _YEAR_DAYS.fullmatch(expression), named_month(request)
     return f"daysin({year[1]}-{month})" if year and month else expression
+
+
+_IS = r"(?:is|are|makes?|ist|sind|macht|entspricht|est|font|fait|es|son|è|sono|é|são|fa|fanno)"
+_OF_WHAT = (
+    r"(?:(?:of|von|de|di) (?:what|which|was|welche[rmn]?|wie ?viel|quoi|quel(?:le)?|combien|qu[eé]"
+    r"|cu[aá]l|cu[aá]nto|che(?: cosa)?|cosa|quale|quanto|qual)|wovon)(?: (?:number|amount|sum|price"
+    r"|zahl|betrag|summe|nombre|montant|somme|número|cantidad|importe|numero|importo|valore?|value))?"
+)
+_PART = r"(?P<part%s>\d+(?:\.\d+)?)(?: ?[€$£]| euros?| dollars?)?"
+_RATE = r"(?:(?:the|das|le|el|il|os?|los) )?(?P<share%s>\d+(?:\.\d+)?)%%"
+_SHARE_OF_WHAT = late_pattern(
+    rf"(?i){_PART % 1} {_IS} {_RATE % 1} {_OF_WHAT}|{_RATE % 2} {_OF_WHAT} {_IS} {_PART % 2}"
+)
 
 
 def named_month(request: MarkedText) -> str:
