@@ -125,15 +125,16 @@ def _find_lost_city(expression: str, words: MarkedText) -> str:
     cities = alternatives(city.casefold() for city in lexicon(words.language).cities)
     named = set(re.findall(rf"(?<!\w){cities}(?!\w)", words.text.casefold()))
     used = expression.casefold()
-    is_about_zones = expression.startswith(("zone(", "now(", "diff("))
+    is_about_time = _TIME_OF_DAY.search(expression) is not None
     lost = [city for city in named if city not in used]
-    if lost and (is_about_zones or len(named) > 1):
+    if lost and (is_about_time or len(named) > 1):
         return str(lost[0])
     there = _FROM_HERE.fullmatch(expression)
     asked = _ASKED_THERE % re.escape(there[1]) if there else ""
     return "from where to where" if there and not re.search(asked, words.text, re.I) else ""
 
 
+_TIME_OF_DAY = re.compile(r"^(?:zone|diff)\(|(?<!\w)(?:now|today)(?!\w)|\d:\d")
 _FROM_HERE = re.compile(r"zone\([\d:]+, ([^,)]+)\)")
 _ASKED_THERE = (
     r"(?:time|that|horas?|or[ae]|spät|uhr|heures?)(?!\w)[^,.;?\d]{0,24}(?<!\w)"
@@ -326,6 +327,7 @@ _FAMILIES = (
     ("mm", "cm", "m", "km", "in", "ft", "yd", "mi"),
     ("s", "min", "h"),
     ("kB", "MB", "GB", "TB"),
+    ("C", "F", "K"),
 )
 
 

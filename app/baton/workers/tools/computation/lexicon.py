@@ -122,10 +122,16 @@ def guess_language(text: str, otherwise: str = "en") -> str:
 
 
 def is_language_sure(text: str, language: str) -> bool:
-    """Whether a text's words speak for one language that writes numbers in its own way."""
-    counts = _language_counts(text)
+    """Whether a text's words speak for one language that writes numbers in its own way.
+
+    Those of sums in several languages don't: "1,500 plus 500" isn't French.
+    """
+    counts = _language_counts(_SHARED.sub(" ", text))
     others = max(counts[other] for other in LANGUAGES if (other == "en") != (language == "en"))
     return counts[language] > others
+
+
+_SHARED = re.compile(r"(?<!\w)(?:plus|minus)(?!\w)", re.IGNORECASE)
 
 
 def _language_counts(text: str) -> Mapping[str, int]:
