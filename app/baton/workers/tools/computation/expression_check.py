@@ -60,7 +60,7 @@ def find_problem(tool: str, expression: str, request: MarkedText) -> str:
             return (
                 _find_repeated_number(expression, request.text)
                 or _find_other_operation(expression, request.text)
-                or _find_mixed_units(request)
+                or _find_mixed_units(expression, request)
             )
         case "units":
             return _find_foreign_unit(expression, request)
@@ -308,9 +308,15 @@ _HOURS_AND_MINUTES = re.compile(r"\d h (?:and |und |et |y |e )?\d")
 _ONE_TO_ANOTHER = re.compile(r"[\d.]+ \S+ -> \S+")
 
 
-def _find_mixed_units(request: MarkedText) -> str:
-    """Return two units of a request that measure the same: a calculator takes them for one."""
+def _find_mixed_units(expression: str, request: MarkedText) -> str:
+    """Return two units of a request that measure the same: a calculator takes them for one.
+
+    Or two currencies that are added or taken away.
+    """
     said = {unit for _, unit in _MEASURED.findall(request.text)}
+    money = _named_currencies(request) if _IS_SUM.fullmatch(expression) else frozenset()
+    if len(money) > 1:
+        return " as ".join(sorted(money)[:2])
     for code, forms in lexicon(request.language).units.items():
         words = alternatives(form for form in forms if len(form) > MIN_WORD_CHARS - 1)
         if words and re.search(rf"(?<!\w){words}(?!\w)", request.text, re.IGNORECASE):
@@ -319,6 +325,19 @@ def _find_mixed_units(request: MarkedText) -> str:
         if len(found := [unit for unit in family if unit in said]) > 1:
             return f"{found[0]} as {found[1]}"
     return ""
+
+
+_IS_SUM = re.compile(r"[^*/]*[-+][^*/]*")
+
+
+def _named_currencies(request: MarkedText) -> frozenset[str]:
+    """Return the currencies that a request names by a word or sign."""
+    found = set()
+    for code, forms in lexicon(request.language).currencies.items():
+        words = alternatives(map(str.casefold, forms))
+        if words and re.search(rf"(?<![^\W\d_]){words}(?![^\W\d_])", request.text.casefold()):
+            found.add(code)
+    return frozenset(found)
 
 
 _FAMILIES = (
@@ -355,6 +374,8 @@ def _find_other_operation(expression: str, request: str) -> str:
     if _PRODUCT.match(expression) and _ANGLE.search(request):
         return "a product of angles"
     share = _SHARE.fullmatch(expression)
+    if share and float(share[1]) > float(share[2]) and not _MORE_THAN_ALL.search(request):
+        return "more than all of it"
     if share and re.search(_PARTS.format(*share.groups()), request, re.IGNORECASE):
         return "a share of another part"
     return ""
@@ -372,7 +393,12 @@ _NET_AMOUNT = re.compile(
 )
 _PRODUCT = re.compile(r"\d+(?:\.\d+)? \* \d")
 _ANGLE = re.compile(r"\d deg(?!\w)")
-_SHARE = re.compile(r"pct\((\d+)[;,] ?(\d+)\)")
+_SHARE = re.compile(r"pct\((\d+(?:\.\d+)?)[;,] ?(\d+(?:\.\d+)?)\)")
+_MORE_THAN_ALL = re.compile(
+    r"(?:percent|%|prozent|pour ?cent\w*|pourcentage|ciento|porcentaje|cento|percentuale|percentage"
+    r"|porcentagem) (?:of|von|de|di|del|da|do) \d",
+    re.IGNORECASE,
+)
 _PARTS = r"(?<![\w.]){} [^\W\d_]+ (?:and|und|et|y|e) {} [^\W\d_]"
 """Two numbers side by side, as in "12 boys and 18 girls": neither is a share of the other."""
 

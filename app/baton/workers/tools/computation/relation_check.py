@@ -126,7 +126,7 @@ def find_lost_relation(tool: str, expression: str, request: str, language: str) 
     `request` is marked: the words of it that the expression stands for.
     """
     licences, relations, *_ = _rules()
-    if len(_WORD.findall(request)) > MAX_WORDS:
+    if len(_WORD.findall(request)) > MAX_WORDS and not _CLEAR.match(expression):
         return "a long story"
     for operation in _operations(tool, expression, request):
         if not any(
@@ -234,8 +234,11 @@ def _between(left: str, right: str, request: str) -> tuple[str | None, bool]:
     return request[first.end() : last.start()], is_turned
 
 
-MAX_WORDS = 19
-"""Of longer requests the conductor was seen to misread more than half."""
+MAX_WORDS = 14
+"""Of longer requests the conductor, at first sight, misread every second one, but for clear ones.
+
+Those hold nothing but what is turned into something else.
+"""
 
 MAX_UNKNOWN_WORDS = 4
 """In a story things happen to the numbers, in words that no list has: "47 sheep ran off"."""
@@ -309,6 +312,7 @@ _FUNCTION = re.compile(r"[a-z]+(?=\()|(?<![\w(,] )(?<!\w)pi(?!\w)")
 _CLOCK = re.compile(r"[a-z]+(?=\()|(?<=\S )[-+](?= )")
 _NTH = re.compile(r"nth\((-?\d)")
 _WORD = re.compile(r"[^\W\d_]+")
+_CLEAR = re.compile(r"unroman\(|dec\(|[^*/-]+ -> ")
 _SIGN = re.compile(r"(?<=[\w)%!])\s*([-+*/^])")
 _REFERENCE = re.compile(r"#\d|0[bxo][\da-f]+")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
