@@ -492,8 +492,9 @@ def correct_expression(tool: str, expression: str, request: MarkedText) -> str:
 _IS = r"(?:is|are|makes?|ist|sind|macht|entspricht|est|font|fait|es|son|è|sono|é|são|fa|fanno)"
 _OF_WHAT = (
     r"(?:(?:of|von|de|di) (?:what|which|was|welche[rmn]?|wie ?viel|quoi|quel(?:le)?|combien|qu[eé]"
-    r"|cuál|cual|cuánto|cuanto|che(?: cosa)?|cosa|quale|quanto|qual)|wovon)(?: (?:number|amount|sum|price"
-    r"|zahl|betrag|summe|nombre|montant|somme|número|cantidad|importe|numero|importo|valore?|value))?"
+    r"|cuál|cual|cuánto|cuanto|che(?: cosa)?|cosa|quale|quanto|qual)|wovon)(?: (?:number|amount|sum"
+    r"|price|zahl|betrag|summe|nombre|montant|somme|número|cantidad|importe|numero|importo|valore?"
+    r"|value))?"
 )
 _PART = r"(?P<part%s>\d+(?:\.\d+)?)(?: ?[€$£]| euros?| dollars?)?"
 _RATE = r"(?:(?:the|das|le|el|il|os?|los) )?(?P<share%s>\d+(?:\.\d+)?)%%"
