@@ -280,6 +280,13 @@ async def test_no_prompt_keeps_the_rule_busy(text: str) -> None:
     assert (await route(text)).tool == ""
 
 
+@pytest.mark.parametrize("sum_text", ["1'000 + 1", "1\u2019000 + 1", "1,000 + 1"])
+def test_thousands_are_marked_in_several_ways(sum_text: str) -> None:
+    assert can_compute("calculator", sum_text)
+    assert compute("calculator", sum_text).endswith("= 1,001")
+    assert not can_compute("calculator", "1'00 + 1")
+
+
 def test_random_sums_are_understood_by_both() -> None:
     rng = random.Random(7)
     for _ in range(100):

@@ -18,10 +18,10 @@ MAX_CHARS = 200
 MAX_SUM_CHARS = 20_000
 """A sum in signs and digits alone may be longer; the calculator says where it is too long."""
 
-_SUM = late_pattern(r"(?!.*\.\.)[\d\s.,()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
+_SUM = late_pattern(r"(?!.*\.\.)[\d\s.,'\u2019()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
 _FUNCTION = late_pattern(r"(?<![a-z])(?:sqrt|cbrt|abs)(?=\()")
 _PERCENT = late_pattern(r"%\s*(?:of|von|de|di)\s")
-_SEPARATORS = late_pattern(r"(?<=\d),(?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
+_SEPARATORS = late_pattern(r"(?<=\d)[,'\u2019](?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "^": "**"})
 _SIGNS |= str.maketrans({"²": "**2", "³": "**3", "!": "**1", "\u221a": "0-"})
 """Signs as Python has them, or others that stand in the same places."""

@@ -161,6 +161,38 @@ def test_a_step_that_needs_another_tool_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("request_text", "tool", "expression", "said"),
+    [
+        ("1 imperial gallon in litres", "units", "1 igal -> l", "1 imperial gallon is 4.54609 l."),
+        ("1 gallon in litres", "units", "1 gal -> l", "1 gallon (US) is 3.785411784 l."),
+        ("five working days on", "clock", "today + 5 bd", "working days are Monday to Friday"),
+        ("born 29 February 2008", "clock", "age(2008-02-29)", "without a 29 February, 28 February"),
+        ("a month on", "clock", "2027-01-31 + 1 mo", "the month has no such day: its last one"),
+        ("what day is 31 April 2027?", "clock", "weekday(2027-04-31)", "no such day as 2027-04-31"),
+        ("Wochentag am 29.2.2100?", "clock", "weekday(2100-02-29)", "2100-02-29 gibt es nicht."),
+    ],
+)
+def test_conventions_and_days_that_there_are_not_are_said(
+    request_text: str, tool: str, expression: str, said: str
+) -> None:
+    message = f"What was asked:\n{fenced(request_text)}\n\n{expression}"
+    assert said in compute_step(tool, message)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "text"),
+    [
+        ("9 am plus 45 minutes", "09:00 plus 45 min"),
+        ("5 pm plus 30 minutes", "17:00 plus 30 min"),
+        ("7 am minus 20 minutes", "07:00 minus 20 min"),
+    ],
+)
+def test_am_and_pm_are_english(request_text: str, text: str) -> None:
+    marked = mark(request_text)
+    assert (marked.text, marked.language) == (text, "en")
+
+
+@pytest.mark.parametrize(
     ("request_text", "written", "sum_text"),
     [
         ("45 is 90% of what?", "45 * 90%", "45 / 90%"),

@@ -15,16 +15,18 @@ class NotAnExpression(CannotCompute):
 class NoResult(CannotCompute):
     """Why a sum that is understood has no result: that is its answer, and no model has a better.
 
-    `reason` is the name of a sentence in the lexicons' answers: `too_large`, `by_zero`, `no_root`.
+    `reason` is the name of a sentence in the lexicons' answers: `too_large`, `by_zero`, `no_root`,
+    `no_day`. It is about `value`, where that isn't the whole expression.
     """
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(_REASONS[reason])
-        self.reason = reason
+    def __init__(self, reason: str, value: str = "") -> None:
+        super().__init__(_REASONS[reason].format(value=value))
+        self.reason, self.value = reason, value
 
 
 _REASONS = {
     "too_large": "The numbers are too large.",
     "by_zero": "This would divide by zero.",
     "no_root": "This root is no real number.",
+    "no_day": "There is no such day as {value}.",
 }

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from dateutil.easter import easter
 from dateutil.relativedelta import relativedelta
 
-from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation import CannotCompute, NoResult
 from baton.workers.tools.computation.evaluator import (
     NEGATIVE,
     Functions,
@@ -144,7 +144,7 @@ def _date(year: int, month: int, day: int) -> date:
     try:
         return date(year, month, day)
     except ValueError as error:
-        raise CannotCompute(f"There is no such day as {year}-{month:02}-{day:02}.") from error
+        raise NoResult("no_day", f"{year}-{month:02}-{day:02}") from error
 
 
 class Calendar:

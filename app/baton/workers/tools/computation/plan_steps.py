@@ -106,7 +106,7 @@ def compute_step(tool: str, message: str, results: Mapping[int, MarkedText] = _N
     try:
         result = evaluate(tool, expression, results=values)
     except NoResult as refusal:
-        return no_result_text(expression, refusal.reason, language)
+        return no_result_text(expression, refusal, language)
     if (scaled := _SCALED.fullmatch(expression)) and (
         amount := amounts.get(int(scaled[1] or scaled[2]))
     ):
@@ -127,7 +127,7 @@ def _compute_written(tool: str, text: str, message: str) -> str:
     try:
         result = evaluate(tool, written.expression)
     except NoResult as refusal:
-        return no_result_text(written.expression, refusal.reason, written.language)
+        return no_result_text(written.expression, refusal, written.language)
     return result_text(tool, written.expression, result, written.language)
 
 

@@ -10,6 +10,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
+from baton.workers.tools.computation import NoResult
 from baton.workers.tools.computation.evaluator import Result
 from baton.workers.tools.computation.lexicon import Lexicon, lexicon
 from baton.workers.tools.computation.number_text import (
@@ -38,10 +39,11 @@ def result_text(tool: str, expression: str, result: Result, language: str) -> st
     return clock_text(expression, result, words)
 
 
-def no_result_text(expression: str, reason: str, language: str) -> str:
+def no_result_text(expression: str, refusal: NoResult, language: str) -> str:
     """Return a sentence that says why an expression has no result."""
     words = lexicon(language)
-    return words.answers[reason].format(value=_readable_expression(expression, words))
+    value = refusal.value or _readable_expression(expression, words)
+    return words.answers[refusal.reason].format(value=value)
 
 
 def _readable_expression(expression: str, words: Lexicon) -> str:
