@@ -5,8 +5,8 @@
 HALF is a set of `sums/`: `tuned` (looked at from the beginning), `kept` (its other half), or one
 that was written later; each was scored at first sight and then looked at. A prompt goes the
 product's way: to a tool as it stands, or by the conductor's plan and all checks; so many are right,
-wrong, or left to a worker. Of a plan each result counts that no later step uses: one that isn't asked for is wrong.
-Now is 12:00 on 2026-12-02 in Berlin.
+wrong, or left to a worker. Of a plan each result counts that no later step uses: one that isn't
+asked for is wrong. Now is 12:00 on 2026-12-02 in Berlin.
 """
 
 from __future__ import annotations
