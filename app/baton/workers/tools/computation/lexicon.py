@@ -159,11 +159,6 @@ def _weights(language: str) -> Mapping[str, int]:
     return known | dict.fromkeys(words.stopwords, 2)
 
 
-def is_known(word: str) -> bool:
-    """Whether a word in small letters is in the lexicon of any language."""
-    return any(word in _weights(language) for language in LANGUAGES)
-
-
 @cache
 def _zones() -> Mapping[str, str]:
     named = (item for language in LANGUAGES for item in lexicon(language).cities.items())

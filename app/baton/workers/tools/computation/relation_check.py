@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from baton.core.late_pattern import late_pattern
-from baton.workers.tools.computation.lexicon import LANGUAGES, is_known
+from baton.workers.tools.computation.lexicon import LANGUAGES
 
 
 class _Licence(NamedTuple):
@@ -138,18 +138,16 @@ def find_lost_relation(tool: str, expression: str, request: str, language: str) 
     for literal in _NUMBER.findall(request):
         besides = re.sub(rf"(?<![\d.]){re.escape(literal)}(?![\d.])", " ", besides, count=1)
     for relation in relations:
-        is_said = tool in relation.tools and relation.is_said(request)
-        if is_said and relation.is_lost(expression, besides):
+        # What the expression has is found out sooner than what the request says, in six languages.
+        is_lost = tool in relation.tools and relation.is_lost(expression, besides)
+        if is_lost and relation.is_said(request):
             return relation.name
     if tool == "units":
         return _find_other_amounts(expression, request)
     if tool != "calc":
         return ""
-    is_story = _SIGN.search(expression) and len(_unknown_words(request)) > MAX_UNKNOWN_WORDS
-    return (
-        ("a story" if is_story else "")
-        or _find_lost_fraction(expression, request)
-        or _find_other_place(expression, request, language)
+    return _find_lost_fraction(expression, request) or _find_other_place(
+        expression, request, language
     )
 
 
@@ -239,22 +237,6 @@ MAX_WORDS = 14
 
 Those hold nothing but what is turned into something else.
 """
-
-MAX_UNKNOWN_WORDS = 4
-"""In a story things happen to the numbers, in words that no list has: "47 sheep ran off"."""
-
-
-def _unknown_words(request: str) -> Collection[str]:
-    """Return the words of a request that say nothing of numbers, so far as is known here."""
-    licences, relations, *_ = _rules()
-    patterns = [pattern for licence in licences for pattern in set(licence.says.values())]
-    patterns += [relation.says for relation in relations]
-    telling = [pattern for pattern in patterns if not pattern.search("")]
-    return {
-        word
-        for word in re.findall(r"[^\W\d_]{3,}", request.casefold())
-        if not (is_known(word) or any(pattern.fullmatch(word) for pattern in telling))
-    }
 
 
 def _find_lost_fraction(expression: str, request: str) -> str:
