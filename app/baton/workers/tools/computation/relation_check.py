@@ -120,14 +120,26 @@ def _licence_words(rule: Mapping[str, Any]) -> Mapping[str, re.Pattern[str]]:
     return {language: pattern for language, pattern in found.items() if pattern is not None}
 
 
+MAX_WORDS = 14
+"""Of longer requests the conductor, at first sight, misread every second one, but for clear ones.
+
+Those hold nothing but what is turned into something else.
+"""
+
+MAX_CHARS = 1_000
+"""A longer one holds a list at best, and some patterns take the square of its length."""
+
+
 def find_lost_relation(tool: str, expression: str, request: str, language: str) -> str:
     """Return what a request says that doesn't show in an expression, "" for nothing known.
 
     `request` is marked: the words of it that the expression stands for.
     """
-    licences, relations, *_ = _rules()
-    if len(_WORD.findall(request)) > MAX_WORDS and not _CLEAR.match(expression):
+    if len(request) > MAX_CHARS or (
+        len(_WORD.findall(request)) > MAX_WORDS and not _CLEAR.match(expression)
+    ):
         return "a long story"
+    licences, relations, *_ = _rules()
     for operation in _operations(tool, expression, request):
         if not any(
             licence.does.fullmatch(operation) and licence.says[language].search(request)
@@ -230,13 +242,6 @@ def _between(left: str, right: str, request: str) -> tuple[str | None, bool]:
     _, is_turned, *pair = min(ends, key=lambda end: end[:2])
     first, last = reversed(pair) if is_turned else pair
     return request[first.end() : last.start()], is_turned
-
-
-MAX_WORDS = 14
-"""Of longer requests the conductor, at first sight, misread every second one, but for clear ones.
-
-Those hold nothing but what is turned into something else.
-"""
 
 
 def _find_lost_fraction(expression: str, request: str) -> str:
