@@ -1,8 +1,8 @@
 """Counts how often Baton computes a wrong result: on `sums/`, written from a list of kinds.
 
-    PYTHONPATH=app .venv/bin/python scripts/training/conductor/judge_sums.py HALF --plans CACHE [-v]
+    PYTHONPATH=app .venv/bin/python scripts/training/conductor/judge_sums.py SET --plans CACHE [-v]
 
-HALF is a set of `sums/`: `tuned` (looked at from the beginning), `kept` (its other half), or one
+SET is one of `sums/`: `tuned` (looked at from the beginning), `kept` (its other half), or one
 that was written later; each was scored at first sight and then looked at. A prompt goes the
 product's way: to a tool as it stands, or by the conductor's plan and all checks; so many are right,
 wrong, or left to a worker. Of a plan each result counts that no later step uses: one that isn't
@@ -165,14 +165,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("half", choices=sorted(path.stem for path in FOLDER.glob("*.jsonl")))
+    parser.add_argument("set", choices=sorted(path.stem for path in FOLDER.glob("*.jsonl")))
     parser.add_argument("--plans", type=Path, required=True)
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
     adapter = conductor_adapter()
     assert adapter is not None
     plan = PlanCache(args.plans, Planner(starter().path, adapter, threads=1).plan, adapter)
-    lines = (FOLDER / f"{args.half}.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (FOLDER / f"{args.set}.jsonl").read_text(encoding="utf-8").splitlines()
     counts: dict[str, Counter[str]] = {}
     for row in map(json.loads, lines):
         found = computed(row["prompt"], plan)

@@ -473,7 +473,7 @@ def correct_expression(tool: str, expression: str, request: MarkedText) -> str:
 
     Only where it names one, so that none other can be meant: Christmas for Christmas Eve, or the
     days of a year for those of its February. And a request that asks what something is a share of,
-    and nothing else, is a division whatever was written.
+    and nothing else, is a division, also where something else was written.
     """
     if tool == "calc" and (asked := _SHARE_OF_WHAT.fullmatch(request.text.strip(" ?.!¿¡"))):
         part, share = asked["part1"] or asked["part2"], asked["share1"] or asked["share2"]
