@@ -73,7 +73,7 @@ class RemoteWorkers:
 
     def _shared_gateway(self) -> Gateway:
         if self.gateway is None:
-            from baton.workers.cloud import Gateway
+            from baton.workers.cloud import Gateway, LearnedSettings
 
             self.gateway = Gateway(
                 self._ledger.sent,
@@ -83,6 +83,7 @@ class RemoteWorkers:
                 effort=self._cloud.effort,
                 offline=self.offline,
                 home=self._paths.id(),
+                learned=LearnedSettings(self._paths.learned_settings),
                 environ=self._environ,
             )
         return self.gateway

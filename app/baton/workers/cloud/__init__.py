@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         CallTimeouts as CallTimeouts,
         Gateway as Gateway,
     )
+    from baton.workers.cloud.learned_settings import LearnedSettings as LearnedSettings
     from baton.workers.cloud.price_table import (
         cheapest_model as cheapest_model,
         price_of as price_of,
@@ -31,6 +32,7 @@ else:
         __name__,
         address_pool="WorkerAddress",
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
+        learned_settings="LearnedSettings",
         price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
         worker="CloudWorker REFUSED_PROVIDERS",

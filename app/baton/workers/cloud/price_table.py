@@ -18,13 +18,14 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.money import NANO, Price, Rates, Tier
+from baton.workers.cloud.model_families import family_of
 
 PRICES_FILE = Path(__file__).with_name("prices.json")
 
 CONFIGURED = "config.toml"
 """The source of a price that the person configured."""
 
-_THINKING_TOKENS = {"none": 1024, "low": 2048, "medium": 8192, "high": 24_576}
+_THINKING_TOKENS = {"none": 1024, "minimal": 1024, "low": 2048, "medium": 8192, "high": 24_576}
 """Tokens that Google allows its models to think at each effort ("low": twice that, since OpenAI and
 xAI name no limit); some models can't be kept from thinking."""
 
@@ -100,7 +101,10 @@ def model_facts(model: str) -> ModelFacts | None:
 def thinking_tokens(model: str, effort: str) -> int:
     """Return how many tokens a model may think at an effort; one that isn't known may think."""
     known = model_facts(model)
-    return _THINKING_TOKENS[effort] if known is None or known.reasoning else 0
+    if known is not None and not known.reasoning:
+        return 0
+    family = family_of(model)
+    return _THINKING_TOKENS.get(family.level(effort), _THINKING_TOKENS[effort])
 
 
 def cheapest_model(provider: str, today: str) -> str:

@@ -14,6 +14,7 @@ from baton.core.errors import (
     BatonError,
     ConfigError,
     ContextTooLong,
+    SettingRefused,
     WorkerError,
     WorkerUnavailable,
 )
@@ -274,7 +275,8 @@ class CloudWorker:
                         yield Text(piece.text, piece.tokens)
                     case CallDone() as done:
                         self._gateway.forgive()
-                        usage = self._usage(done, request, attempt.said)
+                        self._gateway.learned.confirm(self._asked_as(attempt))
+                        usage = self._usage(done, request, attempt)
                         attempt.tokens = usage.tokens_out
                         yield usage
                         return
@@ -282,6 +284,7 @@ class CloudWorker:
                         is_unsent = await self._record_failure(failed, request, attempt)
                         if failed.declined:
                             yield Declined(is_unsent, destination)
+                        self._learn(failed, attempt)
                         raise self._explained(failed)
                     case _:
                         raise call.child.reject()
@@ -293,6 +296,17 @@ class CloudWorker:
         finally:
             if call is not None:
                 await uninterrupted(call.close(GRACE_SECONDS))
+
+    def _asked_as(self, attempt: CallAttempt) -> str:
+        """Return what settings are learned for: its model where an attempt goes."""
+        return f"{self.card.model} at {attempt.lease.address.url}"
+
+    def _learn(self, failed: Failed, attempt: CallAttempt) -> None:
+        """Raise SettingRefused if the request may be answered without what was refused."""
+        learned, model = self._gateway.learned, self._asked_as(attempt)
+        if failed.option and learned.try_without(model, failed.option, failed.value):
+            raise SettingRefused(failed.message, failed.hint)
+        learned.give_up(model)
 
     async def _record_failure(self, failed: Failed, request: Request, attempt: CallAttempt) -> bool:
         """Note how a call failed; return whether what was announced didn't leave."""
@@ -404,6 +418,10 @@ class CloudWorker:
             most=_max_price(card),
             privacy=card.privacy.value,
             via=self._via(lease.address.url),
+            learned={
+                option: one.value
+                for option, one in self._gateway.learned.of(self._asked_as(attempt)).items()
+            },
         )
 
     def _via(self, url: str) -> str:
@@ -423,8 +441,12 @@ class CloudWorker:
             return card.name
         return f"{card.name} at {urlsplit(lease.address.url).netloc}"
 
-    def _usage(self, done: CallDone, request: Request, said: str) -> Usage:
+    def _usage(self, done: CallDone, request: Request, attempt: CallAttempt) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""
+        left_out = self._gateway.learned.text(self._asked_as(attempt))
+        return replace(self._counted(done, request, attempt.said), left_out=left_out)
+
+    def _counted(self, done: CallDone, request: Request, said: str) -> Usage:
         finish = Finish(done.finish) if done.finish in set(Finish) else Finish.STOP
         context = self.card.context
         other = "" if is_same_model(self.card.model, done.model) else done.model

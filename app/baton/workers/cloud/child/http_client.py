@@ -111,7 +111,7 @@ class CloudHttpClient:
             if response.status_code in (401, 403):
                 self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
-                raise await call_errors.response_failure(call, response)
+                raise await call_errors.response_failure(call, response, request.body)
             if call_errors.is_compressed(response):
                 raise call_errors.compressed_failure(call)
             key_filter, failure = KeyFilter(call.key), None

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import platform
+from dataclasses import replace
 from typing import Any
 
 from baton.platform.proxies import request_address
@@ -22,6 +23,9 @@ from baton.workers.cloud.child.cloud_call import (
     HttpRequest,
 )
 from baton.workers.cloud.child.openai_requests import response_format, responses_request
+from baton.workers.cloud.child.request_guard import CAP_FIELDS
+from baton.workers.cloud.child.request_settings import RequestSettings, settings_of
+from baton.workers.cloud.model_families import family_of
 
 ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",  # else it reads .env files
@@ -32,16 +36,11 @@ ENVIRONMENT = {
 DIALECTS = {"anthropic": "messages", "cohere": "cohere", "gemini": "gemini", "vertex_ai": "gemini"}
 """The dialects of providers that have one of their own."""
 
+OPENAIS = ("azure", "bedrock_mantle", "openai")
+"""The providers of OpenAI's own models."""
+
 OWN_ADDRESSES = frozenset({"anthropic", "azure", "gemini", "vertex_ai"})
 """Providers whose address litellm doesn't build in their configuration."""
-
-EFFORTS = ("none", "minimal", "low", "medium", "high")
-SHORT_ANSWER_TOKENS = 2048
-"""With a smaller cap, thoughts would leave no room for an answer."""
-
-SCHEMALESS = frozenset({"deepseek", "groq"})
-"""Providers that take no schema: DeepSeek knows none, and Groq doesn't stream with one."""
-
 
 class LitellmRequests:
     """litellm, imported when it is first needed; `effort` is how much models may think."""
@@ -69,37 +68,26 @@ class LitellmRequests:
         it, whose use is no text. Raises any exception of litellm's.
         """
         litellm = await self.ready()
-        call.set_dialect(_dialect(litellm, call))
-        names = _names(call)
+        call.set_dialect(_dialect(call))
+        names = f"{call.provider}/{call.model}", call.model
         known = next((found for name in names if (found := litellm.model_cost.get(name))), None)
         call.may_think_unseen = known is None or bool(known.get("supports_reasoning"))
-        if call.schema and not _keeps_to_schema(litellm, call):
+        if call.schema and not _keeps_to_schema(litellm, call, names):
             call.schema = ""
-        effort = self._effort_of(litellm, call)
+        settings = settings_of(call, self._effort, lambda: self._does_reason(litellm, names[0]))
+        call.schema = settings.schema
         if call.dialect == "responses":
-            return responses_request(call, effort)
-        request = _transform(call, effort)
+            return responses_request(call, settings)
+        request = _transform(call, settings)
         if call.schema and "tools" in json.loads(request.body):
             call.schema = ""
-            request = _transform(call, effort)
+            request = _transform(call, replace(settings, schema=""))
         return request
 
-    def _effort_of(self, litellm: Any, call: CloudCall) -> str | None:
-        """Return how much thinking to ask for; None where the model can't or needn't be asked."""
-        name = f"{call.provider}/{call.model}"
+    def _does_reason(self, litellm: Any, name: str) -> bool:
         if name not in self._reasons:
             self._reasons[name] = litellm.supports_reasoning(name)
-        if not self._reasons[name]:
-            return None
-        known = litellm.model_cost.get(name) or litellm.model_cost.get(call.model) or {}
-        wanted = self._effort
-        if call.provider == "anthropic" and not known.get("supports_adaptive_thinking"):
-            # Its models don't think unless asked to, which is less than little.
-            thinks = wanted in ("medium", "high") and call.cap > SHORT_ANSWER_TOKENS
-            return wanted if thinks else None
-        if call.dialect == "gemini" and call.cap < SHORT_ANSWER_TOKENS and wanted == "low":
-            wanted = "minimal"
-        return _nearest_effort(wanted, _efforts(known))
+        return self._reasons[name]
 
 
 def _import_litellm() -> Any:
@@ -114,29 +102,20 @@ def _import_litellm() -> Any:
     return litellm
 
 
-def _names(call: CloudCall) -> tuple[str, str]:
-    return f"{call.provider}/{call.model}", call.model
+def _dialect(call: CloudCall) -> str:
+    family = family_of(f"{call.provider}/{call.model}")
+    return family.dialect or DIALECTS.get(call.provider, "chat")
 
 
-def _dialect(litellm: Any, call: CloudCall) -> str:
-    if call.provider not in ("openai", "azure"):
-        return DIALECTS.get(call.provider, "chat")
-    name = call.model if call.provider == "openai" else f"azure/{call.model}"
-    known = litellm.model_cost.get(name) or {}
-    return "responses" if known.get("mode") == "responses" else "chat"
-
-
-def _keeps_to_schema(litellm: Any, call: CloudCall) -> bool:
+def _keeps_to_schema(litellm: Any, call: CloudCall, names: tuple[str, str]) -> bool:
     """Whether a call's model is known to keep to a schema; others get the prompt alone."""
-    if call.provider in SCHEMALESS:
-        return False
-    names = _names(call) if call.provider == "openrouter" else _names(call)[:1]
-    return any(litellm.supports_response_schema(model=name) for name in names)
+    asked = names if call.provider == "openrouter" else names[:1]
+    return any(litellm.supports_response_schema(model=name) for name in asked)
 
 
-def _transform(call: CloudCall, effort: str | None) -> HttpRequest:
+def _transform(call: CloudCall, settings: RequestSettings) -> HttpRequest:
     config = _configuration(call)
-    wanted = _wanted_options(call, effort)
+    wanted = _wanted_options(call, settings)
     supported = config.get_supported_openai_params(call.model)
     options = config.map_openai_params(
         non_default_params={name: value for name, value in wanted.items() if name in supported},
@@ -148,7 +127,7 @@ def _transform(call: CloudCall, effort: str | None) -> HttpRequest:
     if call.most:
         more["provider"] = {"max_price": call.most}
     options.pop("json_mode", None)  # a note of litellm's for its own reader
-    messages: list[Any] = [dict(message) for message in call.messages]
+    messages: list[Any] = [dict(message) for message in settings.messages(call)]
     headers = _headers(config, call, messages, options)
     if call.dialect == "gemini":
         body = _gemini_body(call, messages, options)
@@ -171,8 +150,34 @@ def _transform(call: CloudCall, effort: str | None) -> HttpRequest:
             litellm_params={},
             stream=True,
         )
-    text = json.dumps({**body, **more}, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(
+        _as_the_table_says({**body, **more}, call, settings),
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
     return HttpRequest(url, headers, text.encode())
+
+
+def _as_the_table_says(
+    body: dict[str, Any], call: CloudCall, settings: RequestSettings
+) -> dict[str, Any]:
+    """Return a body with the settings that the table decides, which litellm's writers may not."""
+    if call.dialect == "gemini":
+        body.setdefault("generationConfig", {}).update(settings.thinking)
+        return body
+    body |= settings.thinking
+    if call.dialect == "messages" and "output_format" in body:  # its name in 2025
+        form = {"format": body.pop("output_format")}
+        body["output_config"] = body.get("output_config", {}) | form
+    if call.dialect == "chat":
+        body |= settings.sampling | settings.extra
+        cap = settings.cap_field or next(name for name in CAP_FIELDS if name in body)
+        for name in CAP_FIELDS:
+            body.pop(name, None)
+        body[cap] = call.cap
+        if call.provider in OPENAIS:  # litellm gives the system's text the rank of the user's
+            body["messages"] = settings.messages(call)
+    return body
 
 
 def _configuration(call: CloudCall) -> Any:
@@ -185,23 +190,15 @@ def _configuration(call: CloudCall) -> Any:
     return config
 
 
-def _wanted_options(call: CloudCall, effort: str | None) -> dict[str, Any]:
+def _wanted_options(call: CloudCall, settings: RequestSettings) -> dict[str, Any]:
     """Return what is asked for, in the words of Chat Completions."""
-    options: dict[str, Any] = {
-        "max_tokens": call.cap,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    if effort:
-        options["reasoning_effort"] = effort
-    if call.temperature is not None and not (effort and call.provider == "anthropic"):
-        options["temperature"] = call.temperature
-    if call.top_p is not None:
-        options["top_p"] = call.top_p
-    if call.seed is not None:
-        options["seed"] = call.seed
-    if call.schema:
-        options["response_format"] = response_format(call.schema)
+    options: dict[str, Any] = {"max_tokens": call.cap, "stream": True, **settings.sampling}
+    if settings.wants_usage:
+        options["stream_options"] = {"include_usage": True}
+    if settings.seed is not None:
+        options["seed"] = settings.seed
+    if settings.schema:
+        options["response_format"] = response_format(settings.schema)
     if call.tier:
         options["service_tier"] = call.tier
         options["store"] = False
@@ -243,21 +240,3 @@ def _gemini_body(call: CloudCall, messages: list[Any], options: dict[str, Any]) 
         )
     )
 
-
-def _efforts(known: dict[str, Any]) -> list[str]:
-    """Return the efforts that a model takes, the least first."""
-    if declared := known.get("reasoning_effort_levels"):
-        return [level for level in EFFORTS if level in declared]
-    return [
-        level
-        for level in EFFORTS
-        if known.get(f"supports_{level}_reasoning_effort") is not False
-        and (level != "none" or known.get("supports_none_reasoning_effort"))
-    ]
-
-
-def _nearest_effort(wanted: str, levels: list[str]) -> str | None:
-    """Return the most that isn't more than wanted, else the least there is."""
-    most = EFFORTS.index(wanted)
-    fitting = [level for level in levels if EFFORTS.index(level) <= most]
-    return fitting[-1] if fitting else next(iter(levels), None)

@@ -33,6 +33,7 @@ from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
 from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
 from baton.workers.cloud.child.openai_requests import chat_request
+from baton.workers.cloud.child.request_settings import settings_of
 from baton.workers.cloud.gateway import GATEWAY_VARIABLES
 from baton.workers.cloud.messages import (
     REQUESTS,
@@ -162,9 +163,13 @@ class CallRunner:
     async def _request(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, in its provider's dialect."""
         if not call.through_library:
-            return chat_request(call)
+            settings = settings_of(call, "")
+            call.schema = settings.schema
+            return chat_request(call, settings)
         try:
             return await self._litellm.write(call)
+        except Failure:
+            raise
         except Exception as error:
             _log_error(error)
             raise Failure(

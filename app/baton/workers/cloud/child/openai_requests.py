@@ -15,47 +15,46 @@ from baton.workers.cloud.child.cloud_call import (
     CloudCall,
     HttpRequest,
 )
+from baton.workers.cloud.child.request_settings import RequestSettings
 
 
-def chat_request(call: CloudCall) -> HttpRequest:
+def chat_request(call: CloudCall, settings: RequestSettings) -> HttpRequest:
     """Return a call as a request for Chat Completions."""
     body: dict[str, Any] = {
         "model": call.model,
-        "messages": call.messages,
-        "max_tokens": call.cap,
+        "messages": settings.messages(call),
+        settings.cap_field or "max_tokens": call.cap,
         "stream": True,
-        "stream_options": {"include_usage": True},
+        **settings.sampling,
+        **settings.thinking,
+        **settings.extra,
     }
-    if call.temperature is not None:
-        body["temperature"] = call.temperature
-    if call.top_p is not None:
-        body["top_p"] = call.top_p
-    if call.seed is not None:
-        body["seed"] = call.seed
-    if call.stop:
+    if settings.wants_usage:
+        body["stream_options"] = {"include_usage": True}
+    if settings.seed is not None:
+        body["seed"] = settings.seed
+    if call.stop and "stop" not in call.learned:
         body["stop"] = list(call.stop)
-    if call.schema:
-        body["response_format"] = response_format(call.schema)
+    if settings.schema:
+        body["response_format"] = response_format(settings.schema)
     return _request(call, body)
 
 
-def responses_request(call: CloudCall, effort: str | None) -> HttpRequest:
-    """Return a call as a request for Responses; `effort` is how much to think."""
+def responses_request(call: CloudCall, settings: RequestSettings) -> HttpRequest:
+    """Return a call as a request for Responses."""
     body: dict[str, Any] = {
         "model": call.model,
-        "input": call.messages,
+        "input": settings.messages(call),
         "max_output_tokens": call.cap,
         "stream": True,
         "store": False,
+        **settings.sampling,
+        **settings.thinking,
     }
     if call.tier:
         body["service_tier"] = call.tier
-    if call.top_p is not None:
-        body["top_p"] = call.top_p
-    if effort:
-        body["reasoning"] = {"effort": effort}
-    if call.schema:
-        body["text"] = {"format": {"type": "json_schema", **_named_schema(call.schema)}}
+    if settings.schema:
+        body["text"] = {"format": {"type": "json_schema", **_named_schema(settings.schema)}}
     return _request(call, body)
 
 

@@ -26,6 +26,7 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
             "random_seed",
             "reasoning",
             "reasoning_effort",
+            "reasoning_format",
             "seed",
             "service_tier",
             "stop",
@@ -65,7 +66,17 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
         }
     ),
     "cohere": frozenset(
-        {"max_tokens", "messages", "model", "p", "seed", "stream", "temperature", "top_p"}
+        {
+            "max_tokens",
+            "messages",
+            "model",
+            "p",
+            "seed",
+            "stream",
+            "temperature",
+            "thinking",
+            "top_p",
+        }
     ),
     "gemini": frozenset(
         {
@@ -93,6 +104,7 @@ ALLOWED_IN_GENERATION = frozenset(
 FIXED_VALUES: dict[str, tuple[object, ...]] = {
     "candidateCount": (1,),
     "n": (1,),
+    "reasoning_format": ("parsed",),
     "service_tier": ("default",),
     "store": (False,),
     "stream": (True,),
@@ -111,9 +123,9 @@ REQUIRED_FIELDS: dict[str, tuple[str, ...]] = {
 """What a body must hold, since it means something else where it is missing."""
 
 ALLOWED_PARTS: dict[str, frozenset[str]] = {
-    "output_config": frozenset({"effort"}),
+    "output_config": frozenset({"effort", "format"}),
     "provider": frozenset({"max_price"}),
-    "reasoning": frozenset({"effort"}),
+    "reasoning": frozenset({"effort", "enabled"}),
     "thinking": frozenset({"budget_tokens", "display", "type"}),
     "thinkingConfig": frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"}),
 }
@@ -122,9 +134,9 @@ ALLOWED_PARTS: dict[str, frozenset[str]] = {
 SCHEMA_FIELDS: dict[str, frozenset[str]] = {
     "chat": frozenset({"response_format"}),
     "responses": frozenset({"text"}),
-    "messages": frozenset({"output_format"}),
+    "messages": frozenset({"output_config"}),
     "cohere": frozenset(),
-    "gemini": frozenset({"response_json_schema", "response_mime_type"}),
+    "gemini": frozenset({"response_json_schema", "response_mime_type", "response_schema"}),
 }
 """Where a body holds the schema that its answer must keep to, if one was asked for."""
 
@@ -139,7 +151,6 @@ MESSAGE_FIELDS = NAME_FIELDS | {"content", "parts", "reasoning_content", "text"}
 
 ALLOWED_HEADERS = frozenset(
     {
-        "anthropic-beta",
         "anthropic-version",
         "api-key",
         "authorization",
