@@ -37,7 +37,7 @@ SCHEMA = {"type": "object", "properties": {"é": {"type": "string"}}}
 FORMS: dict[str, dict[str, Any]] = {
     "chat": {"response_format": SCHEMA},
     "responses": {"text": SCHEMA},
-    "messages": {"output_format": SCHEMA},
+    "messages": {"output_config": {"format": SCHEMA}},
     "gemini": {"generationConfig": {"max_output_tokens": 100, "response_json_schema": SCHEMA}},
 }
 

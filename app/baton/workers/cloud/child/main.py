@@ -163,7 +163,7 @@ class CallRunner:
     async def _request(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, in its provider's dialect."""
         if not call.through_library:
-            settings = settings_of(call, "")
+            settings = settings_of(call, "none")
             call.schema = settings.schema
             return chat_request(call, settings)
         try:

@@ -39,7 +39,7 @@ _FIELD = re.compile(
 )
 
 _REFUSES = re.compile(
-    r"unsupported|not (?:\w+ )?(?:support|allow|permit|enabled|accept|recogni[sz]ed|available)"
+    r"unsupported|unavailable|not (?:\w+ )?(?:support|allow|permit|enabled|accept|recogni[sz]ed|available)"
     r"|(?:does|do|is|are|can)(?:n't| not| ?not) (?:\w+ )?"
     r"(?:support|allow|permit|accept|enabled|be (?:set|used|specified|disabled))"
     r"|unknown|unrecogni[sz]ed|unexpected|invalid|deprecated|only .{1,40} (?:is|are) allowed"
@@ -111,7 +111,9 @@ def _was_sent(option: str, body: Mapping[str, Any]) -> bool:
         return bool({"systemInstruction", "system_instruction"} & body.keys()) or bool(
             roles & {"system", "developer"}
         )
-    fields = {**body, **(body.get("generationConfig") or {})}
+    fields = {*body, *(body.get("generationConfig") or ())}
+    if "format" in (body.get("output_config") or ()):
+        fields.add("output_format")
     return any(
         found.lastgroup == option
         for name in fields

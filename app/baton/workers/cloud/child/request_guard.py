@@ -134,7 +134,7 @@ ALLOWED_PARTS: dict[str, frozenset[str]] = {
 SCHEMA_FIELDS: dict[str, frozenset[str]] = {
     "chat": frozenset({"response_format"}),
     "responses": frozenset({"text"}),
-    "messages": frozenset({"output_config"}),
+    "messages": frozenset({"output_config.format"}),
     "cohere": frozenset(),
     "gemini": frozenset({"response_json_schema", "response_mime_type", "response_schema"}),
 }
@@ -191,7 +191,10 @@ def check_request(
         options = asked.get("generationConfig") or {}
         _refuse_unknown(options, ALLOWED_IN_GENERATION | schema_fields)
     else:
-        _refuse_unknown(asked, ALLOWED_FIELDS[dialect] | schema_fields)
+        match asked:
+            case {"output_config": {"format": form}}:
+                options = asked | {"output_config.format": form}
+        _refuse_unknown(options, ALLOWED_FIELDS[dialect] | schema_fields)
     _check_required(asked, (*REQUIRED_FIELDS[dialect], *(("store",) if must_not_store else ())))
     if asked.get("model", model) != model:
         raise UnfitRequest("it asks for another model")
