@@ -135,7 +135,7 @@ def _transform(call: CloudCall, settings: RequestSettings) -> HttpRequest:
         body = config.transform_request(
             model=call.model,
             messages=messages,
-            optional_params=options,
+            optional_params=options | settings.thinking,
             litellm_params={},
             headers=headers,
         )
