@@ -22,10 +22,11 @@ if TYPE_CHECKING:
         PASSWORD as PASSWORD,
         Redaction as Redaction,
     )
-    from baton.workers.cloud.worker import (
-        REFUSED_PROVIDERS as REFUSED_PROVIDERS,
-        CloudWorker as CloudWorker,
+    from baton.workers.cloud.refused_providers import (
+        refused_providers as refused_providers,
+        unknown_provider as unknown_provider,
     )
+    from baton.workers.cloud.worker import CloudWorker as CloudWorker
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -33,5 +34,6 @@ else:
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
         price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
-        worker="CloudWorker REFUSED_PROVIDERS",
+        refused_providers="refused_providers unknown_provider",
+        worker="CloudWorker",
     )

@@ -29,18 +29,25 @@ ENVIRONMENT = {
     "PYTHON_DOTENV_DISABLED": "1",
 }
 
-DIALECTS = {"anthropic": "messages", "cohere": "cohere", "gemini": "gemini", "vertex_ai": "gemini"}
+DIALECTS = {
+    "anthropic": "messages",
+    "bedrock": "converse",
+    "cohere": "cohere",
+    "gemini": "gemini",
+    "vertex_ai": "gemini",
+}
 """The dialects of providers that have one of their own."""
 
-OWN_ADDRESSES = frozenset({"anthropic", "azure", "gemini", "vertex_ai"})
+OWN_ADDRESSES = frozenset({"anthropic", "azure", "bedrock", "gemini", "vertex_ai"})
 """Providers whose address litellm doesn't build in their configuration."""
 
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 SHORT_ANSWER_TOKENS = 2048
 """With a smaller cap, thoughts would leave no room for an answer."""
 
-SCHEMALESS = frozenset({"deepseek", "groq"})
-"""Providers that take no schema: DeepSeek knows none, and Groq doesn't stream with one."""
+SCHEMALESS = frozenset({"bedrock", "deepseek", "groq"})
+"""Providers that take no schema: DeepSeek knows none, Groq doesn't stream with one, and litellm
+makes a tool of it for most of Bedrock's models."""
 
 
 class LitellmRequests:
@@ -86,6 +93,8 @@ class LitellmRequests:
 
     def _effort_of(self, litellm: Any, call: CloudCall) -> str | None:
         """Return how much thinking to ask for; None where the model can't or needn't be asked."""
+        if call.dialect == "converse":
+            return None
         name = f"{call.provider}/{call.model}"
         if name not in self._reasons:
             self._reasons[name] = litellm.supports_reasoning(name)
@@ -179,6 +188,10 @@ def _configuration(call: CloudCall) -> Any:
     from litellm.types.utils import LlmProviders
     from litellm.utils import ProviderConfigManager
 
+    if call.dialect == "converse":  # whatever litellm asks a model in by itself
+        from litellm import AmazonConverseConfig
+
+        return AmazonConverseConfig()
     config = ProviderConfigManager.get_provider_chat_config(call.model, LlmProviders(call.provider))
     if config is None:
         raise LookupError("litellm has no configuration for this provider")
@@ -187,11 +200,9 @@ def _configuration(call: CloudCall) -> Any:
 
 def _wanted_options(call: CloudCall, effort: str | None) -> dict[str, Any]:
     """Return what is asked for, in the words of Chat Completions."""
-    options: dict[str, Any] = {
-        "max_tokens": call.cap,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+    options: dict[str, Any] = {"max_tokens": call.cap}
+    if call.dialect != "converse":  # whose address says that it streams
+        options |= {"stream": True, "stream_options": {"include_usage": True}}
     if effort:
         options["reasoning_effort"] = effort
     if call.temperature is not None and not (effort and call.provider == "anthropic"):

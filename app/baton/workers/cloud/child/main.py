@@ -32,7 +32,7 @@ from baton.ipc.process import environment
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
 from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
-from baton.workers.cloud.child.openai_requests import chat_request
+from baton.workers.cloud.child.openai_requests import OWN_DIALECTS, own_request
 from baton.workers.cloud.gateway import GATEWAY_VARIABLES
 from baton.workers.cloud.messages import (
     REQUESTS,
@@ -102,6 +102,8 @@ class CallRunner:
         self._litellm.warm()
         await self._http.warm()
         for provider, model in models:
+            if provider in OWN_DIALECTS:
+                continue
             with suppress(Exception):  # the first call meets it again, and reports it
                 await self._litellm.write(unsent_call(provider, model))
 
@@ -161,8 +163,8 @@ class CallRunner:
 
     async def _request(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, in its provider's dialect."""
-        if not call.through_library:
-            return chat_request(call)
+        if not call.through_library or call.provider in OWN_DIALECTS:
+            return own_request(call)
         try:
             return await self._litellm.write(call)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Requests that Baton writes itself: Chat Completions for servers, and OpenAI's Responses.
+"""Requests that Baton writes itself: Chat Completions for servers, and Responses.
 
 litellm writes Responses only with the package `mcp`, which Baton doesn't install.
 """
@@ -15,6 +15,19 @@ from baton.workers.cloud.child.cloud_call import (
     CloudCall,
     HttpRequest,
 )
+
+OWN_DIALECTS = {"huggingface": "chat", "perplexity": "responses"}
+"""Providers whose requests litellm doesn't write, and their dialects: for Hugging Face's router it
+would fetch the names that models have at others, and Perplexity answers in Responses alone."""
+
+
+def own_request(call: CloudCall) -> HttpRequest:
+    """Return the request of a call that litellm doesn't write."""
+    if OWN_DIALECTS.get(call.provider) != "responses":
+        return chat_request(call)
+    call.set_dialect("responses")
+    call.schema = ""  # which Perplexity takes in a field of its own
+    return responses_request(call, None)
 
 
 def chat_request(call: CloudCall) -> HttpRequest:
@@ -43,11 +56,12 @@ def responses_request(call: CloudCall, effort: str | None) -> HttpRequest:
     """Return a call as a request for Responses; `effort` is how much to think."""
     body: dict[str, Any] = {
         "model": call.model,
-        "input": call.messages,
+        "input": [{"type": "message", **message} for message in call.messages],
         "max_output_tokens": call.cap,
         "stream": True,
-        "store": False,
     }
+    if call.must_not_store:
+        body["store"] = False
     if call.tier:
         body["service_tier"] = call.tier
     if call.top_p is not None:

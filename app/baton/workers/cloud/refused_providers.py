@@ -1,0 +1,45 @@
+"""Providers that Baton doesn't ask as `cloud`, why not, and what to do instead."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from baton.core.errors import ConfigError
+from baton.platform.secrets import PROVIDERS
+
+FILE = Path(__file__).with_name("refused_providers.toml")
+
+_BY_LOGIN = (
+    "it wants a login or a signature, not a key alone",
+    "A program that logs in and speaks like OpenAI (LiteLLM's proxy, say) can be a worker of kind"
+    ' "server".',
+)
+_AS_SERVER = (
+    "it has no dialect of its own",
+    'It speaks like OpenAI, so it can be a worker of kind "server" with base_url = "{}", its'
+    " `api_key_env` and `price` (`baton config edit`).",
+)
+
+
+@cache
+def refused_providers() -> dict[str, tuple[str, str]]:
+    """Return why each isn't asked, as the second half of a sentence, and what to do instead."""
+    table = tomllib.loads(FILE.read_text("utf-8"))
+    why, instead = _AS_SERVER
+    servers = {name: (why, instead.format(url)) for name, url in table["servers"].items()}
+    others = {name: (row["why"], row["instead"]) for name, row in table["others"].items()}
+    return servers | others | dict.fromkeys(table["logins"]["names"], _BY_LOGIN)
+
+
+def unknown_provider(name: str) -> ConfigError:
+    """Return the error for a provider that isn't one of PROVIDERS."""
+    if refusal := refused_providers().get(name):
+        why, instead = refusal
+        return ConfigError(f"Baton doesn't ask the provider {name!r}: {why}.", instead)
+    return ConfigError(
+        f"There is no provider {name!r}.",
+        f"Known: {', '.join(PROVIDERS)}. Another that speaks like OpenAI can be a worker of kind"
+        ' "server", with its `base_url`, `api_key_env` and `price`.',
+    )
