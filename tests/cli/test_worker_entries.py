@@ -123,7 +123,9 @@ def test_a_provider_s_model_needs_a_price(call: Call) -> None:
     ("args", "said"),
     [
         (["nothing-here"], "no address"),
-        (["bedrock/claude"], "Baton doesn't ask bedrock"),
+        (["replicate/claude"], "Baton doesn't ask the provider 'replicate'"),
+        (["deepinfra/glm"], "https://api.deepinfra.com/v1/openai"),
+        (["bedrock/claude"], "--price"),
         (["http://10.0.0.9/v1"], "--model"),
         (["http://10.0.0.9/v1", "--model", "m"], "--price"),
         (["nothing-here", "--offline"], "offline"),

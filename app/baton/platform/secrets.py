@@ -46,7 +46,7 @@ KEYRING_SECONDS = 5.0
 
 _MAX_KEY_CHARS = 4096
 _TAIL_CHARS = 4
-_ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_)?(?:KEY|TOKEN)\s*=")
+_ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_)?(?:KEY|TOKEN)(?:_[A-Z]+)?\s*=")
 
 KEY_EDGES = f"{whitespace}\xa0\ufeff\u200b\u2060\"'`\u201c\u201d\u201e\u2018\u2019\u201a\xab\xbb"
 """What pasting, `docker --env-file` and word processors put around a key; none begins with it."""

@@ -351,7 +351,11 @@ async def test_an_address_that_is_none_is_reported(alone: Gateway, url: str) -> 
 
 @pytest.mark.parametrize(
     ("provider", "reason"),
-    [("perplexity", "it charges for searches besides tokens"), ("nobody", "There is no provider")],
+    [
+        ("heroku", "it has no dialect of its own"),
+        ("sagemaker", "it wants a login"),
+        ("nobody", "There is no provider"),
+    ],
 )
 async def test_a_provider_that_is_not_asked_is_named(
     alone: Gateway, provider: str, reason: str

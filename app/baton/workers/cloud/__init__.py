@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Redaction as Redaction,
     )
     from baton.workers.cloud.refused_providers import (
-        refused_providers as refused_providers,
+        provider_refusals as provider_refusals,
         unknown_provider as unknown_provider,
     )
     from baton.workers.cloud.worker import CloudWorker as CloudWorker
@@ -34,6 +34,6 @@ else:
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
         price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
-        refused_providers="refused_providers unknown_provider",
+        refused_providers="provider_refusals unknown_provider",
         worker="CloudWorker",
     )

@@ -24,7 +24,7 @@ _AS_SERVER = (
 
 
 @cache
-def refused_providers() -> dict[str, tuple[str, str]]:
+def provider_refusals() -> dict[str, tuple[str, str]]:
     """Return why each isn't asked, as the second half of a sentence, and what to do instead."""
     table = tomllib.loads(FILE.read_text("utf-8"))
     why, instead = _AS_SERVER
@@ -35,11 +35,13 @@ def refused_providers() -> dict[str, tuple[str, str]]:
 
 def unknown_provider(name: str) -> ConfigError:
     """Return the error for a provider that isn't one of PROVIDERS."""
-    if refusal := refused_providers().get(name):
+    if refusal := provider_refusals().get(name):
         why, instead = refusal
-        return ConfigError(f"Baton doesn't ask the provider {name!r}: {why}.", instead)
+        return ConfigError(
+            f"Baton doesn't ask the provider {name!r}: {why}. Nothing was sent.", instead
+        )
     return ConfigError(
-        f"There is no provider {name!r}.",
+        f"There is no provider {name!r}. Nothing was sent.",
         f"Known: {', '.join(PROVIDERS)}. Another that speaks like OpenAI can be a worker of kind"
         ' "server", with its `base_url`, `api_key_env` and `price`.',
     )

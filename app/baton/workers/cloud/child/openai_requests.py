@@ -27,6 +27,7 @@ def own_request(call: CloudCall) -> HttpRequest:
         return chat_request(call)
     call.set_dialect("responses")
     call.schema = ""  # which Perplexity takes in a field of its own
+    call.messages = [{"type": "message", **said} for said in call.messages]
     return responses_request(call, None)
 
 
@@ -56,7 +57,7 @@ def responses_request(call: CloudCall, effort: str | None) -> HttpRequest:
     """Return a call as a request for Responses; `effort` is how much to think."""
     body: dict[str, Any] = {
         "model": call.model,
-        "input": [{"type": "message", **message} for message in call.messages],
+        "input": call.messages,
         "max_output_tokens": call.cap,
         "stream": True,
     }
