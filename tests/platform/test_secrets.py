@@ -21,6 +21,7 @@ from baton.platform.secrets import (
     find_keys,
     keyring_status,
     remove_key,
+    remove_keys,
     save_key,
 )
 from support.canary import shows

@@ -260,6 +260,8 @@ def is_same_model(asked: str, named: str) -> bool:
     """
     if not named or re.match(r"azure/|baton/|.*\bauto\b", asked.lower()):
         return True
+    if asked.startswith("huggingface/"):  # ":novita" is who of the router's providers answers
+        asked = asked.partition(":")[0]
     one, other = _telling_parts(asked), _telling_parts(named)
     return one == other or ("latest" in asked and one <= other)
 
