@@ -177,6 +177,12 @@ def test_who_answers_instead_of_a_server_that_is_down_is_said_in_a_pipe(call: Ca
     assert "substituted" in {warning["kind"] for warning in warnings}
 
 
+def test_a_provider_without_one_address_needs_the_workers(call: Call) -> None:
+    done = call("workers", "add", "bedrock/us.anthropic.claude", "--price", "1", "5")
+    example = "https://bedrock-runtime.us-east-1.amazonaws.com"
+    assert f"It needs its `base_url` (like {example}: `baton config edit`) and a key" in done.err
+
+
 def test_of_a_cloud_worker_only_what_is_missing_is_named(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,6 +151,13 @@ PROVIDERS: dict[str, Provider] = {
     )
 }
 
+ADDRESS_EXAMPLES = {
+    "azure": "https://NAME.openai.azure.com/openai/v1",
+    "bedrock": "https://bedrock-runtime.us-east-1.amazonaws.com",
+    "bedrock_mantle": "https://bedrock-mantle.us-east-1.api.aws/v1",
+}
+"""What the addresses look like of those whose customers or regions have own ones."""
+
 
 @frozen_dataclass
 class Key:

@@ -11,26 +11,18 @@ from baton.platform.secrets import PROVIDERS
 
 FILE = Path(__file__).with_name("refused_providers.toml")
 
-_BY_LOGIN = (
-    "it wants a login or a signature, not a key alone",
-    "A program that logs in and speaks like OpenAI (LiteLLM's proxy, say) can be a worker of kind"
-    ' "server".',
-)
-_AS_SERVER = (
-    "it has no dialect of its own",
-    'It speaks like OpenAI, so it can be a worker of kind "server" with base_url = "{}", its'
-    " `api_key_env` and `price` (`baton config edit`).",
-)
-
 
 @cache
 def provider_refusals() -> dict[str, tuple[str, str]]:
     """Return why each isn't asked, as the second half of a sentence, and what to do instead."""
     table = tomllib.loads(FILE.read_text("utf-8"))
-    why, instead = _AS_SERVER
-    servers = {name: (why, instead.format(url)) for name, url in table["servers"].items()}
+    server, login = table["server"], table["login"]
+    servers = {
+        name: (server["why"], server["instead"].format(url))
+        for name, url in server["addresses"].items()
+    }
     others = {name: (row["why"], row["instead"]) for name, row in table["others"].items()}
-    return servers | others | dict.fromkeys(table["logins"]["names"], _BY_LOGIN)
+    return servers | others | dict.fromkeys(login["names"], (login["why"], login["instead"]))
 
 
 def unknown_provider(name: str) -> ConfigError:

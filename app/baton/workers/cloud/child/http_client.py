@@ -161,11 +161,14 @@ class CloudHttpClient:
     def _target_urls(self, call: CloudCall, url: str) -> list[str]:
         """Return the addresses to try for a URL: several only for this machine's two."""
         if not addresses.is_usable(call.base_url):
+            example = "" if call.base_url else secrets.ADDRESS_EXAMPLES.get(call.provider)
             raise Failure(
                 "ConfigError",
                 f"{call.who} has no address that can be used.",
-                "It begins with http:// or https://, has a plain name (an international one begins"
-                " with xn--), and holds no password, ? or #: `baton config edit`.",
+                f'Put yours into its entry: base_url = "{example}" (`baton config edit`).'
+                if example
+                else "It begins with http:// or https://, has a plain name (an international one"
+                " begins with xn--), and holds no password, ? or #: `baton config edit`.",
             )
         local = addresses.loopback_addresses(url)
         if self._rules.offline and not local:
