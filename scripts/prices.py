@@ -25,6 +25,10 @@ from baton.workers.cloud import price_table
 LISTED_AS = {"cohere_chat": "cohere", "vertex_ai-language-models": "vertex_ai"}
 """Baton's names of providers that litellm's list calls otherwise."""
 
+RESOLD = {"perplexity", "vercel_ai_gateway"}
+"""Providers that pass requests on to others: what an answer costs depends on who gives it, and the
+list has one price for all of them, without the tiers of some."""
+
 LIST = "litellm/model_prices_and_context_window_backup.json"
 OTHER_WORK = re.compile(
     r"^ft:|audio|search|deep-research|computer-use|container|tts|lyria|omni|image|realtime|"
@@ -64,6 +68,8 @@ def provider_models(raw: dict[str, Any]) -> dict[str, dict[str, Any]]:
         if provider not in PROVIDERS or own.get("mode") not in ("chat", "responses"):
             continue
         if not PROVIDERS[provider].base_url:  # each customer has prices of an own contract
+            continue
+        if provider in RESOLD:
             continue
         outputs = set(own.get("supported_output_modalities") or ["text"])
         if OTHER_WORK.search(name) or not outputs <= {"text", "image"} or "text" not in outputs:

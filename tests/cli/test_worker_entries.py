@@ -123,7 +123,9 @@ def test_a_provider_s_model_needs_a_price(call: Call) -> None:
     ("args", "said"),
     [
         (["nothing-here"], "no address"),
-        (["bedrock/claude"], "Baton doesn't ask bedrock"),
+        (["replicate/claude"], "Baton doesn't ask the provider 'replicate'"),
+        (["deepinfra/glm"], "https://api.deepinfra.com/v1/openai"),
+        (["bedrock/claude"], "--price"),
         (["http://10.0.0.9/v1"], "--model"),
         (["http://10.0.0.9/v1", "--model", "m"], "--price"),
         (["nothing-here", "--offline"], "offline"),
@@ -173,6 +175,12 @@ def test_who_answers_instead_of_a_server_that_is_down_is_said_in_a_pipe(call: Ca
     assert "small answers instead" in done.err
     warnings = json.loads(call("ask", "--json", "Name a colour.").out)["warnings"]
     assert "substituted" in {warning["kind"] for warning in warnings}
+
+
+def test_a_provider_without_one_address_needs_the_workers(call: Call) -> None:
+    done = call("workers", "add", "bedrock/us.anthropic.claude", "--price", "1", "5")
+    example = "https://bedrock-runtime.us-east-1.amazonaws.com"
+    assert f"It needs its `base_url` (like {example}: `baton config edit`) and a key" in done.err
 
 
 def test_of_a_cloud_worker_only_what_is_missing_is_named(

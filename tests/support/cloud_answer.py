@@ -234,7 +234,7 @@ class Answer:
         fault, speech, usage = self.fault, self.speech, self._usage()
         extra = {"x-padding": "x" * 300_000} if fault is Fault.HUGE_HEADER else {}
         split, gzip = fault is Fault.SPLIT_BYTES, fault is Fault.GZIP
-        await connection.begin("text/event-stream", extra, split=split, gzip=gzip)
+        await connection.begin(speech.content_type, extra, split=split, gzip=gzip)
         if fault is Fault.EMPTY:
             return await connection.end()
         if fault is Fault.CUT_BEFORE_FIRST:

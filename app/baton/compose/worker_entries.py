@@ -165,11 +165,11 @@ def _new_entry(target: str, settings: Settings, options: AddOptions) -> dict[str
     if target.startswith(("http://", "https://")):
         return _server_entry(target, settings, options, taken)
     from baton.platform.secrets import PROVIDERS
-    from baton.workers.cloud import REFUSED_PROVIDERS
+    from baton.workers.cloud import provider_refusals, unknown_provider
 
     provider, _, name = target.partition("/")
-    if name and provider in REFUSED_PROVIDERS:
-        raise ConfigError(f"Baton doesn't ask {provider}: {REFUSED_PROVIDERS[provider]}.")
+    if name and provider in provider_refusals():
+        raise unknown_provider(provider)
     if name and provider in PROVIDERS:
         from baton.workers.local import suggest_id
 

@@ -302,7 +302,11 @@ def test_the_providers_have_a_cheapest_model() -> None:
     assert [name for name, model in found.items() if not model] == [
         "openrouter",
         "azure",
+        "bedrock",
         "bedrock_mantle",
+        "huggingface",
+        "perplexity",
+        "vercel_ai_gateway",
     ], found
 
 
@@ -321,6 +325,8 @@ def test_the_providers_have_a_cheapest_model() -> None:
         ("openrouter/openai/gpt-5-nano", "openai/gpt-5-nano-2025-08-07"),
         ("openrouter/openrouter/auto", "anthropic/claude"),
         ("openrouter/meta-llama/llama-3.3-70b-instruct:free", "meta-llama/llama-3.3-70b-instruct"),
+        ("huggingface/deepseek-ai/DeepSeek-V3.1:novita", "deepseek/deepseek-v3.1"),
+        ("huggingface/deepseek-ai/DeepSeek-V3.1:fastest", "deepseek-ai/DeepSeek-V3.1"),
         ("groq/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
         ("azure/my-deploy", "gpt-4o"),
         (
@@ -372,6 +378,13 @@ def test_a_stamp_a_prefix_or_a_form_leaves_a_model_the_same(asked: str, named: s
 )
 def test_another_size_or_version_is_another_model(asked: str, named: str) -> None:
     assert not is_same_model(asked, named)
+
+
+def test_no_price_is_listed_where_it_depends_on_who_answers() -> None:
+    sellers = {"huggingface", "openrouter", "perplexity", "vercel_ai_gateway"}
+    by_customer = {provider.name for provider in PROVIDERS.values() if not provider.base_url}
+    listed = {model.partition("/")[0] for model in snapshot().models}
+    assert not listed & (sellers | by_customer)
 
 
 def test_every_listed_model_is_its_own_and_its_stamped_self() -> None:

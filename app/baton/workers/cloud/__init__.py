@@ -23,10 +23,11 @@ if TYPE_CHECKING:
         PASSWORD as PASSWORD,
         Redaction as Redaction,
     )
-    from baton.workers.cloud.worker import (
-        REFUSED_PROVIDERS as REFUSED_PROVIDERS,
-        CloudWorker as CloudWorker,
+    from baton.workers.cloud.refused_providers import (
+        provider_refusals as provider_refusals,
+        unknown_provider as unknown_provider,
     )
+    from baton.workers.cloud.worker import CloudWorker as CloudWorker
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -35,5 +36,6 @@ else:
         learned_settings="LearnedSettings",
         price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
-        worker="CloudWorker REFUSED_PROVIDERS",
+        refused_providers="provider_refusals unknown_provider",
+        worker="CloudWorker",
     )

@@ -43,7 +43,10 @@ class ModelFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cap: str = ""
     system: str = "system"
     schema: bool = True
-    dialect: str = ""
+    dialect: str = "chat"
+    seed: str = "seed"
+    usage: bool = True
+    said: dict[str, dict[str, Any]] = {}
     extra: dict[str, Any] = {}
     source: str = ""
     date: str = ""
@@ -83,10 +86,15 @@ class ModelFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return filled
 
 
+def openais_name(model: str) -> str:
+    """Return OpenAI's name of one of its models that another provider has, or the model's own."""
+    prefix = next((found for found in _ALSO_OPENAIS if model.startswith(found)), "")
+    return f"openai/{model.removeprefix(prefix)}" if prefix else model
+
+
 def family_of(model: str) -> ModelFamily:
     """Return what is known of a model ("openai/gpt-5-mini"): all entries that match, in one."""
-    also = (f"openai/{model.removeprefix(p)}" for p in _ALSO_OPENAIS if model.startswith(p))
-    names = {model, *also}
+    names = {model, openais_name(model)}
     found: dict[str, Any] = {}
     for entry in _entries():
         if any(fnmatchcase(name, pattern) for pattern in entry["models"] for name in names):

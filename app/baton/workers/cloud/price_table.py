@@ -18,7 +18,7 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.money import NANO, Price, Rates, Tier
-from baton.workers.cloud.model_families import family_of
+from baton.workers.cloud.model_families import family_of, openais_name
 
 PRICES_FILE = Path(__file__).with_name("prices.json")
 
@@ -55,13 +55,13 @@ class ConfiguredPrice(Protocol):
 class ModelFacts:
     """What a model can do; 0 tokens is unknown.
 
-    `responses`: it speaks OpenAI's Responses only. `until`: the day of its end, if that is known.
+    `schema`: it keeps to one. `until`: the day of its end, if that is known.
     """
 
     context: int
     max_output: int
     reasoning: bool = False
-    responses: bool = False
+    schema: bool = False
     until: str = ""
 
 
@@ -93,9 +93,16 @@ def model_facts(model: str) -> ModelFacts | None:
         _tokens(entry.get("max_input")),
         _tokens(entry.get("max_output")),
         entry.get("reasoning") is True,
-        entry.get("responses") is True,
+        entry.get("schema") is True,
         str(entry.get("until", "")),
     )
+
+
+def known_facts(model: str) -> ModelFacts | None:
+    """Return what is known of a model, or of the one that another provider resells by that name."""
+    resold = model.removeprefix("openrouter/").removeprefix("vercel_ai_gateway/")
+    names = (model, openais_name(model), resold)
+    return next((facts for name in names if (facts := model_facts(name)) is not None), None)
 
 
 def thinking_tokens(model: str, effort: str) -> int:
@@ -264,6 +271,8 @@ def is_same_model(asked: str, named: str) -> bool:
     """
     if not named or re.match(r"azure/|baton/|.*\bauto\b", asked.lower()):
         return True
+    if asked.startswith("huggingface/"):  # ":novita" is who of the router's providers answers
+        asked = asked.partition(":")[0]
     one, other = _telling_parts(asked), _telling_parts(named)
     return one == other or ("latest" in asked and one <= other)
 

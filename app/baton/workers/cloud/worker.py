@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from baton.core.errors import (
     BatonError,
-    ConfigError,
     ContextTooLong,
     SettingRefused,
     WorkerError,
@@ -48,6 +47,7 @@ from baton.workers.cloud.messages import (
     SendRequest,
 )
 from baton.workers.cloud.price_table import is_same_model, successor_of
+from baton.workers.cloud.refused_providers import unknown_provider
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 PROVIDER_NAMES = {
     "anthropic": "Anthropic",
     "azure": "Azure",
+    "bedrock": "Amazon Bedrock",
     "bedrock_mantle": "Amazon Bedrock",
     "cerebras": "Cerebras",
     "cohere": "Cohere",
@@ -62,13 +63,16 @@ PROVIDER_NAMES = {
     "fireworks_ai": "Fireworks",
     "gemini": "Gemini",
     "groq": "Groq",
+    "huggingface": "Hugging Face",
     "mistral": "Mistral",
     "moonshot": "Moonshot",
     "novita": "Novita",
     "openai": "OpenAI",
     "openrouter": "OpenRouter",
+    "perplexity": "Perplexity",
     "sambanova": "SambaNova",
     "together_ai": "Together",
+    "vercel_ai_gateway": "Vercel's AI Gateway",
     "vertex_ai": "Vertex AI",
     "xai": "xAI",
     "zai": "Z.ai",
@@ -80,36 +84,6 @@ _WITHDRAWN = re.compile(
     re.IGNORECASE,
 )
 """Words of providers about a model that they don't offer (any more)."""
-
-_NEEDS_LOGIN = "it wants a login or a signature, not a key alone"
-_NO_COUNT = "litellm can't ask it to count the tokens of a streamed answer"
-_NO_DIALECT = "its answers come in a form that Baton doesn't read"
-REFUSED_PROVIDERS = {
-    "azure_ai": "its models are asked as azure/ at the resource's own /openai/v1 address",
-    "bedrock": "it streams in Amazon's binary form, which bedrock_mantle/ doesn't",
-    "chatgpt": _NEEDS_LOGIN,
-    "cloudflare": _NO_DIALECT,
-    "codestral": "its models are asked as mistral/",
-    "dashscope": "its prices depend on the region of the key",
-    "databricks": _NEEDS_LOGIN,
-    "deepinfra": _NO_COUNT,
-    "gigachat": _NEEDS_LOGIN,
-    "github_copilot": _NEEDS_LOGIN,
-    "huggingface": "it passes requests on to others, whose prices differ",
-    "hyperbolic": _NO_COUNT,
-    "morph": "its requests can't show the cap of an answer",
-    "nvidia_nim": _NO_COUNT,
-    "oci": _NEEDS_LOGIN,
-    "perplexity": "it charges for searches besides tokens, which no ceiling can hold",
-    "predibase": _NO_DIALECT,
-    "replicate": _NO_DIALECT,
-    "sagemaker": _NEEDS_LOGIN,
-    "sap": _NEEDS_LOGIN,
-    "snowflake": _NEEDS_LOGIN,
-    "v0": "its requests can't show the cap of an answer",
-    "watsonx": _NEEDS_LOGIN,
-}
-"""Providers that litellm knows and Baton doesn't ask, and why not."""
 
 GRACE_SECONDS = 1.5
 """How long the child may take to stop a call before it is killed."""
@@ -343,7 +317,7 @@ class CloudWorker:
         card = self.card
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
         if card.kind == "cloud" and provider is None:
-            return _unknown_provider(card.provider).message
+            return unknown_provider(card.provider).message
         if self._needs_key:
             own = provider.variables if provider is not None else ()
             variables = (self._variable,) if self._variable else own
@@ -388,7 +362,7 @@ class CloudWorker:
         card, patience, lease = self.card, self._gateway.patience, attempt.lease
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
-            raise _unknown_provider(card.provider)
+            raise unknown_provider(card.provider)
         slow = not cloud or self._gateway.effort in SLOW_EFFORTS
         if lease.has_others and attempt.may_repeat_sent:
             slow = False  # another address may be quicker
@@ -500,18 +474,6 @@ def _is_listening(url: str) -> bool:
             return True  # it is busy, or the call finds out more
         return True
     return False
-
-
-def _unknown_provider(name: str) -> ConfigError:
-    if why := REFUSED_PROVIDERS.get(name):
-        message = f"Baton doesn't ask the provider {name!r}: {why}."
-    else:
-        message = f"There is no provider {name!r}."
-    return ConfigError(
-        f"{message} Nothing was sent.",
-        f"Known: {', '.join(PROVIDERS)}. Another that speaks like OpenAI can be a worker of kind"
-        ' "server", with its `base_url`, `api_key_env` and `price`.',
-    )
 
 
 def _max_price(card: Card) -> dict[str, float] | None:

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud.child.openai_requests import OWN_DIALECTS
 from baton.workers.cloud.child.request_guard import ALLOWED_HEADERS
-from baton.workers.cloud.worker import PROVIDER_NAMES, REFUSED_PROVIDERS
+from baton.workers.cloud.refused_providers import provider_refusals
+from baton.workers.cloud.worker import PROVIDER_NAMES
 from support.metered_calls import MODELS
 
 FROZEN = Path(__file__).with_name("requests.jsonl")
@@ -145,7 +147,7 @@ async def main(show):
         request = await writer.write(one)
         check_url(request.url, one.base_url)
         check_request(request.body, one.dialect, one.model, one.cap, one.bound,
-                      has_schema=bool(one.schema), must_not_store=one.is_openais)
+                      has_schema=bool(one.schema), must_not_store=one.must_not_store)
         show(json.dumps([
             one.dialect, one.may_think_unseen, bool(one.schema), request.url,
             {k.lower(): v.replace(KEY_PLACEHOLDER, "KEY") for k, v in request.headers.items()},
@@ -190,8 +192,8 @@ COHERE = [
         },
     },
 ]
-WITHOUT_PARSER = ("anthropic", "azure", "gemini", "vertex_ai")
-OTHERS = ("cohere", "responses", "server", *WITHOUT_PARSER)
+WITHOUT_PARSER = ("anthropic", "azure", "bedrock", "gemini", "vertex_ai")
+OTHERS = ("cohere", "responses", "server", *OWN_DIALECTS, *WITHOUT_PARSER)
 CHATTING = [kind for kind in MODELS if kind not in OTHERS]
 
 
@@ -216,7 +218,7 @@ def written() -> WrittenRequests:
         | ({"base_url": "https://example.com/v1"} if not PROVIDERS[provider].base_url else {})
         for provider, _, model in (name.partition("/") for name in MODELS.values())
         for variant in ("plain", "all", "think")
-        if model
+        if model and provider not in OWN_DIALECTS
     ]
     asked = [*map(asked_of, rows), *others]
     events: dict[str, Any] = {MODELS[kind]: CHAT for kind in (*CHATTING, *WITHOUT_PARSER)}
@@ -315,7 +317,7 @@ def test_every_provider_has_a_name_and_a_way_through_all_faults(name: str) -> No
 
 
 def test_no_provider_is_refused_and_asked() -> None:
-    assert not REFUSED_PROVIDERS.keys() & PROVIDERS.keys()
+    assert not provider_refusals().keys() & PROVIDERS.keys()
 
 
 # Why Baton reads answers itself: what litellm's parsers of chunks don't give. A reader of ours can

@@ -89,6 +89,13 @@ class CloudCall:
         return (urlsplit(self.base_url).hostname or "").endswith(".openai.com")
 
     @property
+    def must_not_store(self) -> bool:
+        """Whether it must ask that nothing is stored: Responses are, but Perplexity knows no such
+        field and refuses what it doesn't know."""
+        is_stored = self.dialect == "responses" and self.provider != "perplexity"
+        return is_stored or self.is_openais
+
+    @property
     def tier(self) -> str | None:
         """The service tier to ask for."""
         return "default" if self.is_openais else None

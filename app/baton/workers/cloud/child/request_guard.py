@@ -78,6 +78,7 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
             "top_p",
         }
     ),
+    "converse": frozenset({"inferenceConfig", "messages", "system"}),
     "gemini": frozenset(
         {
             "contents",
@@ -89,18 +90,26 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
 }
 """What a body may hold, in each dialect."""
 
-ALLOWED_IN_GENERATION = frozenset(
-    {
-        "candidateCount",
-        "maxOutputTokens",
-        "max_output_tokens",
-        "seed",
-        "temperature",
-        "thinkingConfig",
-        "topP",
-        "top_p",
-    }
-)
+OPTIONS_FIELDS = {"converse": "inferenceConfig", "gemini": "generationConfig"}
+"""Where the options are, in dialects that keep them apart."""
+
+ALLOWED_OPTIONS: dict[str, frozenset[str]] = {
+    "converse": frozenset({"maxTokens", "temperature", "topP"}),
+    "gemini": frozenset(
+        {
+            "candidateCount",
+            "maxOutputTokens",
+            "max_output_tokens",
+            "seed",
+            "temperature",
+            "thinkingConfig",
+            "topP",
+            "top_p",
+        }
+    ),
+}
+"""What those may hold."""
+
 FIXED_VALUES: dict[str, tuple[object, ...]] = {
     "candidateCount": (1,),
     "n": (1,),
@@ -115,9 +124,10 @@ FIXED_VALUES: dict[str, tuple[object, ...]] = {
 
 REQUIRED_FIELDS: dict[str, tuple[str, ...]] = {
     "chat": ("model", "stream"),
-    "responses": ("model", "store", "stream"),
+    "responses": ("model", "stream"),
     "messages": ("model", "stream"),
     "cohere": ("model", "stream"),
+    "converse": (),
     "gemini": (),
 }
 """What a body must hold, since it means something else where it is missing."""
@@ -136,11 +146,18 @@ SCHEMA_FIELDS: dict[str, frozenset[str]] = {
     "responses": frozenset({"text"}),
     "messages": frozenset({"output_config.format"}),
     "cohere": frozenset(),
+    "converse": frozenset(),
     "gemini": frozenset({"response_json_schema", "response_mime_type", "response_schema"}),
 }
 """Where a body holds the schema that its answer must keep to, if one was asked for."""
 
-CAP_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+CAP_FIELDS = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "maxOutputTokens",
+    "maxTokens",
+)
 TEXT_FIELDS = ("messages", "input", "system", "contents", "system_instruction", "systemInstruction")
 """Where a body holds text."""
 
@@ -186,10 +203,10 @@ def check_request(
     asked = _parse(body)
     options = asked
     schema_fields = SCHEMA_FIELDS[dialect] if has_schema else frozenset()
-    if dialect == "gemini":
+    if dialect in OPTIONS_FIELDS:
         _refuse_unknown(asked, ALLOWED_FIELDS[dialect])
-        options = asked.get("generationConfig") or {}
-        _refuse_unknown(options, ALLOWED_IN_GENERATION | schema_fields)
+        options = asked.get(OPTIONS_FIELDS[dialect]) or {}
+        _refuse_unknown(options, ALLOWED_OPTIONS[dialect] | schema_fields)
     else:
         match asked:
             case {"output_config": {"format": form}}:

@@ -4,13 +4,14 @@ learned from refusals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.cloud_call import CloudCall
 from baton.workers.cloud.model_families import ModelFamily, family_of
+from baton.workers.cloud.price_table import ModelFacts, known_facts
 
 SHORT_ANSWER_TOKENS = 2048
 """With a smaller cap, the least thinking of a Gemini leaves more room for the answer than little."""
@@ -20,18 +21,22 @@ SHORT_ANSWER_TOKENS = 2048
 class RequestSettings:
     """The settings of one request. `thinking` are the body's fields that ask for it.
 
-    `cap_field` is "" where the writer knows it; `extra` are further fields of the body.
+    `cap_field` is "" where the writer knows it; `extra` are further fields of the body, `said` of
+    messages, by whose they are.
     """
 
     thinking: dict[str, Any] = field(default_factory=dict)
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
+    seed_field: str = "seed"
+    stop: tuple[str, ...] = ()
     schema: str = ""
     cap_field: str = ""
     system: str = "system"
     wants_usage: bool = True
     extra: dict[str, Any] = field(default_factory=dict)
+    said: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def sampling(self) -> dict[str, float]:
@@ -42,18 +47,28 @@ class RequestSettings:
     def messages(self, call: CloudCall) -> list[dict[str, str]]:
         """Return a call's messages, the system's with the role that the model takes."""
         roles = {"system": self.system}
-        return [{**said, "role": roles.get(said["role"], said["role"])} for said in call.messages]
+        return [
+            {**said, **self.said.get(role, {}), "role": roles.get(role, role)}
+            for said in call.messages
+            for role in (said["role"],)
+        ]
 
 
-def settings_of(
-    call: CloudCall, effort: str, does_reason: Callable[[], bool] = lambda: True
-) -> RequestSettings:
-    """Return what is asked for at a setting of `effort`. Raises Failure for what isn't taken.
+def settings_of(call: CloudCall, effort: str) -> RequestSettings:
+    """Return what is asked for at a setting of `effort`; note in the call what of it will be.
 
-    `does_reason` is whether the model is known to think.
+    A schema is left out where the model isn't known to keep to one. Raises Failure for what isn't
+    taken.
     """
-    family = family_of(f"{call.provider}/{call.model}") if call.through_library else ModelFamily()
-    level, thinking = _thinking(call, family, effort, does_reason)
+    name = f"{call.provider}/{call.model}"
+    family = family_of(name) if call.through_library else ModelFamily()
+    known = known_facts(name) if call.through_library else None
+    call.set_dialect(family.dialect)
+    call.may_think_unseen = known is None or known.reasoning
+    if call.through_library and not (family.schema and known is not None and known.schema):
+        call.schema = ""
+    call.schema = _kept(call.learned, "schema", call.schema) or ""
+    level, thinking = _thinking(call, family, effort, known)
     if call.temperature is not None and call.temperature > family.hottest:
         raise Failure(
             "ConfigError",
@@ -74,21 +89,24 @@ def settings_of(
         thinking=thinking,
         temperature=temperature,
         top_p=top_p,
-        seed=_kept(call.learned, "seed", call.seed),
-        schema=_kept(call.learned, "schema", call.schema if family.schema else "") or "",
+        seed=_kept(call.learned, "seed", call.seed if family.seed else None),
+        seed_field=family.seed,
+        stop=_kept(call.learned, "stop", () if call.through_library else call.stop) or (),
+        schema=call.schema,
         cap_field=call.learned.get("cap", family.cap if is_makers else ""),
         system=call.learned.get("system", family.system),
-        wants_usage="usage" not in call.learned,
+        wants_usage=family.usage and "usage" not in call.learned,
         extra=_kept(call.learned, "extra", family.extra) or {},
+        said=family.said,
     )
 
 
 def _thinking(
-    call: CloudCall, family: ModelFamily, effort: str, does_reason: Callable[[], bool]
+    call: CloudCall, family: ModelFamily, effort: str, known: ModelFacts | None
 ) -> tuple[str, dict[str, Any]]:
     """Return the level of thinking that is asked for, and the fields that ask for it."""
     learned = call.learned.get("effort")
-    if learned == "" or (family.must_reason and not does_reason()):
+    if learned == "" or (family.must_reason and not (known is not None and known.reasoning)):
         return "", {}
     if learned:
         return learned, family.fill(learned)
