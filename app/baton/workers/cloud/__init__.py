@@ -11,6 +11,13 @@ if TYPE_CHECKING:
         CallTimeouts as CallTimeouts,
         Gateway as Gateway,
     )
+    from baton.workers.cloud.model_names import (
+        did_you_mean as did_you_mean,
+        full_names as full_names,
+        known_provider as known_provider,
+        provider_model as provider_model,
+        why_unusable as why_unusable,
+    )
     from baton.workers.cloud.price_table import (
         cheapest_model as cheapest_model,
         price_of as price_of,
@@ -25,13 +32,15 @@ if TYPE_CHECKING:
     from baton.workers.cloud.worker import (
         REFUSED_PROVIDERS as REFUSED_PROVIDERS,
         CloudWorker as CloudWorker,
+        unknown_provider as unknown_provider,
     )
 else:
     __getattr__ = lazy_exports(
         __name__,
         address_pool="WorkerAddress",
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
+        model_names="did_you_mean full_names known_provider provider_model why_unusable",
         price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
-        worker="CloudWorker REFUSED_PROVIDERS",
+        worker="CloudWorker REFUSED_PROVIDERS unknown_provider",
     )

@@ -329,7 +329,7 @@ class CloudWorker:
         card = self.card
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
         if card.kind == "cloud" and provider is None:
-            return _unknown_provider(card.provider).message
+            return unknown_provider(card.provider).message
         if self._needs_key:
             own = provider.variables if provider is not None else ()
             variables = (self._variable,) if self._variable else own
@@ -374,7 +374,7 @@ class CloudWorker:
         card, patience, lease = self.card, self._gateway.patience, attempt.lease
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
-            raise _unknown_provider(card.provider)
+            raise unknown_provider(card.provider)
         slow = not cloud or self._gateway.effort in SLOW_EFFORTS
         if lease.has_others and attempt.may_repeat_sent:
             slow = False  # another address may be quicker
@@ -480,7 +480,8 @@ def _is_listening(url: str) -> bool:
     return False
 
 
-def _unknown_provider(name: str) -> ConfigError:
+def unknown_provider(name: str) -> ConfigError:
+    """Return the error for a provider that isn't one of PROVIDERS."""
     if why := REFUSED_PROVIDERS.get(name):
         message = f"Baton doesn't ask the provider {name!r}: {why}."
     else:
