@@ -23,6 +23,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import reduce
 from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,7 @@ def litellm_models(raw: dict[str, Any]) -> dict[str, ListedModel]:
     Of one that is listed twice by that name the fuller counts, and of a short name with it the
     dearer rates.
     """
-    found: dict[str, ListedModel] = {}
+    found: dict[str, dict[str, ListedModel]] = {}
     for name, own in raw.items():
         listed = own.get("litellm_provider")
         provider = LISTED_AS.get(listed, listed)
@@ -161,12 +162,10 @@ def litellm_models(raw: dict[str, Any]) -> dict[str, ListedModel]:
             continue
         bare = name.removeprefix(f"{listed}/").removeprefix(f"{provider}/")
         listed_as = f"{provider}/{bare}"
-        full, model = asked_name(listed_as, raw), litellm_model(own)
-        if full in found and full != listed_as:
-            model = dearest(found[full], model)
-        if full not in found or full != listed_as or name == full:
-            found[full] = model
-    return found
+        alike = found.setdefault(asked_name(listed_as, raw), {})
+        if listed_as not in alike or name == listed_as:
+            alike[listed_as] = litellm_model(own)
+    return {full: reduce(dearest, alike.values()) for full, alike in found.items()}
 
 
 def asked_name(full: str, raw: Mapping[str, Any]) -> str:

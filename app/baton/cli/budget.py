@@ -374,10 +374,10 @@ def _rate_cells(rates: Rates) -> list[str]:
 
 def _report_price_list(listed: Snapshot, rows: Sequence[_PriceRow]) -> None:
     """Say how old the lists are; warn where one is too old that a shown price is from."""
-    of_lists = [f"{name}'s of {date} ({_age_text(date)})" for name, date in listed.dates.items()]
+    lists = [f"{name}'s of {date} ({_age_text(date)})" for name, date in listed.dates.items()]
+    where = " and ".join(lists) or "a list of an unknown day"
     notify(
-        f"Baton's list has {len(listed.models)} models, from {' and '.join(of_lists) or 'nowhere'}: "
-        "`baton budget prices --all`."
+        f"Baton's list has {len(listed.models)} models, from {where}: `baton budget prices --all`."
     )
     sources = " ".join(price.source for _, _, price in rows if price is not None)
     for name, date in (listed.dates or {"Baton": listed.date}).items():
