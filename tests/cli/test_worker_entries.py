@@ -119,6 +119,17 @@ def test_a_provider_s_model_needs_a_price(call: Call) -> None:
     assert [entry["id"] for entry in entries()] == ["gpt-5-mini", "model"]
 
 
+def test_free_and_short_names_are_added_without_a_price(call: Call) -> None:
+    for name in ("zai/glm-4.7-flash", "fireworks_ai/glm-5p3", "openrouter/openai/gpt-oss-20b:free"):
+        assert call("workers", "add", name).code == 0
+    assert [entry["model"] for entry in entries()] == [
+        "zai/glm-4.7-flash",
+        "fireworks_ai/accounts/fireworks/models/glm-5p3",
+        "openrouter/openai/gpt-oss-20b:free",
+    ]
+    assert "set to cost nothing" not in call("workers", "ls").err
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -126,6 +137,11 @@ def test_a_provider_s_model_needs_a_price(call: Call) -> None:
         (["replicate/claude"], "Baton doesn't ask the provider 'replicate'"),
         (["deepinfra/glm"], "https://api.deepinfra.com/v1/openai"),
         (["bedrock/claude"], "--price"),
+        (["watsonx/granite"], "Baton doesn't ask the provider 'watsonx'"),
+        (["google/gemini-2.5-flash"], "Did you mean gemini/gemini-2.5-flash?"),
+        (["anthropic/claude-sonnet-4.5"], "Did you mean anthropic/claude-sonnet-4-5?"),
+        (["gpt-5-mini"], "Did you mean openai/gpt-5-mini"),
+        (["anthropic/claude-sonnet-4-0"], "isn't known, so it was not added: only models.dev's"),
         (["http://10.0.0.9/v1"], "--model"),
         (["http://10.0.0.9/v1", "--model", "m"], "--price"),
         (["nothing-here", "--offline"], "offline"),

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from baton.platform.secrets import PROVIDERS
-from baton.workers.cloud.child.openai_requests import OWN_DIALECTS
 from baton.workers.cloud.child.request_guard import ALLOWED_HEADERS
 from baton.workers.cloud.refused_providers import provider_refusals
+from baton.workers.cloud.price_table import known_facts
 from baton.workers.cloud.worker import PROVIDER_NAMES
 from support.metered_calls import MODELS
 
@@ -73,6 +73,7 @@ WRITE = """
 import asyncio, builtins, json, logging, os, sys
 from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
+from baton.workers.cloud.child.request_writer import RequestWriter
 from baton.workers.cloud.child.request_guard import check_request, check_url
 from workers.cloud.child.test_cloud_call import call
 
@@ -129,7 +130,7 @@ def parse(parser, event):
 
 async def main(show):
     events = json.loads(sys.stdin.readline())
-    await LitellmRequests("low").ready()
+    await LitellmRequests().ready()
     parsers = {name: parser_of(name) for name in events}
     show(json.dumps({
         name: parser and [parse(parser, event) for event in events[name]]
@@ -140,8 +141,7 @@ async def main(show):
         asked = json.loads(line)
         effort = asked.pop("effort", "low")
         one = call(bound=10**6, **asked)
-        writer = writers.setdefault(effort, LitellmRequests(effort))
-        await writer.ready()
+        writer = writers.setdefault(effort, RequestWriter(effort))
         if not watching:
             set_traps()
         request = await writer.write(one)
@@ -193,7 +193,10 @@ COHERE = [
     },
 ]
 WITHOUT_PARSER = ("anthropic", "azure", "bedrock", "gemini", "vertex_ai")
-OTHERS = ("cohere", "responses", "server", *OWN_DIALECTS, *WITHOUT_PARSER)
+UNKNOWN_TO_LITELLM = ("huggingface", "perplexity")
+"""Providers whose models litellm asks in another way, or after a look at the network."""
+
+OTHERS = ("cohere", "responses", "server", *UNKNOWN_TO_LITELLM, *WITHOUT_PARSER)
 CHATTING = [kind for kind in MODELS if kind not in OTHERS]
 
 
@@ -218,7 +221,7 @@ def written() -> WrittenRequests:
         | ({"base_url": "https://example.com/v1"} if not PROVIDERS[provider].base_url else {})
         for provider, _, model in (name.partition("/") for name in MODELS.values())
         for variant in ("plain", "all", "think")
-        if model and provider not in OWN_DIALECTS
+        if model
     ]
     asked = [*map(asked_of, rows), *others]
     events: dict[str, Any] = {MODELS[kind]: CHAT for kind in (*CHATTING, *WITHOUT_PARSER)}
@@ -282,8 +285,14 @@ def without_the_tables(body: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.sampled(0.34)
 def test_requests_are_those_of_litellms_own_client(written: WrittenRequests) -> None:
-    """But for what the table decides."""
-    for row, (dialect, may_think, shaped, url, headers, body) in written.frozen:
+    """But for what the table decides, and for the schema of models that the list doesn't have."""
+    listed = [
+        (row, one)
+        for row, one in written.frozen
+        if known_facts(f"{row['provider']}/{row['model']}") is not None or not row["schema"]
+    ]
+    assert len(listed) > 80
+    for row, (dialect, may_think, shaped, url, headers, body) in listed:
         found = {
             "dialect": dialect,
             "may_think": may_think,

@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 from datetime import date
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ import pytest
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud.child.request_guard import CAP_FIELDS
 from baton.workers.cloud.model_families import FAMILIES_FILE, LEVELS, _entries, family_of
-from baton.workers.cloud.price_table import model_facts, snapshot, thinking_tokens
+from baton.workers.cloud.price_table import snapshot, thinking_tokens
 
+LITELLMS_LIST = Path(
+    str(distribution("litellm").locate_file("litellm/model_prices_and_context_window_backup.json"))
+)
 DEPARTURES = Path(__file__).with_name("litellm_departures.json")
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -41,6 +45,8 @@ ELSEWHERE = (
     *("anthropic/claude-sonnet-4-20250514", "cohere/command-a-reasoning-08-2025"),
     *("openrouter/openai/gpt-5-pro", "openrouter/nobody/knows-it", "gemini/gemini-3-pro-preview"),
     *("openai/gpt-7-of-tomorrow", "openai/o3-deep", "anthropic/claude-unknown", "xai/grok-9"),
+    *("huggingface/Qwen/Qwen3-32B", "perplexity/sonar", "vercel_ai_gateway/openai/gpt-5-mini"),
+    *("bedrock/us.anthropic.claude-opus-4-7-v1:0", "bedrock/amazon.nova-pro-v1:0"),
     *("zai/glm-4.7-flash", "moonshot/kimi-k2-thinking", "mistral/magistral-small-2509"),
 )
 """Models that the list doesn't have: without a price, of an address of one's own, or of tomorrow."""
@@ -49,7 +55,8 @@ WRITE = """
 import asyncio, json, sys
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.litellm_requests import LitellmRequests, _configuration
-from baton.workers.cloud.child.request_guard import UnfitRequest, check_request
+from baton.workers.cloud.child.request_guard import UnfitRequest, check_request, check_url
+from baton.workers.cloud.child.request_writer import RequestWriter
 from baton.workers.cloud.model_families import family_of
 from workers.cloud.child.test_cloud_call import call
 
@@ -65,11 +72,12 @@ def asked_by_litellm(one, level):
     return found | options.get("extra_body", {}).get("reasoning", {})
 
 async def main():
+    await LitellmRequests().ready()
     writers = {}
     for line in sys.stdin:
         asked = json.loads(line)
         effort = asked.pop("effort")
-        writer = writers.setdefault(effort, LitellmRequests(effort))
+        writer = writers.setdefault(effort, RequestWriter(effort))
         messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
         bound = 2 + len(asked.get("schema", "")) * 4
         one = call(messages=messages, bound=bound, **asked)
@@ -77,8 +85,9 @@ async def main():
         try:
             request = await writer.write(one)
             body = json.loads(request.body)
+            check_url(request.url, one.base_url)
             check_request(request.body, one.dialect, one.model, one.cap, one.bound,
-                          has_schema=bool(one.schema), must_not_store=one.is_openais)
+                          has_schema=bool(one.schema), must_not_store=one.must_not_store)
         except (UnfitRequest, Failure) as error:
             refused = str(error)
         level = family_of(f"{one.provider}/{one.model}").level(effort)
@@ -116,7 +125,7 @@ def call_of(model: str, effort: str, settings: str) -> dict[str, Any]:
 
 def options_of(body: dict[str, Any]) -> dict[str, Any]:
     """Return a body with Gemini's settings beside the others, under the names of the others."""
-    options = body | body.get("generationConfig", {})
+    options = body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
     return options | {"top_p": options["topP"]} if "topP" in options else options
 
 
@@ -171,6 +180,13 @@ CASES = [
 
 def test_every_listed_model_can_be_asked_at_default_settings() -> None:
     check([(model, "low", "default") for model in MODELS])
+
+
+def test_what_is_not_listed_for_a_reason_would_not_be_sent() -> None:
+    other = "vertex_ai/xai/grok-4.3"
+    assert other not in snapshot().models
+    [[refused, *_]] = written_requests([call_of(other, "low", "default")])
+    assert "the answer's cap" in refused
 
 
 def test_a_drawn_part_of_all_settings_is_taken() -> None:
@@ -246,6 +262,7 @@ def test_more_room_is_held_for_a_model_that_thinks_more_than_wanted() -> None:
 def test_the_table_is_sound_and_none_of_it_is_dead() -> None:
     """Each entry has a source and a day, and some model that it speaks of."""
     known = {*MODELS, "gemini/gemma-3-27b-it", "cerebras/zai-glm-4.6"}
+    raw = json.loads(LITELLMS_LIST.read_text("utf-8"))
     for entry in _entries():
         assert entry["source"]
         assert date.fromisoformat(entry["date"]) <= date.today()
@@ -254,9 +271,8 @@ def test_the_table_is_sound_and_none_of_it_is_dead() -> None:
     for model in known:
         assert set(family_of(model).levels) <= set(LEVELS)
         if model in snapshot().models and model.startswith("openai/"):
-            facts = model_facts(model)
-            assert facts is not None
-            assert facts.responses == (family_of(model).dialect == "responses"), model
+            is_responses = raw[model.removeprefix("openai/")]["mode"] == "responses"
+            assert is_responses == (family_of(model).dialect == "responses"), model
 
 
 def main() -> None:
