@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -46,7 +45,7 @@ from baton.workers.cloud.messages import (
     RequestAnnounced,
     SendRequest,
 )
-from baton.workers.cloud.price_table import is_same_model, successor_of
+from baton.workers.cloud.price_table import is_same_model
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
@@ -72,13 +71,6 @@ PROVIDER_NAMES = {
     "xai": "xAI",
     "zai": "Z.ai",
 }
-
-_WITHDRAWN = re.compile(
-    r"\bmodels?\b.{0,160}\b(?:not found|not exist|deprecated|decommissioned|retired|no longer"
-    r"|withdrawn|shut down|discontinued)|invalid model|: model: \S+$",
-    re.IGNORECASE,
-)
-"""Words of providers about a model that they don't offer (any more)."""
 
 _NEEDS_LOGIN = "it wants a login or a signature, not a key alone"
 _NO_COUNT = "litellm can't ask it to count the tokens of a streamed answer"
@@ -282,7 +274,7 @@ class CloudWorker:
                         is_unsent = await self._record_failure(failed, request, attempt)
                         if failed.declined:
                             yield Declined(is_unsent, destination)
-                        raise self._explained(failed)
+                        raise error_of(failed)
                     case _:
                         raise call.child.reject()
         except ChildDied as death:
@@ -344,24 +336,6 @@ class CloudWorker:
 
     async def aclose(self) -> None:
         """Nothing to close: all workers share the gateway."""
-
-    def _explained(self, failed: Failed) -> BatonError:
-        """Return the error of a failure: of a withdrawn model with what takes its place."""
-        error, model = error_of(failed), self.card.model
-        is_refusal = failed.declined and type(error) is WorkerError
-        if self.card.kind != "cloud" or not is_refusal or not _WITHDRAWN.search(error.message):
-            return error
-        name = PROVIDER_NAMES.get(self.card.provider, self.card.provider)
-        said = error.message.partition(": ")[2]
-        message = f"{name} doesn't offer {model} (any more){f': {said}' if said else '.'}"
-        successor = successor_of(model, said, time.strftime("%Y-%m-%d"))
-        remedy = (
-            f"Its successor is {successor}: put that into the worker's entry (`baton config edit`)"
-            f" or name it with `-m {successor}`."
-            if successor
-            else f"`baton budget prices {self.card.provider}` lists others."
-        )
-        return WorkerError(message, f"Nothing was charged. {remedy}")
 
     def _charged(self, sent: bool) -> str:
         """Return a sentence about the charge for a call that broke off, or ""."""

@@ -90,6 +90,8 @@ async def mistakes_in(row: dict[str, Any]) -> list[str]:
     """Return what is otherwise than a person should be shown it."""
     expect, failed = row["expect"], await failed_call(row)
     error, message, hint = KINDS[expect["kind"]]
+    if expect["kind"] == "model" and row["provider"] == "server":
+        hint = "`baton config edit`"  # no list has its models
     found = []
     if failed.error != error or message not in failed.message or hint not in failed.hint:
         found.append(f"it isn't of the kind {expect['kind']}")

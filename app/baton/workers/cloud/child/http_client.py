@@ -108,10 +108,11 @@ class CloudHttpClient:
         deadline = AnswerDeadline(call, self._rules)
         response = await self._send(transport, call, targets, request, deadline)
         try:
-            if response.status_code in (401, 403):
-                self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
-                raise await call_errors.response_failure(call, response)
+                refusal = await call_errors.response_failure(call, response)
+                if refusal.failed.error == "SecretMissing":
+                    self._keys.pop((call.provider, call.variable), None)  # looked up again
+                raise refusal
             if call_errors.is_compressed(response):
                 raise call_errors.compressed_failure(call)
             key_filter, failure = KeyFilter(call.key), None
