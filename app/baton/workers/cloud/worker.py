@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from baton.core.errors import (
-    BatonError,
     ConfigError,
     ContextTooLong,
-    WorkerError,
     WorkerUnavailable,
 )
 from baton.core.labels import Label, address_label

@@ -2,8 +2,8 @@
 
 Each line of provider_errors.jsonl is one answer of a provider: its status, headers and body (with
 `stream` an event of a stream), and what a person should be shown. The bodies are written after the
-form and the words that `source` documents, with other names and numbers. Half of them (`aside`)
-stayed unused while the table of errors was written.
+form and the words that `source` documents, with other names and numbers. Of `set`, "aside" stayed
+unused while the table of errors was written, and "late" was collected after that.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ async def mistakes_in(row: dict[str, Any]) -> list[str]:
             found.append(f"the limit isn't {limit}")
         if failed.needed != expect["needed"] if expect.get("needed") else failed.needed <= limit:
             found.append(f"what is needed isn't {expect.get('needed')}")
-    found += [f"{said!r} is missing" for said in expect.get("says", ()) if said not in failed.message]
+    found += [
+        f"{said!r} is missing" for said in expect.get("says", ()) if said not in failed.message
+    ]
     found += [f"{said!r} is there" for said in expect.get("never", ()) if said in failed.message]
     if failed.declined is not expect.get("free", True):
         found.append(f"declined is {failed.declined}")

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import httpx
@@ -19,7 +21,6 @@ from baton.ipc.child_http import wait_text
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.answer_reader import is_own_error
 from baton.workers.cloud.child.provider_errors import (
-    ErrorKind,
     context_sizes,
     error_sentence,
     find_kind,
@@ -52,6 +53,9 @@ _FORM_WORDS = re.compile(
 )
 """Words of a refusal of the schema that an answer should have."""
 
+_STOPS = " .,;:。"
+_STAYS_CHARGED = "All that was held stays charged; `baton budget release` lists it. "
+
 _UNCLEAR_STATUSES = (408, 499, 504, 524)
 """After these the model may have been at work: a proxy or the server stopped waiting for it."""
 
@@ -71,12 +75,11 @@ async def response_failure(call: CloudCall, response: httpx.Response) -> Failure
             f"{call.who} has moved (HTTP {status}). Nothing was sent to its new address.",
             "Check the address.",
         )
-    kind = find_kind(call.provider, status, error, said)
-    if kind is not None:
-        wait = wait_text(wait_seconds(response.headers, error, said))
-        failure = _known_failure(call, kind, error, said, declined=declined, status=status, wait=wait)
-        if failure is not None:
-            return failure
+    failure = _known_failure(
+        call, error, said, declined=declined, status=status, headers=response.headers
+    )
+    if failure is not None:
+        return failure
     shown = _shown_text(said, call.key)
     if declined and status < 500:
         return _request_refusal(call, shown, status)
@@ -151,12 +154,9 @@ def unfinished_failure(call: CloudCall) -> Failure:
     kept = " What it had written is kept." if call.reader.wrote else ""
     if call.reader.error:
         said, event, declined = call.reader.error, call.reader.error_event, call.reader.is_refusal
-        if (kind := find_kind(call.provider, 0, event, said)) is not None:
-            wait = wait_text(wait_seconds({}, event, said))
-            failure = _known_failure(call, kind, event, said, declined=declined, wait=wait)
-            if failure is not None:
-                failure.failed.message += kept if failure.failed.message else ""
-                return failure
+        if (failure := _known_failure(call, event, said, declined=declined)) is not None:
+            failure.failed.message += kept if failure.failed.message else ""
+            return failure
         return Failure(
             "WorkerUnavailable",
             f"{call.who} failed{_detail(_shown_text(said, call.key))}{kept}",
@@ -182,7 +182,7 @@ def missing_key_failure(call: CloudCall) -> Failure:
 
 def _detail(said: str, unsaid: str = ".") -> str:
     """Return what ends a sentence: what was said, with a stop; `unsaid` where nothing was."""
-    said = said.rstrip(" .,;:。")
+    said = said.rstrip(_STOPS)
     stop = "" if said.endswith(("!", "?", "…")) else "."
     return f": {said}{stop}" if said else unsaid
 
@@ -236,42 +236,42 @@ def _request_refusal(call: CloudCall, said: str, status: int) -> Failure:
 
 def _known_failure(
     call: CloudCall,
-    kind: ErrorKind,
     error: object,
     said: str,
     *,
     declined: bool,
     status: int = 0,
-    wait: str,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Failure | None:
-    """Return the failure that a kind of error means; None for one that doesn't hold here."""
-    billed = call.provider in kind.billed
+    """Return the failure that an error means, of which `said` is the sentence.
+
+    None where it is none of the table's, or too long after something was written.
+    """
+    kind = find_kind(call.provider, status, error, said)
+    if kind is None or (kind.error == "ContextTooLong" and not declined):
+        return None
+    is_billed = call.provider in kind.billed
+    declined = declined and not is_billed
     if kind.error == "ContextTooLong":
-        if not declined:
-            return None
         guess = sum(estimated_tokens(said["content"]) for said in call.messages) + call.cap
         needed, limit = context_sizes(error, said[:MAX_SAID_CHARS], call.context, guess)
-        return Failure("ContextTooLong", "", declined=not billed, needed=needed, limit=limit)
-    if kind.name == "key" and not call.needs_key:
+        return Failure("ContextTooLong", "", declined=declined, needed=needed, limit=limit)
+    message, hint = kind.message, kind.hint
+    if kind.error == "SecretMissing" and not call.needs_key:
         message, hint = "{who} wants a key{said}", "Name one with `api_key_env`."
-    else:
-        message, hint = kind.message, kind.hint
     shown = _shown_text(said, call.key)
-    charge = "Nothing was charged. " if declined else ""
-    if billed:
-        charge = "All that was held stays charged; `baton budget release` lists it. "
     words = {
         "who": call.who,
         "said": _detail(shown, f" (HTTP {status})." if status else "."),
-        "aside": f" ({shown.rstrip(' .,;:。')})" if shown else "",
-        "charge": charge,
-        "wait": wait,
+        "aside": f" ({shown.rstrip(_STOPS)})" if shown else "",
+        "charge": "Nothing was charged. " if declined else _STAYS_CHARGED if is_billed else "",
+        "wait": wait_text(wait_seconds(headers, error, said[:MAX_SAID_CHARS])),
         "name": call.variable or call.provider,
         "model": f"{call.provider}/{call.model}" if call.through_library else call.model,
         "remedy": _model_remedy(call, shown) if kind.name == "model" else "",
     }
     message, hint = message.format_map(words), hint.format_map(words)
-    return Failure(kind.error, message, hint, declined=declined and not billed)
+    return Failure(kind.error, message, hint, declined=declined)
 
 
 def _model_remedy(call: CloudCall, said: str) -> str:
