@@ -65,11 +65,11 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     if match := _RATE_LIMIT.search(named.get("ratelimit", "")):
         return min(float(match[1]), MAX_WAIT_SECONDS)
     resets = [
-        duration_seconds(value, now=now) or 0.0
+        duration_seconds(value, now=now)
         for name, value in named.items()
         if "reset" in name and named.get(name.replace("reset", "remaining")) == "0"
     ]
-    return max(resets, default=None)
+    return max((wait for wait in resets if wait is not None), default=None)
 
 
 def duration_seconds(text: str, unit: float = 1.0, now: float | None = None) -> float | None:
@@ -92,10 +92,9 @@ def duration_seconds(text: str, unit: float = 1.0, now: float | None = None) -> 
             wait += sum(float(number) for number in found) * seconds
     for parse in (parsedate_to_datetime, datetime.datetime.fromisoformat):
         with suppress(ValueError, TypeError, OverflowError):
-            until = parse(text) if wait is None else None
-            if until is not None:
-                until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
-                wait = until.timestamp() - now
+            until = parse(text)
+            until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
+            wait = until.timestamp() - now if wait is None else wait
     return None if wait is None else min(max(wait, 0.0), MAX_WAIT_SECONDS)
 
 

@@ -736,9 +736,11 @@ async def test_a_request_that_holds_a_key_is_not_sent(out: Out) -> None:
         assert server.keys == []
 
 
-async def test_a_key_that_was_changed_after_a_refusal_is_used(out: Out) -> None:
+@pytest.mark.parametrize("status", [400, 401, 402, 403])
+async def test_a_key_that_was_changed_after_a_refusal_is_used(out: Out, status: int) -> None:
+    """Gemini and xAI refuse a key with 400; another key may be of an account with credit."""
     environ = {"LAB_KEY": "old-key-0123456789"}
-    async with provider(answer(401, ERROR)) as server:
+    async with provider(answer(status, ERROR)) as server:
         way = out(environ)
         await hear(way, make_call(server.base_url))
         environ["LAB_KEY"] = "new-key-0123456789"

@@ -8,12 +8,15 @@ unused while the table of errors was written, and "late" was collected after tha
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, strategies as st
 
 from baton.ipc.messages import Failed
 from baton.ipc.parent_channel import Failure
@@ -71,9 +74,9 @@ def make_call(row: dict[str, Any]) -> CloudCall:
     return call
 
 
-async def failed_call(row: dict[str, Any], before: bytes = b"") -> Failed:
-    """Return how a call ends that gets the row's answer."""
-    call, body = make_call(row), row["body"]
+async def failed_call(row: dict[str, Any], call: CloudCall, before: bytes = b"") -> Failed:
+    """Return how a call ends that gets the row's answer; `before` came before it in a stream."""
+    body = row["body"]
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
     failure: Failure
     if row.get("stream"):
@@ -88,7 +91,7 @@ async def failed_call(row: dict[str, Any], before: bytes = b"") -> Failed:
 
 async def mistakes_in(row: dict[str, Any]) -> list[str]:
     """Return what is otherwise than a person should be shown it."""
-    expect, failed = row["expect"], await failed_call(row)
+    expect, failed = row["expect"], await failed_call(row, make_call(row))
     error, message, hint = KINDS[expect["kind"]]
     if expect["kind"] == "model" and row["provider"] == "server":
         hint = "`baton config edit`"  # no list has its models
@@ -115,3 +118,63 @@ async def mistakes_in(row: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
 async def test_a_provider_s_error_is_explained(row: dict[str, Any]) -> None:
     assert await mistakes_in(row) == []
+
+
+ENDINGS = (
+    "",
+    ".",
+    "..",
+    "...",
+    "…",
+    "!",
+    "?",
+    ":",
+    ",",
+    ";",
+    "。",
+    '."',
+    " .",
+    "\n",
+    ")",
+    ".)",
+    "'",
+)
+WORDS = sorted({word for row in ROWS for word in json.dumps(row["body"]).split() if len(word) < 20})
+
+
+def is_well_ended(text: str) -> bool:
+    """Whether each of a text's sentences has one stop at its end."""
+    has_end = not text or bool(re.search(r"[.!?…][\"'`)\]]*$", text))
+    kept = text.partition(" What it had written is kept.")[0]
+    is_kept_apart = bool(re.search(r"[.!?…][\"'`)\]]*$", kept)) or not kept
+    return (
+        has_end and is_kept_apart and not re.search(r"(?<!\.)\.\.(?!\.)|[.!?…] ?[.;,:]( |$)", text)
+    )
+
+
+@given(
+    words=st.lists(st.sampled_from(WORDS), max_size=6),
+    ending=st.sampled_from(ENDINGS),
+    status=st.sampled_from(
+        (0, 302, 400, 401, 402, 403, 404, 408, 413, 422, 429, 498, 500, 503, 529)
+    ),
+    has_text=st.booleans(),
+    needs_key=st.booleans(),
+)
+def test_every_sentence_has_its_stop(
+    words: list[str], ending: str, status: int, has_text: bool, needs_key: bool
+) -> None:
+    said = " ".join(word.strip('{}[]",.:;!?()') for word in words) + ending
+    row = {
+        "provider": "groq",
+        "dialect": "chat",
+        "status": status,
+        "stream": status == 0,
+        "body": {"error": {"message": said, "type": "x"}},
+    }
+    call = make_call(row)
+    call.needs_key = needs_key
+    text = b'data: {"choices": [{"index": 0, "delta": {"content": "So"}}]}\n\n' if has_text else b""
+    failed = asyncio.run(failed_call(row, call, text))
+    assert is_well_ended(failed.message), failed.message
+    assert is_well_ended(failed.hint), failed.hint

@@ -183,7 +183,7 @@ def missing_key_failure(call: CloudCall) -> Failure:
 def _detail(said: str, unsaid: str = ".") -> str:
     """Return what ends a sentence: what was said, with a stop; `unsaid` where nothing was."""
     said = said.rstrip(_STOPS)
-    stop = "" if said.endswith(("!", "?", "…")) else "."
+    stop = "" if re.search(r"[.!?…][\"'`)\]]*$", said) else "."
     return f": {said}{stop}" if said else unsaid
 
 

@@ -108,11 +108,10 @@ class CloudHttpClient:
         deadline = AnswerDeadline(call, self._rules)
         response = await self._send(transport, call, targets, request, deadline)
         try:
+            if response.status_code in (400, 401, 402, 403):  # it may be about the key
+                self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
-                refusal = await call_errors.response_failure(call, response)
-                if refusal.failed.error == "SecretMissing":
-                    self._keys.pop((call.provider, call.variable), None)  # looked up again
-                raise refusal
+                raise await call_errors.response_failure(call, response)
             if call_errors.is_compressed(response):
                 raise call_errors.compressed_failure(call)
             key_filter, failure = KeyFilter(call.key), None
