@@ -32,8 +32,8 @@ from baton.core.messages import Message, Role, max_input_tokens
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import price_table
 from baton.workers.cloud.child.cloud_call import CloudCall
-from baton.workers.cloud.child.request_writer import RequestWriter
 from baton.workers.cloud.child.request_guard import UnfitRequest, check_request, check_url
+from baton.workers.cloud.child.request_writer import RequestWriter
 from baton.workers.cloud.model_names import ASKED_MODELS
 
 LITELLM, MODELS_DEV = "litellm", "models.dev"

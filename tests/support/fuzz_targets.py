@@ -35,7 +35,7 @@ from baton.ipc import child_http, messages
 from baton.ipc.parent_channel import Failure
 from baton.models.catalogue import parse_models
 from baton.platform import proxies, sqlite
-from baton.workers.cloud.child.answer_reader import error_sentence
+from baton.workers.cloud.child.provider_errors import error_sentence
 from baton.workers.cloud.child.stream_parsers import DIALECTS
 from baton.workers.local.messages import REPLIES
 from baton.workers.reasoning_filter import ThoughtFilter, known_marks, open_marks

@@ -21,6 +21,15 @@ from baton.ipc.parent_channel import Failure
 MAX_WAIT_SECONDS = 86_400.0
 """A server that asks for a longer wait is taken at this."""
 
+_FIRST_EPOCH_SECOND = 1_000_000_000
+"""Longer waits are times: seconds, or a thousand times as much in milliseconds, since 1970."""
+
+_NUMBER = "[0-9]+(?:[.][0-9]+)?"
+_UNITS = {"ms|milliseconds?": 0.001, "s|sec|seconds?": 1, "m|min|minutes?": 60, "h|hours?": 3600,
+          "d|days?": 86_400}  # fmt: skip
+DURATION = rf"(?:{_NUMBER}\s*(?:{'|'.join(_UNITS)})(?![a-z])[\s,]*)+"
+"""A wait in parts, such as "1m30.5s" or "20 seconds": a regular expression, without case."""
+
 _RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
 
 
@@ -44,19 +53,49 @@ def trusted_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return the seconds after which a server wants to be asked again, None if it doesn't say."""
+    """Return the seconds after which a server wants to be asked again, None if it doesn't say.
+
+    Without a word on that it is when the limit that was used up is renewed.
+    """
     named = {name.lower(): value.strip() for name, value in headers.items()}
-    after = named.get("retry-after", "")
-    if after.isdecimal() and after.isascii():
-        return min(float(after[:9]), MAX_WAIT_SECONDS)
-    with suppress(ValueError, TypeError, OverflowError):
-        until = parsedate_to_datetime(after)
-        until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
-        wait = until.timestamp() - (time.time() if now is None else now)
-        return min(max(wait, 0.0), MAX_WAIT_SECONDS)
+    now = time.time() if now is None else now
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if (wait := duration_seconds(named.get(name, ""), unit, now)) is not None:
+            return wait
     if match := _RATE_LIMIT.search(named.get("ratelimit", "")):
         return min(float(match[1]), MAX_WAIT_SECONDS)
-    return None
+    resets = [
+        duration_seconds(value, now=now)
+        for name, value in named.items()
+        if "reset" in name and named.get(name.replace("reset", "remaining")) == "0"
+    ]
+    return max((wait for wait in resets if wait is not None), default=None)
+
+
+def duration_seconds(text: str, unit: float = 1.0, now: float | None = None) -> float | None:
+    """Return the seconds that a wait in a header or an error stands for, None if it is none.
+
+    It is a number of units (in seconds), parts such as "1m30.5s" and "20 seconds", or the time of
+    its end: a date, or seconds or milliseconds since 1970.
+    """
+    text, now = text.strip(), time.time() if now is None else now
+    wait: float | None = None
+    if re.fullmatch(_NUMBER, text):
+        number = float(text)
+        wait = number * unit
+        if number > _FIRST_EPOCH_SECOND:
+            wait = number / (1000 if number > _FIRST_EPOCH_SECOND * 1000 else 1) - now
+    elif re.fullmatch(DURATION, text, re.IGNORECASE):
+        wait = 0.0
+        for names, seconds in _UNITS.items():
+            found = re.findall(rf"({_NUMBER})\s*(?:{names})(?![a-z])", text, re.IGNORECASE)
+            wait += sum(float(number) for number in found) * seconds
+    for parse in (parsedate_to_datetime, datetime.datetime.fromisoformat):
+        with suppress(ValueError, TypeError, OverflowError):
+            until = parse(text)
+            until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
+            wait = until.timestamp() - now if wait is None else wait
+    return None if wait is None else min(max(wait, 0.0), MAX_WAIT_SECONDS)
 
 
 def wait_text(seconds: float | None) -> str:

@@ -577,7 +577,8 @@ def ending_text(status: int, stderr_end: str) -> str:
             return TOOK_TOO_LONG
         return f"{_CRASHED} ({name})."
     words = stderr_end.strip().splitlines()
-    return f"It ended (exit code {status}){f': {words[-1]}' if words else ''}."
+    said = f": {words[-1].rstrip('.')}" if words else ""
+    return f"It ended (exit code {status}){said}."
 
 
 def _signal_name(number: int) -> str:

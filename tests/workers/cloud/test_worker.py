@@ -171,7 +171,7 @@ async def test_a_cap_is_reported(cloud_setup: CloudSetup) -> None:
         (Fault.SERVER_ERROR, WorkerUnavailable, "Nothing was charged. Try again later."),
         (Fault.CUT_MIDWAY, WorkerUnavailable, "What it had written is kept"),
         (Fault.BARE_ERROR, WorkerUnavailable, "failed (HTTP 500)."),
-        (Fault.ERROR_FIRST, WorkerUnavailable, "Overloaded before the first word. Nothing was"),
+        (Fault.ERROR_FIRST, WorkerUnavailable, "Overloaded before the first word). Nothing was"),
         (Fault.GZIP, WorkerError, "sends a compressed answer"),
         (Fault.ECHO_KEY, SecretMissing, "[key]"),
         (Fault.REDIRECT, WorkerError, "Nothing was sent to its new address"),

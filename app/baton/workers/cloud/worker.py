@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -11,10 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from baton.core.errors import (
-    BatonError,
     ContextTooLong,
     SettingRefused,
-    WorkerError,
     WorkerUnavailable,
 )
 from baton.core.labels import Label, address_label
@@ -46,7 +43,7 @@ from baton.workers.cloud.messages import (
     RequestAnnounced,
     SendRequest,
 )
-from baton.workers.cloud.price_table import is_same_model, successor_of
+from baton.workers.cloud.price_table import is_same_model
 from baton.workers.cloud.refused_providers import unknown_provider
 
 if TYPE_CHECKING:
@@ -78,12 +75,6 @@ PROVIDER_NAMES = {
     "zai": "Z.ai",
 }
 
-_WITHDRAWN = re.compile(
-    r"\bmodels?\b.{0,160}\b(?:not found|not exist|deprecated|decommissioned|retired|no longer"
-    r"|withdrawn|shut down|discontinued)|invalid model|: model: \S+$",
-    re.IGNORECASE,
-)
-"""Words of providers about a model that they don't offer (any more)."""
 
 GRACE_SECONDS = 1.5
 """How long the child may take to stop a call before it is killed."""
@@ -259,7 +250,7 @@ class CloudWorker:
                         if failed.declined:
                             yield Declined(is_unsent, destination)
                         self._learn(failed, attempt)
-                        raise self._explained(failed)
+                        raise error_of(failed)
                     case _:
                         raise call.child.reject()
         except ChildDied as death:
@@ -332,24 +323,6 @@ class CloudWorker:
 
     async def aclose(self) -> None:
         """Nothing to close: all workers share the gateway."""
-
-    def _explained(self, failed: Failed) -> BatonError:
-        """Return the error of a failure: of a withdrawn model with what takes its place."""
-        error, model = error_of(failed), self.card.model
-        is_refusal = failed.declined and type(error) is WorkerError
-        if self.card.kind != "cloud" or not is_refusal or not _WITHDRAWN.search(error.message):
-            return error
-        name = PROVIDER_NAMES.get(self.card.provider, self.card.provider)
-        said = error.message.partition(": ")[2]
-        message = f"{name} doesn't offer {model} (any more){f': {said}' if said else '.'}"
-        successor = successor_of(model, said, time.strftime("%Y-%m-%d"))
-        remedy = (
-            f"Its successor is {successor}: put that into the worker's entry (`baton config edit`)"
-            f" or name it with `-m {successor}`."
-            if successor
-            else f"`baton budget prices {self.card.provider}` lists others."
-        )
-        return WorkerError(message, f"Nothing was charged. {remedy}")
 
     def _charged(self, sent: bool) -> str:
         """Return a sentence about the charge for a call that broke off, or ""."""

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.workers.cloud.child.answer_reader import AnswerReader, error_sentence
+from baton.workers.cloud.child.answer_reader import AnswerReader
+from baton.workers.cloud.child.provider_errors import error_sentence
 from baton.workers.cloud.child.response_limits import MAX_DEPTH, MAX_EVENT_BYTES
 from baton.workers.cloud.child.stream_parsers import DIALECTS as READERS
 from baton.workers.cloud.messages import TokenCount

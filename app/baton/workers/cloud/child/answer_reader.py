@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from baton.core.sanitiser import whole_characters
 from baton.workers.cloud.child.event_frames import EventFrames
+from baton.workers.cloud.child.provider_errors import error_sentence
 from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse_json
 from baton.workers.cloud.messages import TokenCount
 
@@ -81,7 +82,8 @@ class Events:
 class AnswerReader(ABC):
     """One streamed answer. `finish` is why it ended (core.messages.Finish), once that is named.
 
-    `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
+    `error` is the provider's sentence when it failed in mid-stream, `error_event` the event that
+    had it. `written` counts the characters
     of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
     that is neither (the call of a tool, an image), `is_count_broken` whether there was a count that
     can't be one. `model` is the model's name by the provider's first word, "" without one.
@@ -92,6 +94,7 @@ class AnswerReader(ABC):
     def __init__(self, events: EventFrames | None = None) -> None:
         self.finish = ""
         self.error = ""
+        self.error_event: Mapping[str, Any] = {}
         self.model = ""
         self.wrote = False
         self.written = 0
@@ -220,7 +223,7 @@ class AnswerReader(ABC):
 
     def _note_error(self, event: Mapping[str, Any], said: object) -> None:
         """Take an event that says that the provider failed; `said` is the part with its words."""
-        self.error = error_sentence(said) or "It gave no reason."
+        self.error, self.error_event = error_sentence(said) or "It gave no reason.", event
         self._is_own_error = is_own_error(self.dialect, event)
 
     @abstractmethod
@@ -274,19 +277,3 @@ def is_own_error(dialect: str, body: object) -> bool:
         case "chat", {"object": "error", "message": str()} | {"code": str(), "error": str()}:
             return True  # Mistral and vLLM; xAI
     return False
-
-
-def error_sentence(body: object) -> str:
-    """Return what a provider said about an error, in any shape; "" when it said nothing."""
-    match body:
-        case [first, *_]:
-            return error_sentence(first)
-        case {"error": {"message": str(message)}} | {"error": str(message)}:
-            return message
-        case {"message": str(message)} | {"Message": str(message)} | {"detail": str(message)}:
-            return message
-        case {"error": dict(inner)} | {"message": dict(inner)} | {"detail": dict(inner)}:
-            return error_sentence(inner)
-        case {"detail": [{"msg": str(message)}, *_]} | {"msg": str(message)}:
-            return message
-    return ""

@@ -8,17 +8,26 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import httpx
 
 from baton.core.messages import estimated_tokens
 from baton.core.sanitiser import one_line
-from baton.ipc.child_http import retry_after, wait_text
+from baton.ipc.child_http import wait_text
 from baton.ipc.parent_channel import Failure
-from baton.workers.cloud.child.answer_reader import error_sentence, is_own_error
+from baton.workers.cloud.child.answer_reader import is_own_error
 from baton.workers.cloud.child.option_refusals import refused_option
+from baton.workers.cloud.child.provider_errors import (
+    context_sizes,
+    error_sentence,
+    find_kind,
+    wait_seconds,
+)
 from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse_json
 from baton.workers.cloud.learned_settings import OPTION_NAMES
 
@@ -40,14 +49,6 @@ KEY_MARK = "[key]"
 UNSENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.InvalidURL)
 """After these not a byte of the request was sent."""
 
-_TOO_LONG = re.compile(
-    r"context[ _]length|context window|maximum context|prompt is too long|input is too long"
-    r"|exceed_context_size|exceeds the maximum number of tokens|too many (input )?tokens",
-    re.IGNORECASE,
-)
-_VIOLATION = re.compile(r"usage guidelines|safety_check", re.IGNORECASE)
-"""Words of xAI, with 403, about a prompt for which it charges its fee for violations."""
-
 _FORM_WORDS = re.compile(
     r"response_?(format|json_?schema)|output_format|text\.format|json_?schema|structured output"
     r"|schema|grammar",
@@ -55,8 +56,8 @@ _FORM_WORDS = re.compile(
 )
 """Words of a refusal of the schema that an answer should have."""
 
-_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
-
+_STOPS = " .,;:。"
+_STAYS_CHARGED = "All that was held stays charged; `baton budget release` lists it. "
 
 _UNCLEAR_STATUSES = (408, 499, 504, 524)
 """After these the model may have been at work: a proxy or the server stopped waiting for it."""
@@ -67,39 +68,32 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
     body, is_whole = await _read_error_body(response)
     status = response.status_code
     error = _parse_error(body)
-    said = _shown_text(error_sentence(error), call.key)
     own = is_whole and is_own_error(call.dialect, error)
     is_refusal = 400 <= status < 500 or (500 <= status < 600 and own)
     declined = is_refusal and status not in _UNCLEAR_STATUSES
-    if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
-        return Failure(
-            "WorkerError",
-            f"{call.who} refused the text, for which it may charge a fee{_detail(said)}",
-            "All that was held stays charged; `baton budget release` lists it.",
-        )
-    if status in (401, 403):
-        return _key_refusal(call, said, declined)
-    if status == 429:
-        return _rate_limit_failure(call, said, wait_text(retry_after(response.headers)), declined)
-    if declined and status < 500 and _TOO_LONG.search(said + body.decode("utf-8", "replace")):
-        needed, limit = _token_counts(call, said)
-        return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
-    if declined and status in (400, 422):
-        refused = refused_option(error, error_sentence(error), json.loads(sent))
-        if refused is not None:
-            return _setting_refusal(call, said, *refused)
-    if declined and status < 500:
-        return _request_refusal(call, said, status)
+    said = error_sentence(error)
     if 300 <= status < 400:
         return Failure(
             "WorkerError",
             f"{call.who} has moved (HTTP {status}). Nothing was sent to its new address.",
             "Check the address.",
         )
+    if declined and status in (400, 422):
+        refused = refused_option(error, said, json.loads(sent))
+        if refused is not None:
+            return _setting_refusal(call, _shown_text(said, call.key), *refused)
+    failure = _known_failure(
+        call, error, said, declined=declined, status=status, headers=response.headers
+    )
+    if failure is not None:
+        return failure
+    shown = _shown_text(said, call.key)
+    if declined and status < 500:
+        return _request_refusal(call, shown, status)
     charged = "Nothing was charged. " if declined else ""
     return Failure(
         "WorkerUnavailable",
-        f"{call.who} failed (HTTP {status}){_detail(said)}",
+        f"{call.who} failed (HTTP {status}){_detail(shown)}",
         f"{charged}Try again later.",
         declined=declined,
     )
@@ -166,11 +160,13 @@ def unfinished_failure(call: CloudCall) -> Failure:
     """The answer stopped without the provider's own end."""
     kept = " What it had written is kept." if call.reader.wrote else ""
     if call.reader.error:
-        said = _shown_text(call.reader.error, call.key)
-        declined = call.reader.is_refusal
+        said, event, declined = call.reader.error, call.reader.error_event, call.reader.is_refusal
+        if (failure := _known_failure(call, event, said, declined=declined)) is not None:
+            failure.failed.message += kept if failure.failed.message else ""
+            return failure
         return Failure(
             "WorkerUnavailable",
-            f"{call.who} failed{_detail(said)}{kept}",
+            f"{call.who} failed{_detail(_shown_text(said, call.key))}{kept}",
             "Nothing was charged. Try again later." if declined else "Try again later.",
             declined=declined,
         )
@@ -193,7 +189,8 @@ def missing_key_failure(call: CloudCall) -> Failure:
 
 def _detail(said: str, unsaid: str = ".") -> str:
     """Return what ends a sentence: what was said, with a stop; `unsaid` where nothing was."""
-    stop = "" if said.endswith((".", "!", "?", "…")) else "."
+    said = said.rstrip(_STOPS)
+    stop = "" if re.search(r"[.!?…][\"'`)\]]*$", said) else "."
     return f": {said}{stop}" if said else unsaid
 
 
@@ -219,11 +216,12 @@ def without_key(text: str, key: str) -> str:
 
 
 def _parse_error(body: bytes) -> object:
-    """Return an error as data; None where it is none."""
+    """Return an error as data; its text where it is no JSON."""
+    text = body.decode("utf-8", "replace")
     try:
-        return parse_json(body.decode())
+        return parse_json(text)
     except (ValueError, RecursionError):
-        return None
+        return text
 
 
 def _request_refusal(call: CloudCall, said: str, status: int) -> Failure:
@@ -255,32 +253,56 @@ def _setting_refusal(call: CloudCall, said: str, option: str, value: str) -> Fai
     )
 
 
-def _key_refusal(call: CloudCall, said: str, declined: bool) -> Failure:
-    detail = _detail(said)
-    if not call.needs_key:
-        message, hint = f"{call.who} wants a key{detail}", "Name one with `api_key_env`."
-    else:
-        name = call.variable or call.provider
-        message = f"{call.who} refused the key{detail}"
-        hint = f"Enter another with `baton keys set {name}`."
-    return Failure("SecretMissing", message, hint, declined=declined)
+def _known_failure(
+    call: CloudCall,
+    error: object,
+    said: str,
+    *,
+    declined: bool,
+    status: int = 0,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Failure | None:
+    """Return the failure that an error means, of which `said` is the sentence.
+
+    None where it is none of the table's, or too long after something was written.
+    """
+    kind = find_kind(call.provider, status, error, said)
+    if kind is None or (kind.error == "ContextTooLong" and not declined):
+        return None
+    is_billed = call.provider in kind.billed
+    declined = declined and not is_billed
+    if kind.error == "ContextTooLong":
+        guess = sum(estimated_tokens(said["content"]) for said in call.messages) + call.cap
+        needed, limit = context_sizes(error, said[:MAX_SAID_CHARS], call.context, guess)
+        return Failure("ContextTooLong", "", declined=declined, needed=needed, limit=limit)
+    message, hint = kind.message, kind.hint
+    if kind.error == "SecretMissing" and not call.needs_key:
+        message, hint = "{who} wants a key{said}", "Name one with `api_key_env`."
+    shown = _shown_text(said, call.key)
+    words = {
+        "who": call.who,
+        "said": _detail(shown, f" (HTTP {status})." if status else "."),
+        "aside": f" ({shown.rstrip(_STOPS)})" if shown else "",
+        "charge": "Nothing was charged. " if declined else _STAYS_CHARGED if is_billed else "",
+        "wait": wait_text(wait_seconds(headers, error, said[:MAX_SAID_CHARS])),
+        "name": call.variable or call.provider,
+        "model": f"{call.provider}/{call.model}" if call.through_library else call.model,
+        "remedy": _model_remedy(call, shown) if kind.name == "model" else "",
+    }
+    message, hint = message.format_map(words), hint.format_map(words)
+    return Failure(kind.error, message, hint, declined=declined)
 
 
-def _rate_limit_failure(call: CloudCall, said: str, wait: str, declined: bool) -> Failure:
-    detail = f" ({said.rstrip('.')})" if said else ""
-    return Failure(
-        "WorkerUnavailable",
-        f"{call.who} takes no more requests for now{detail}.",
-        f"Try again in {wait}, or choose another worker.",
-        declined=declined,
-    )
+def _model_remedy(call: CloudCall, said: str) -> str:
+    """Return what to do about a model that isn't offered (any more)."""
+    if not call.through_library:
+        return "Correct its `model` in the worker's entry (`baton config edit`)."
+    from baton.workers.cloud.price_table import successor_of
 
-
-def _token_counts(call: CloudCall, said: str) -> tuple[int, int]:
-    """Return the tokens that were needed and the limit, as the provider names them if it does."""
-    numbers = sorted({int(n.replace(",", "")) for n in _NUMBER.findall(said)})
-    if len(numbers) >= 2:
-        return numbers[-1], numbers[-2]
-    guess = sum(estimated_tokens(message["content"]) for message in call.messages) + call.cap
-    limit = numbers[0] if numbers else call.context
-    return max(guess, limit + 1), limit
+    model = f"{call.provider}/{call.model}"
+    if successor := successor_of(model, said, time.strftime("%Y-%m-%d")):
+        return (
+            f"Its successor is {successor}: put that into the worker's entry (`baton config edit`)"
+            f" or name it with `-m {successor}`."
+        )
+    return f"`baton budget prices {call.provider}` lists others."

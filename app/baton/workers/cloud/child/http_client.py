@@ -111,7 +111,7 @@ class CloudHttpClient:
         deadline = AnswerDeadline(call, self._rules)
         response = await self._send(transport, call, targets, request, deadline)
         try:
-            if response.status_code in (401, 403):
+            if response.status_code in (400, 401, 402, 403):  # it may be about the key
                 self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
                 raise await call_errors.response_failure(call, response, request.body)

@@ -1,0 +1,186 @@
+"""What becomes of providers' errors: the kind of failure, its sentence, and what to do.
+
+Each line of provider_errors.jsonl is one answer of a provider: its status, headers and body (with
+`stream` an event of a stream), and what a person should be shown. The bodies are written after the
+form and the words that `source` documents, with other names and numbers. Of `set`, "aside" stayed
+unused while the table of errors was written, and "late" was collected after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, strategies as st
+
+from baton.ipc.messages import Failed
+from baton.ipc.parent_channel import Failure
+from baton.workers.cloud.child import call_errors
+from baton.workers.cloud.child.cloud_call import CloudCall
+from baton.workers.cloud.worker import PROVIDER_NAMES
+
+ROWS: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "provider_errors.jsonl").read_text("utf-8").splitlines()
+]
+KINDS = {
+    "key": ("SecretMissing", "refused the key", "`baton keys set"),
+    "region": ("WorkerError", "doesn't answer requests from here", "a new key doesn't help"),
+    "moderation": ("WorkerError", "refused the text", "Reword it"),
+    "fee": ("WorkerError", "for which it may charge a fee", "stays charged"),
+    "credit": ("WorkerError", "is used up", "Top it up"),
+    "access": ("WorkerError", "gives this account no access", "Settle that"),
+    "model": ("WorkerError", "doesn't offer", "`baton budget prices"),
+    "context": ("ContextTooLong", "", ""),
+    "rate": ("WorkerUnavailable", "takes no more requests for now", "Try again in"),
+    "overload": ("WorkerUnavailable", "is overloaded", "Try again in"),
+    "refused": ("WorkerError", "refused the request", "Nothing was charged"),
+    "failed": ("WorkerUnavailable", " failed", "Try again"),
+}
+"""The class of each kind of failure, and words of its message and its hint."""
+
+CONTEXT = 100_000
+"""The worker's context, which counts where a provider names none."""
+
+
+def make_call(row: dict[str, Any]) -> CloudCall:
+    """Return a call to the row's provider."""
+    provider = row["provider"]
+    call = CloudCall(
+        id=1,
+        who=PROVIDER_NAMES.get(provider, "The lab"),
+        provider=provider,
+        model="some-model-1",
+        base_url="https://127.0.0.1",
+        variable="" if provider != "server" else "LAB_KEY",
+        needs_key=True,
+        through_library=provider != "server",
+        messages=[{"role": "user", "content": "Hello"}],
+        cap=300,
+        bound=100,
+        context=CONTEXT,
+        connect=5.0,
+        first=1.0,
+        temperature=None,
+        seed=None,
+        announce=lambda host, body: None,
+    )
+    call.set_dialect(row["dialect"])
+    return call
+
+
+async def failed_call(row: dict[str, Any], call: CloudCall, before: bytes = b"") -> Failed:
+    """Return how a call ends that gets the row's answer; `before` came before it in a stream."""
+    body = row["body"]
+    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+    failure: Failure
+    if row.get("stream"):
+        call.reader.feed(before + f"data: {text}\n\n".encode())
+        failure = call_errors.unfinished_failure(call)
+    else:
+        stream = httpx.ByteStream(text.encode())
+        response = httpx.Response(row["status"], headers=row.get("headers"), stream=stream)
+        failure = await call_errors.response_failure(call, response, b"{}")
+    return failure.failed
+
+
+SUCCEEDED = ("openrouter-not-free",)
+"""Errors about a model that name another one of the list."""
+
+
+async def mistakes_in(row: dict[str, Any]) -> list[str]:
+    """Return what is otherwise than a person should be shown it."""
+    expect, failed = row["expect"], await failed_call(row, make_call(row))
+    error, message, hint = KINDS[expect["kind"]]
+    if expect["kind"] == "model" and row["provider"] == "server":
+        hint = "`baton config edit`"  # no list has its models
+    elif expect["kind"] == "model" and row["name"] in SUCCEEDED:
+        hint = "Its successor is "
+    found = []
+    if failed.error != error or message not in failed.message or hint not in failed.hint:
+        found.append(f"it isn't of the kind {expect['kind']}")
+    if "wait" in expect and f"Try again in {expect['wait']}" not in failed.hint:
+        found.append(f"the wait isn't {expect['wait']}")
+    if expect["kind"] == "context":
+        limit = expect.get("limit") or CONTEXT
+        if failed.limit != limit:
+            found.append(f"the limit isn't {limit}")
+        if failed.needed != expect["needed"] if expect.get("needed") else failed.needed <= limit:
+            found.append(f"what is needed isn't {expect.get('needed')}")
+    found += [
+        f"{said!r} is missing" for said in expect.get("says", ()) if said not in failed.message
+    ]
+    found += [f"{said!r} is there" for said in expect.get("never", ()) if said in failed.message]
+    if failed.declined is not expect.get("free", True):
+        found.append(f"declined is {failed.declined}")
+    return [*found, f"{failed.message} | {failed.hint}"] if found else []
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
+async def test_a_provider_s_error_is_explained(row: dict[str, Any]) -> None:
+    assert await mistakes_in(row) == []
+
+
+ENDINGS = (
+    "",
+    ".",
+    "..",
+    "...",
+    "…",
+    "!",
+    "?",
+    ":",
+    ",",
+    ";",
+    "。",
+    '."',
+    " .",
+    "\n",
+    ")",
+    ".)",
+    "'",
+)
+WORDS = sorted({word for row in ROWS for word in json.dumps(row["body"]).split() if len(word) < 20})
+
+
+def is_well_ended(text: str) -> bool:
+    """Whether each of a text's sentences has one stop at its end."""
+    has_end = not text or bool(re.search(r"[.!?…][\"'`)\]]*$", text))
+    kept = text.partition(" What it had written is kept.")[0]
+    is_kept_apart = bool(re.search(r"[.!?…][\"'`)\]]*$", kept)) or not kept
+    return (
+        has_end and is_kept_apart and not re.search(r"(?<!\.)\.\.(?!\.)|[.!?…] ?[.;,:]( |$)", text)
+    )
+
+
+@given(
+    words=st.lists(st.sampled_from(WORDS), max_size=6),
+    ending=st.sampled_from(ENDINGS),
+    status=st.sampled_from(
+        (0, 302, 400, 401, 402, 403, 404, 408, 413, 422, 429, 498, 500, 503, 529)
+    ),
+    has_text=st.booleans(),
+    needs_key=st.booleans(),
+)
+def test_every_sentence_has_its_stop(
+    words: list[str], ending: str, status: int, has_text: bool, needs_key: bool
+) -> None:
+    said = " ".join(word.strip('{}[]",.:;!?()') for word in words) + ending
+    row = {
+        "provider": "groq",
+        "dialect": "chat",
+        "status": status,
+        "stream": status == 0,
+        "body": {"error": {"message": said, "type": "x"}},
+    }
+    call = make_call(row)
+    call.needs_key = needs_key
+    text = b'data: {"choices": [{"index": 0, "delta": {"content": "So"}}]}\n\n' if has_text else b""
+    failed = asyncio.run(failed_call(row, call, text))
+    assert is_well_ended(failed.message), failed.message
+    assert is_well_ended(failed.hint), failed.hint
