@@ -99,6 +99,9 @@ class AnswerReader(ABC):
         self.count: TokenCount | None = None
         self.is_count_broken = False
         self._most: TokenCount | None = None
+        self._is_count_last = False
+        self._is_stale = False  # whether more was written after the count
+        self._is_counted_now = False
         self._events = Events()
         self._broken = False
         self._is_marked = False
@@ -164,14 +167,14 @@ class AnswerReader(ABC):
     def usage(self) -> TokenCount | None:
         """The provider's count, if it can be believed for the text and thoughts that came."""
         count = self.count
-        if count is None or count.tokens_out < self.fewest:
+        if count is None or self._is_stale or count.tokens_out < self.fewest:
             return None
         parts = count.cached + count.cache_written
         return count if count.tokens_in > 0 and parts <= count.tokens_in else None
 
     def _read(self, event: str) -> str:
         if event == "[DONE]":
-            self._is_marked = True
+            self._mark_end()
             return ""
         try:
             parsed = parse_json(event)
@@ -182,11 +185,19 @@ class AnswerReader(ABC):
             self._broken = True
             return ""
         self.model = self.model or _model_name(parsed)
+        before, self._is_counted_now = self.written, False
         try:
-            return self._take(parsed)
+            text = self._take(parsed)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError):
             self._broken = True
             return ""
+        if not self._is_counted_now and (text or self.written > before):
+            self._is_stale, self._is_count_last = self.count is not None, False
+        return text
+
+    def _mark_end(self) -> None:
+        """Take the mark of the end that some dialects have."""
+        self._is_marked = True
 
     def _note_written(self, text: str) -> None:
         """Count text or thoughts."""
@@ -204,7 +215,7 @@ class AnswerReader(ABC):
 
     def _note_count(self, count: TokenCount | None) -> None:
         """Take the provider's count. A later one only grows; one that can't be right is none."""
-        before = self._most
+        before, self._is_counted_now, self._is_stale = self._most, True, False
         if count is not None and before is not None:
             count = replace(
                 count,
@@ -218,7 +229,12 @@ class AnswerReader(ABC):
         self.is_count_broken = count is None
 
     def _note_error(self, event: Mapping[str, Any], said: object) -> None:
-        """Take an event that says that the provider failed; `said` is the part with its words."""
+        """Take an event that says that the provider failed; `said` is the part with its words.
+
+        An answer that reached its cap has ended so, although OpenRouter reports that as an error.
+        """
+        if self.finish == "length":
+            return
         self.error = error_sentence(said) or "It gave no reason."
         self._is_own_error = is_own_error(self.dialect, event)
 
