@@ -143,6 +143,12 @@ CASES: dict[str, tuple[str, bytes, str, TokenCount]] = {
         "stop",
         TokenCount(10, 5, reported=210_000),
     ),
+    "openrouter counts what is kept as read": (
+        "chat",
+        chat(PLAIN | {"prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 9}}),
+        "stop",
+        TokenCount(10, 5, 1, 9),
+    ),
     "perplexity": (
         "chat",
         chat(PLAIN | {"cost": {"request_cost": 0.005, "total_cost": 0.0051}}),
@@ -663,7 +669,7 @@ def test_a_count_before_the_last_words_is_none(dialect: str) -> None:
         events: list[Any] = [delta("a") | {"usage": usage}, delta("b"), delta("", "stop")]
     else:
         first, last = ({"candidates": [{"content": {"parts": [{"text": t}]}}]} for t in "ab")
-        events = [first | {"usageMetadata": usage}, last, {"candidates": [{"finishReason": "STOP"}]}]
+        events = [first | {"usageMetadata": usage}, last, ENDS["gemini"]]
     _, reader = read_answer(dialect, stream(*events, done=dialect == "chat"))
     assert (reader.at_end, reader.usage, reader.count) == (True, None, TokenCount(10, 50))
 
@@ -693,6 +699,133 @@ def test_what_geminis_tools_read_is_read_too() -> None:
     for total, count in ((19, TokenCount(14, 5)), (25, TokenCount(14, 11))):
         _, reader = read_answer("gemini", gemini(usage | {"totalTokenCount": total}))
         assert reader.usage == count
+
+
+# Answers that aren't streamed
+
+
+def whole_answer(dialect: str, finish: str = "stop", **more: Any) -> Any:
+    """Return an answer as it comes where no stream is asked for, with 10 tokens in and 5 out."""
+    is_cut = finish == "length"
+    if dialect == "chat":
+        message = {"role": "assistant", "content": TEXT, "reasoning_content": "Hm"}
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        return {"object": "chat.completion", "choices": [choice], "usage": PLAIN} | more
+    if dialect == "responses":
+        parts = [{"type": "output_text", "text": TEXT, "annotations": []}]
+        thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm"}]}
+        end = {"incomplete_details": {"reason": "max_output_tokens"}} if is_cut else {}
+        return {
+            "object": "response",
+            "status": "incomplete" if is_cut else "completed",
+            "output": [thought | {"summary": []}, {"type": "message", "content": parts}],
+            "usage": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15},
+        } | (end | more)
+    if dialect == "messages":
+        return {
+            "type": "message",
+            "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": TEXT}],
+            "stop_reason": "max_tokens" if is_cut else "end_turn",
+            "usage": {"input_tokens": 8, "cache_read_input_tokens": 2, "output_tokens": 5},
+        } | more
+    if dialect == "gemini":
+        parts = [{"text": "Hm", "thought": True}, {"text": TEXT}]
+        reason = "MAX_TOKENS" if is_cut else "STOP"
+        return {
+            "candidates": [{"content": {"parts": parts}, "finishReason": reason}],
+            "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5},
+        } | more
+    content = [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": TEXT}]
+    return {
+        "id": "1",
+        "finish_reason": "MAX_TOKENS" if is_cut else "COMPLETE",
+        "message": {"role": "assistant", "content": content},
+        "usage": {"billed_units": {"input_tokens": 10, "output_tokens": 5}},
+    } | more
+
+
+def read_whole(dialect: str, body: Any, size: int = 0) -> tuple[str, AnswerReader]:
+    """Read an answer that isn't streamed, in pieces of some size."""
+    data = body if isinstance(body, bytes) else json.dumps(body, indent=1).encode()
+    pieces = [data[i : i + size] for i in range(0, len(data), size)] if size else [data]
+    text, reader = read_answer(dialect, *pieces)
+    return text + reader.rest(), reader
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_answer_that_is_not_streamed_is_read(dialect: str, finish: str) -> None:
+    for body in (whole_answer(dialect, finish), b"\xef\xbb\xbf \r\n"):
+        data = body if isinstance(body, bytes) else b""
+        data += json.dumps(whole_answer(dialect, finish), ensure_ascii=False).encode()
+        for size in (0, 1, 7):
+            text, reader = read_whole(dialect, data, size)
+            assert (text, reader.finish, reader.at_end) == (TEXT, finish, True)
+            count = reader.usage
+            assert count is not None
+            assert (count.tokens_in, count.tokens_out) == (10, 5)
+            assert (reader.has_thoughts, reader.written) == (True, len(f"Hm{TEXT}"))
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_whole_answer_that_is_cut_has_no_end(dialect: str) -> None:
+    data = json.dumps(whole_answer(dialect)).encode()
+    for missing in (1, 2, len(data) // 2):
+        text, reader = read_whole(dialect, data[:-missing])
+        assert (text, reader.at_end, reader.is_refusal) == ("", False, False)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_whole_answer_without_a_count_or_with_a_bad_one_has_none(dialect: str) -> None:
+    place = "usageMetadata" if dialect == "gemini" else "usage"
+    for usage in (None, {}, {"prompt_tokens": "10"}):
+        text, reader = read_whole(dialect, whole_answer(dialect, **{place: usage}))
+        assert (text, reader.at_end, reader.usage) == (TEXT, True, None)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_whole_error_is_one(dialect: str) -> None:
+    body = OWN[dialect] if dialect != "cohere" else {"id": "1", "message": "Too busy"}
+    text, reader = read_whole(dialect, body)
+    assert (text, reader.error, reader.is_refusal) == ("", "Too busy", True)
+
+
+def test_gemini_may_send_a_list_of_chunks() -> None:
+    words = {"candidates": [{"content": {"parts": [{"text": TEXT}]}}]}
+    text, reader = read_whole("gemini", [words, words, whole_answer("gemini")], 3)
+    assert (text, reader.usage) == (TEXT * 3, TokenCount(10, 5))
+    text, reader = read_whole("chat", [whole_answer("chat"), 5])
+    assert not reader.at_end
+
+
+@pytest.mark.parametrize(
+    ("dialect", "more"),
+    [
+        ("chat", {"choices": [{"message": {"content": TEXT}}] * 2}),
+        ("chat", {"choices": [{"message": {"tool_calls": [{}]}, "finish_reason": "tool_calls"}]}),
+        ("responses", {"output": [{"type": "function_call", "arguments": "{}"}]}),
+        ("responses", {"status": "failed", "error": {"message": "Too busy"}}),
+        ("responses", {"status": "in_progress"}),
+        ("messages", {"content": [{"type": "tool_use", "id": "1"}], "stop_reason": "tool_use"}),
+        ("gemini", {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f"}}]}}]}),
+        ("cohere", {"message": {"tool_calls": [{}]}, "finish_reason": "TOOL_CALL"}),
+    ],
+)
+def test_a_whole_answer_that_is_no_plain_one_is_none(dialect: str, more: Any) -> None:
+    _, reader = read_whole(dialect, whole_answer(dialect, **more))
+    assert not reader.at_end or (reader.finish, reader.has_unread) == ("tool", True)
+
+
+def test_a_whole_answer_of_snowflake_names_no_reason() -> None:
+    text, reader = read_whole("chat", whole_answer("chat", None))  # type: ignore[arg-type]
+    assert (text, reader.finish, reader.usage) == (TEXT, "stop", TokenCount(10, 5))
+
+
+def test_a_whole_answer_beyond_all_bounds_is_not_kept() -> None:
+    _, reader = read_answer("chat", b'{"choices": ["', *[b"x" * 1_000_000] * 9)
+    assert reader.is_too_long
+    assert reader.rest() == ""
+    assert not reader.at_end
 
 
 # Bounds

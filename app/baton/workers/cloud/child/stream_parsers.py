@@ -63,13 +63,21 @@ class Chat(AnswerReader):
         if self._is_count_last:
             self.finish = self.finish or "stop"  # Snowflake's names no reason
 
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        choice = dict(_only_answer(answer.get("choices")))
+        choice["delta"] = choice.pop("message", None)
+        text = self._take({**answer, "choices": [choice]})
+        self._is_count_last = self._is_counted_now
+        self._mark_end()
+        return text
+
     def _take(self, event: Mapping[str, Any]) -> str:
         choice = _only_answer(event.get("choices"))
         self._note_finish(choice.get("finish_reason"))
         usage = event.get("usage") or (event.get("x_groq") or {}).get("usage")
         if usage := usage or choice.get("usage"):  # Moonshot's
             self._note_count(_chat_count(usage))
-            self._is_count_last = bool(self.finish) or not choice
+            self._is_count_last = bool(self.finish) or not event.get("choices")
         if event.get("error") or event.get("object") == "error":
             self._note_error(event, event)
             return ""
@@ -96,12 +104,32 @@ class Responses(AnswerReader):
     def _ended(self) -> bool:
         return True  # `finish` is only set by the event that ends
 
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        text = ""
+        for item in answer.get("output") or ():
+            self._note_item(item)
+            for part in item.get("content") or ():
+                if part["type"] == "reasoning_text":
+                    self._note_thoughts(_text_of(part["text"]))
+                else:
+                    text += _text_of(part.get("text")) + _text_of(part.get("refusal"))
+            for part in item.get("summary") or ():
+                self._note_written(_text_of(part["text"]))
+        status = answer.get("status")
+        kind = f"response.{status}" if status else "error"
+        self._take({**answer, "type": kind, "response": answer})
+        return text
+
+    def _note_item(self, item: Mapping[str, Any]) -> None:
+        """Notice output that isn't a message."""
+        made = str(item.get("type"))
+        self.has_unread |= made != "message"
+        self._calls_tool |= made.endswith("_call")
+
     def _take(self, event: Mapping[str, Any]) -> str:
         kind = event.get("type")
         if str(kind).endswith("item.added"):
-            made = str(event["item"].get("type"))
-            self.has_unread |= made != "message"
-            self._calls_tool |= made.endswith("_call")
+            self._note_item(event["item"])
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 return str(event["delta"])
@@ -156,6 +184,15 @@ class Messages(AnswerReader):
 
     def _ended(self) -> bool:
         return self._stopped
+
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        if answer.get("type") == "error":
+            return self._take(answer)
+        self._take({"type": "message_start", "message": answer})
+        text = "".join(map(self._read_block, answer["content"]))
+        self._take({"type": "message_delta", "delta": answer, "usage": answer.get("usage")})
+        self._take({"type": "message_stop"})
+        return text
 
     def _take(self, event: Mapping[str, Any]) -> str:
         match event.get("type"):
@@ -224,6 +261,9 @@ class Gemini(AnswerReader):
     def _ended(self) -> bool:
         return True
 
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        return self._take(answer)
+
     def _take(self, event: Mapping[str, Any]) -> str:
         if (event.get("promptFeedback") or {}).get("blockReason"):
             self.finish = "filter"
@@ -264,6 +304,23 @@ class Cohere(AnswerReader):
     def _ended(self) -> bool:
         return True  # `finish` is only set by the event that ends
 
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        if "finish_reason" not in answer:
+            self._note_error(answer, answer)
+            return ""
+        message = answer.get("message") or {}
+        if message.get("tool_calls") or message.get("tool_plan"):
+            self.has_unread = self._calls_tool = True
+        text = "".join(map(self._read_part, message.get("content") or ()))
+        self._take({"type": "message-end", "delta": answer})
+        return text
+
+    def _read_part(self, content: Mapping[str, Any]) -> str:
+        """Return the text of a part, or of what is added to one."""
+        self._note_unread(content, ("text", "thinking", "type"))
+        self._note_thoughts(_text_of(content.get("thinking")))
+        return _text_of(content.get("text"))
+
     def _take(self, event: Mapping[str, Any]) -> str:
         kind, delta = str(event.get("type")), event.get("delta") or {}
         if event.get("error"):
@@ -271,10 +328,7 @@ class Cohere(AnswerReader):
         elif kind.startswith("tool-"):
             self.has_unread = self._calls_tool = True
         elif kind in ("content-start", "content-delta"):
-            content = delta["message"]["content"]
-            self._note_unread(content, ("text", "thinking", "type"))
-            self._note_thoughts(_text_of(content.get("thinking")))
-            return _text_of(content.get("text"))
+            return self._read_part(delta["message"]["content"])
         elif kind == "message-end":
             if usage := delta.get("usage"):
                 self._note_count(_cohere_count(usage))
@@ -309,13 +363,17 @@ def _chat_count(usage: Mapping[str, Any]) -> TokenCount | None:
     prompt, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
     cost = _reported_cost(usage)
+    cached = min(_values(_CACHED, usage, details), default=0)
+    kept = max(_values(_CACHE_WRITTEN, usage, details), default=0)
+    if max(cached, kept) <= (_number(prompt) or 0) < cached + kept:
+        cached = prompt - kept  # OpenRouter counts what is kept of Gemini's as read, too
     return _count(
         prompt,
         _with_thoughts(
             prompt, written, thought, usage.get("total_tokens"), is_billed=cost is not None
         ),
-        min(_values(_CACHED, usage, details), default=0),
-        max(_values(_CACHE_WRITTEN, usage, details), default=0),
+        cached,
+        kept,
         cost,
     )
 
@@ -325,7 +383,7 @@ def _values(names: Iterable[str], *places: Mapping[str, Any]) -> list[Any]:
 
 
 MAX_TOKENIZER_GAP = 8
-"""By how many tokens two tokenizers may differ over the same few thoughts (OpenRouter: 11 of 10)."""
+"""By how many tokens two tokenizers may differ over a few thoughts (OpenRouter: 11 of 10)."""
 
 
 def _with_thoughts(
