@@ -386,6 +386,9 @@ def test_odd_events_do_not_crash_it(dialect: str, event: Any) -> None:
         {"prompt_tokens": 0, "completion_tokens": 5},
         {"prompt_tokens": 10**30, "completion_tokens": 5},
         {"prompt_tokens": 10, "completion_tokens": 5.5},
+        {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": "4"},
+        PLAIN | {"cached_tokens": 4, "prompt_tokens_details": {"cached_tokens": "4"}},
+        PLAIN | {"cache_creation_input_tokens": -1},
         {"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}},
     ],
 )
@@ -714,7 +717,7 @@ def whole_answer(dialect: str, finish: str = "stop", **more: Any) -> Any:
     if dialect == "responses":
         parts = [{"type": "output_text", "text": TEXT, "annotations": []}]
         thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm"}]}
-        end = {"incomplete_details": {"reason": "max_output_tokens"}} if is_cut else {}
+        end: Any = {"incomplete_details": {"reason": "max_output_tokens"}} if is_cut else {}
         return {
             "object": "response",
             "status": "incomplete" if is_cut else "completed",
@@ -729,10 +732,10 @@ def whole_answer(dialect: str, finish: str = "stop", **more: Any) -> Any:
             "usage": {"input_tokens": 8, "cache_read_input_tokens": 2, "output_tokens": 5},
         } | more
     if dialect == "gemini":
-        parts = [{"text": "Hm", "thought": True}, {"text": TEXT}]
+        said: Any = [{"text": "Hm", "thought": True}, {"text": TEXT}]
         reason = "MAX_TOKENS" if is_cut else "STOP"
         return {
-            "candidates": [{"content": {"parts": parts}, "finishReason": reason}],
+            "candidates": [{"content": {"parts": said}, "finishReason": reason}],
             "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5},
         } | more
     content = [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": TEXT}]
@@ -779,7 +782,7 @@ def test_a_whole_answer_that_is_cut_has_no_end(dialect: str) -> None:
 def test_a_whole_answer_without_a_count_or_with_a_bad_one_has_none(dialect: str) -> None:
     place = "usageMetadata" if dialect == "gemini" else "usage"
     for usage in (None, {}, {"prompt_tokens": "10"}):
-        text, reader = read_whole(dialect, whole_answer(dialect, **{place: usage}))
+        text, reader = read_whole(dialect, whole_answer(dialect) | {place: usage})
         assert (text, reader.at_end, reader.usage) == (TEXT, True, None)
 
 

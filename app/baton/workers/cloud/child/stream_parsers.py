@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -359,13 +359,14 @@ _CACHE_WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_cr
 
 
 def _chat_count(usage: Mapping[str, Any]) -> TokenCount | None:
-    details = usage.get("prompt_tokens_details") or {}
-    prompt, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    places = usage, usage.get("prompt_tokens_details") or {}
+    prompt, written = _number(usage.get("prompt_tokens")), usage.get("completion_tokens")
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
     cost = _reported_cost(usage)
-    cached = min(_values(_CACHED, usage, details), default=0)
-    kept = max(_values(_CACHE_WRITTEN, usage, details), default=0)
-    if max(cached, kept) <= (_number(prompt) or 0) < cached + kept:
+    cached, kept = _part(_CACHED, places, min), _part(_CACHE_WRITTEN, places, max)
+    if prompt is None or cached is None or kept is None:
+        return None
+    if max(cached, kept) <= prompt < cached + kept:
         cached = prompt - kept  # OpenRouter counts what is kept of Gemini's as read, too
     return _count(
         prompt,
@@ -378,8 +379,16 @@ def _chat_count(usage: Mapping[str, Any]) -> TokenCount | None:
     )
 
 
-def _values(names: Iterable[str], *places: Mapping[str, Any]) -> list[Any]:
-    return [place[name] for name in names for place in places if place.get(name) is not None]
+def _part(
+    names: Iterable[str], places: Iterable[Mapping[str, Any]], choose: Callable[[list[int]], int]
+) -> int | None:
+    """Return the count that is under one of these names or several, None for what can't be one."""
+    values = [place.get(name) for name in names for place in places]
+    values = [value for value in values if value is not None]
+    counts = [count for value in values if (count := _number(value)) is not None]
+    if len(counts) < len(values):
+        return None
+    return choose(counts) if counts else 0
 
 
 MAX_TOKENIZER_GAP = 8
