@@ -911,6 +911,20 @@ def test_a_second_answer_is_none(dialect: str, event: Any) -> None:
                 ]
             },
         ),
+        *(
+            ("chat", {"choices": [{"delta": {"content": "", **more}}]})
+            for more in (
+                {"thinking": TEXT},
+                {"reasoning_details": [{"type": "reasoning.text", "text": TEXT}]},
+                {"reasoning_details": [{"type": "reasoning.summary", "summary": TEXT}]},
+                {"reasoning": TEXT, "reasoning_details": [{"type": "x", "text": TEXT}]},
+                {"reasoning_content": TEXT, "thinking_blocks": [{"thinking": TEXT}]},
+                {"content": [{"type": "reasoning", "text": TEXT}]},
+                {"content": [{"type": "thought", "text": TEXT}], "reasoning": None},
+                {"content": TEXT, "channel": "analysis"},
+                {"content": TEXT, "extra_content": {"google": {"thought": True}}},
+            )
+        ),
         ("responses", {"type": "response.reasoning_summary_text.delta", "delta": TEXT}),
         (
             "messages",
@@ -964,6 +978,7 @@ UNREAD = [
     ("chat", {"choices": [{"delta": {"content": [{"type": "image", "image": "AAAA"}]}}]}),
     ("chat", {"choices": [{"delta": {"content": [{"type": "text"}, {"type": "image"}]}}]}),
     ("chat", {"choices": [{"text": "word"}]}),
+    ("chat", {"choices": [{"delta": {"reasoning_details": [{"data": "AAAA"}]}}]}),
     ("chat", {"choices": [{"message": {"content": "word"}}]}),
     ("responses", {"type": "response.function_call_arguments.delta", "delta": "word"}),
     ("responses", {"type": "response.output_item.added", "item": {"type": "reasoning"}}),

@@ -34,7 +34,12 @@ _GEMINI_ENDS = {
 
 _COHERE_ENDS = {"MAX_TOKENS": "length", "TOOL_CALL": "tool", "ERROR_TOXIC": "filter"}
 
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thinking_content")
+_THOUGHT_LISTS = ("reasoning_details", "thinking_blocks")
+"""Where a message has its thoughts: as text, or in parts (OpenRouter and Snowflake, LiteLLM)."""
+
+_THOUGHT_PARTS = frozenset({"reasoning", "reasoning_text", "thinking", "thought"})
+_PART_TEXTS = ("text", "thinking", "reasoning", "summary")
 
 
 class Chat(AnswerReader):
@@ -53,7 +58,9 @@ class Chat(AnswerReader):
             "usage",
         }
     )
-    _KNOWN_IN_DELTA = frozenset({"content", "refusal", "role", *_THOUGHTS})
+    _KNOWN_IN_DELTA = frozenset(
+        {"channel", "content", "extra_content", "refusal", "role", *_THOUGHTS, *_THOUGHT_LISTS}
+    )
 
     def _ended(self) -> bool:
         return self._is_marked or self._is_count_last
@@ -85,8 +92,11 @@ class Chat(AnswerReader):
         content = delta.get("content")
         self._note_unread(choice, self._KNOWN_IN_CHOICE)
         self._note_unread(delta, self._KNOWN_IN_DELTA)
-        self.has_unread |= not _is_text_or_thoughts(content)
+        self.has_unread |= not _is_text_or_thoughts(content) or _has_hidden_thoughts(delta)
         self._note_thoughts(_thoughts_of(delta))
+        if _is_thought(delta):
+            self._note_thoughts(_text_of(content))
+            return ""
         return _text_of(content) + _text_of(delta.get("refusal"))
 
     def _note_finish(self, reason: str | None) -> None:
@@ -500,19 +510,37 @@ def _only_answer(answers: Any) -> Mapping[str, Any]:
 
 def _thoughts_of(delta: Mapping[str, Any]) -> str:
     """Return a piece of a model's thoughts, under any of the names that servers use."""
-    if isinstance(content := delta.get("content"), list):
-        parts = (part for part in content if part["type"] == "thinking")
-        return "".join(_text_of(part.get("thinking")) for part in parts)
+    content = delta.get("content")
+    parts = content if isinstance(content, list) else []
+    within = _part_texts(part for part in parts if part["type"] in _THOUGHT_PARTS)
     for name in _THOUGHTS:
         if text := _text_of(delta.get(name)):
-            return text
-    return ""
+            return within + text
+    for name in _THOUGHT_LISTS:
+        if text := _part_texts(delta.get(name) or ()):
+            return within + text
+    return within
+
+
+def _part_texts(parts: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(_text_of(part.get(name)) for part in parts for name in _PART_TEXTS)
+
+
+def _has_hidden_thoughts(delta: Mapping[str, Any]) -> bool:
+    """Whether thoughts came that only the provider can read."""
+    return any(part.get("data") for name in _THOUGHT_LISTS for part in delta.get(name) or ())
+
+
+def _is_thought(delta: Mapping[str, Any]) -> bool:
+    """Whether a message's content is thoughts: of gpt-oss by its channel, of Gemini by a mark."""
+    marks = (delta.get("extra_content") or {}).get("google") or {}
+    return delta.get("channel") in ("analysis", "commentary") or marks.get("thought") is True
 
 
 def _is_text_or_thoughts(content: Any) -> bool:
     """Return whether a message's content is text and thoughts alone."""
     if isinstance(content, list):
-        return all(part["type"] in ("text", "thinking") for part in content)
+        return all(part["type"] == "text" or part["type"] in _THOUGHT_PARTS for part in content)
     return not content or isinstance(content, str)
 
 
