@@ -259,3 +259,19 @@ def test_headers_of_every_type_are_passed_over() -> None:
     buffer.add_data(data)
     assert {*next(buffer).headers} == {*wanted, *"abcdefghi"}
     assert [*EventFrames().feed(data)] == ['{"metadata":{}}']
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_whole_answer_is_read_as_well(size: int) -> None:
+    """Whatever stands between may not stream."""
+    thoughts = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "x"}}}
+    answer = {
+        "output": {"message": {"role": "assistant", "content": [thoughts, {"text": TEXT}]}},
+        "stopReason": "end_turn",
+        "usage": USAGE,
+    }
+    data, reader = json.dumps(answer).encode(), Converse()
+    text = "".join(reader.feed(data[at : at + size]) for at in range(0, len(data), size))
+    assert text + reader.rest() == TEXT
+    assert (reader.at_end, reader.finish, reader.has_thoughts) == (True, "stop", True)
+    assert reader.usage == TokenCount(10, 5)
