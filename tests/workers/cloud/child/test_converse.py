@@ -250,6 +250,13 @@ def test_frames_are_those_of_amazons_own_decoder(
     assert len(ours) == 2
 
 
+def test_damaged_sizes_are_not_waited_for() -> None:
+    for place in range(12):
+        damaged = bytearray(WHOLE)
+        damaged[place] ^= 0x01
+        assert read_answer(bytes(damaged[:12]))[1].broken
+
+
 def test_headers_of_every_type_are_passed_over() -> None:
     from zlib import crc32
 
