@@ -71,7 +71,8 @@ def provider_model(name: str) -> str:
     names = _fitting(name)
     if provider:
         meant = f"{provider}/{model}"
-        names = _alike(meant) or names or _fitting(model) or [meant]
+        is_listed = any(name.startswith(f"{provider}/") for name in snapshot().models)
+        names = _alike(meant) or (is_listed and (names or _fitting(model))) or [meant]
     if not names:
         return ""
     raise ConfigError(unknown_provider(written).message, did_you_mean(names))

@@ -122,6 +122,8 @@ def test_thoughts_are_counted_and_not_shown() -> None:
         delta(toolUse={"input": "{"}),
         delta(reasoningContent={"redactedContent": "AAAA"}),
         delta(image={"source": {}}),
+        event("contentBlockDelta", change={"text": "a"}),
+        event("contentBlockMore", delta={"text": "a"}),
     ],
 )
 def test_output_that_is_not_shown_is_noticed(output: bytes) -> None:
@@ -145,6 +147,12 @@ def test_an_error_of_the_stream_itself_is_one() -> None:
     headers = {":message-type": "error", ":error-code": "InternalError", ":error-message": "Gone"}
     _, reader = read_answer(WHOLE, frame({}, headers))
     assert (reader.error, reader.at_end) == ("Gone", False)
+
+
+@pytest.mark.parametrize("reason", [None, "", 5])
+def test_an_end_without_a_reason_is_none(reason: Any) -> None:
+    end = event("messageStop", stopReason=reason)
+    assert not read_answer(delta(text=TEXT), end, metadata(**USAGE))[1].at_end
 
 
 @pytest.mark.parametrize("missing", [stop(), metadata(**USAGE)])
@@ -240,6 +248,13 @@ def test_frames_are_those_of_amazons_own_decoder(
     ]
     assert [json.loads(one) for one in ours] == [{name: json.loads(body)} for name, body in theirs]
     assert len(ours) == 2
+
+
+def test_damaged_sizes_are_not_waited_for() -> None:
+    for place in range(12):
+        damaged = bytearray(WHOLE)
+        damaged[place] ^= 0x01
+        assert read_answer(bytes(damaged[:12]))[1].broken
 
 
 def test_headers_of_every_type_are_passed_over() -> None:

@@ -389,20 +389,22 @@ class Converse(AnswerReader):
         match event:
             case {"error": said}:
                 self._note_error(event, said)
-            case {"contentBlockStart": {"start": start}}:
-                self._note_unread(start, ())
+            case {"contentBlockStart": block}:
+                self._note_unread(block.get("start") or {}, ())
             case {"contentBlockDelta": {"delta": delta}}:
                 thoughts = delta.get("reasoningContent") or {}
                 self._note_unread(delta, ("citation", "reasoningContent", "text"))
                 self._note_unread(thoughts, ("signature", "text"))
                 self._note_thoughts(_text_of(thoughts.get("text")))
                 return _text_of(delta.get("text"))
-            case {"messageStop": {"stopReason": reason}}:
+            case {"messageStop": {"stopReason": str(reason)}} if reason:
                 self.finish = _CONVERSE_ENDS.get(reason, "stop")
             case {"metadata": metadata}:
                 self._has_metadata = True
                 if usage := metadata.get("usage"):
                     self._note_count(_converse_count(usage))
+            case _ if not event.keys() <= {"contentBlockStop", "messageStart"}:
+                self.has_unread = True
         return ""
 
 
