@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "workers" / "cloud" / "streams"
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000), source="the corpus")
 """At which the charges of the corpus are stated."""
 
-NAMED = ("anthropic", "responses", "cohere")
+NAMED = ("messages", "responses", "cohere")
 """Dialects whose events have a name, which is the data's type."""
 
 
@@ -73,9 +73,15 @@ def event_bytes(event: Event, prefix: str = "data: ") -> bytes:
     """Return an event as it is sent."""
     if event.raw:
         return f"{event.raw}\n\n".encode()
-    name = f"event: {event.name}\n" if event.name else ""
     text = event.data if isinstance(event.data, str) else compact_json(event.data)
-    return f"{name}{prefix}{text}\n\n".encode()
+    return framed_bytes(event.name, prefix + text)
+
+
+def framed_bytes(name: str, lines: str) -> bytes:
+    """Return an event of these lines of data; halves of characters are escaped, as JSON needs."""
+    head = f"event: {name}\n" if name else ""
+    text = re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", lines)
+    return f"{head}{text}\n\n".encode()
 
 
 def stream_bytes(stream: RecordedStream) -> bytes:
