@@ -46,8 +46,8 @@ from support.stream_corpus import PRICE, RecordedStream
 from support.stream_mutations import Mutant
 
 CAP = 900
-PROMPT = "x" * 4000
-"""Long enough for every count of the corpus; one run, so that a count of one token is plausible."""
+PROMPT = f"Be brief. This is the question of a run, a stream. {'x' * 4000}"
+"""Long enough for every count of the corpus, and of so few words that each is plausible."""
 
 PROVIDERS = {
     "openai_chat": ("openai", "https://api.openai.com/v1"),

@@ -73,7 +73,6 @@ GEMINIS = ("plain", "cached", "cut_at_the_cap", "filtered_safety", "filtered_rec
 COUNTED_EARLY = (
     *(f"{family}/{name}" for family in ("gemini", "vertex") for name in GEMINIS),
     "anthropic/two_deltas",
-    "mistral/small_count_first",
 )
 """Streams with a smaller count before the last one, which is taken where that is lost."""
 
