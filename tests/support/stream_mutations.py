@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -21,6 +21,17 @@ from support.stream_corpus import (
     event_bytes,
     framed_bytes,
     stream_bytes,
+)
+from support.stream_edits import (
+    bare_count,
+    copied,
+    count_holders,
+    field_places,
+    is_last_part,
+    last_count,
+    number_places,
+    whole_answer,
+    without_count,
 )
 
 OTHER = "another answer"
@@ -245,11 +256,11 @@ def keys_doubled(stream: RecordedStream, chance: random.Random) -> Mutant:
 @_kind
 def usage_repeated(stream: RecordedStream, chance: random.Random) -> Mutant | None:
     """The last count comes again, before the answer's last word."""
-    at = _last_count(stream)
+    at = last_count(stream)
     if at is None or "error" in stream.shapes:
         return None
     events = [*stream.events]
-    events.insert(at + 1, _bare_count(stream, events[at]))
+    events.insert(at + 1, bare_count(stream, events[at]))
     return _made(stream, "usage_repeated", Rule.SAME, stream_bytes(stream.with_events(*events)))
 
 
@@ -280,7 +291,7 @@ def whole_json(stream: RecordedStream, chance: random.Random) -> Mutant | None:
     barred = {"error", "tool", "filter", "tags", "empty", "once"}
     if stream.shapes & barred or not isinstance(stream.charge, int):
         return None
-    whole = _whole_answer(stream)
+    whole = whole_answer(stream)
     if whole is None:
         return None
     body = json.dumps(whole, indent=chance.choice((None, 2))).encode()
@@ -334,7 +345,7 @@ def cut_before_end(stream: RecordedStream, chance: random.Random) -> Mutant:
 @_kind
 def cut_before_usage(stream: RecordedStream, chance: random.Random) -> Mutant | None:
     """Everything from the last count on is missing."""
-    at = _last_count(stream)
+    at = last_count(stream)
     if at is None:
         return None
     events = stream.events[:at]
@@ -344,11 +355,11 @@ def cut_before_usage(stream: RecordedStream, chance: random.Random) -> Mutant | 
 @_kind
 def last_count_lost(stream: RecordedStream, chance: random.Random) -> Mutant | None:
     """The event with the last count comes without it; earlier ones may have smaller counts."""
-    at = _last_count(stream)
+    at = last_count(stream)
     if at is None or "once" in stream.shapes:
         return None
     events = [*stream.events]
-    events[at] = replace(events[at], data=_without_count(stream, events[at].data))
+    events[at] = replace(events[at], data=without_count(events[at].data))
     bill = replace(stream, cost=None).bill
     body = stream_bytes(stream.with_events(*events))
     return _made(stream, "last_count_lost", Rule.EQUAL, body, bill=bill)
@@ -432,13 +443,13 @@ def event_repeated(stream: RecordedStream, chance: random.Random) -> Mutant | No
 @_kind
 def usage_first(stream: RecordedStream, chance: random.Random) -> Mutant | None:
     """The last count comes before the first word, and not again."""
-    at = _last_count(stream)
+    at = last_count(stream)
     if at is None or stream.dialect in ("responses", "cohere"):
         return None  # there it is in the event that ends the answer
     events = [*stream.events]
     counted = events[at]
-    events[at] = replace(counted, data=_without_count(stream, counted.data))
-    events.insert(min(1, len(events)), _bare_count(stream, counted))
+    events[at] = replace(counted, data=without_count(counted.data))
+    events.insert(min(1, len(events)), bare_count(stream, counted))
     return _made(stream, "usage_first", Rule.ANY, stream_bytes(stream.with_events(*events)))
 
 
@@ -460,7 +471,7 @@ def error_added(stream: RecordedStream, chance: random.Random) -> Mutant | None:
     if "error" in stream.shapes or not stream.text:
         return None
     events = [*stream.events]
-    finish = next(i for i, event in enumerate(events) if _is_last_part(stream, event))
+    finish = next(i for i, event in enumerate(events) if is_last_part(stream, event))
     events.insert(chance.randint(1, max(1, finish)), Event(*_ERRORS[stream.dialect]))
     body = stream_bytes(stream.with_events(*events))
     return _made(stream, "error_added", Rule.PREFIX, body, must_fail=True)
@@ -490,11 +501,8 @@ def broken_characters(stream: RecordedStream, chance: random.Random) -> Mutant |
     return _made(stream, "broken_characters", Rule.GAPS, bytes(body))
 
 
-# -- counts, wherever a dialect has them
+# -- what changes events
 
-_COUNT_NAMES = frozenset({"usage", "usageMetadata"})
-_UNKNOWABLE = frozenset({"thought", "role"})
-"""Fields whose loss nothing shows: Gemini's mark of a thought."""
 
 _SAID = {"message": "It failed."}
 _ERRORS: dict[str, tuple[Any, str]] = {
@@ -509,77 +517,16 @@ _ERRORS: dict[str, tuple[Any, str]] = {
 }
 
 
-def _holders(data: Any, names: frozenset[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield where fields of these names stand that hold objects."""
-    if isinstance(data, list):
-        for one in data:
-            yield from _holders(one, names)
-    elif isinstance(data, dict):
-        for name, value in data.items():
-            if name in names and isinstance(value, dict):
-                yield data, name
-            else:
-                yield from _holders(value, names)
-
-
-def _has_count(event: Event) -> bool:
-    return not event.raw and any(True for _ in _holders(event.data, _COUNT_NAMES))
-
-
-def _last_count(stream: RecordedStream) -> int | None:
-    found = [i for i, event in enumerate(stream.events) if _has_count(event)]
-    return found[-1] if found and stream.counts is not None else None
-
-
-def _copied(data: Any) -> Any:
-    return json.loads(json.dumps(data))
-
-
-def _bare_count(stream: RecordedStream, event: Event) -> Event:
-    """Return an event with nothing but another's count."""
-    if stream.dialect in ("responses", "cohere"):
-        return event
-    if stream.dialect == "messages":
-        data = _copied(event.data)
-        if data["type"] == "message_delta":
-            data["delta"] = {"stop_reason": None, "stop_sequence": None}
-        return replace(event, data=data)
-    holder, name = next(_holders(event.data, _COUNT_NAMES))
-    if stream.dialect == "gemini":
-        return Event({"usageMetadata": holder[name], "modelVersion": event.data["modelVersion"]})
-    top = {key: value for key, value in event.data.items() if key in ("id", "object", "model")}
-    if "delta" in holder:  # within the choice
-        return Event({**top, "choices": [{**holder, "delta": {}, "finish_reason": None}]})
-    return Event({**top, "choices": [], "usage": holder[name]})
-
-
-def _without_count(stream: RecordedStream, data: Any) -> Any:
-    data = _copied(data)
-    for holder, name in list(_holders(data, _COUNT_NAMES)):
-        del holder[name]
-    return data
-
-
-def _number_places(data: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield where numbers stand that are counts of tokens."""
-    if isinstance(data, dict):
-        for name, value in data.items():
-            if type(value) in (int, float) and "token" in name.lower():
-                yield data, name
-            elif not isinstance(value, list):
-                yield from _number_places(value)
-
-
 def _counts_changed(
     stream: RecordedStream, kind: str, change: Callable[[int], Any]
 ) -> Mutant | None:
-    if _last_count(stream) is None:
+    if last_count(stream) is None:
         return None
 
     def changed(data: Any) -> Any:
-        data = _copied(data)
-        for holder, name in list(_holders(data, _COUNT_NAMES)):
-            for place, key in list(_number_places(holder[name])):
+        data = copied(data)
+        for holder, name in list(count_holders(data)):
+            for place, key in list(number_places(holder[name])):
                 place[key] = change(place[key])
         return data
 
@@ -589,49 +536,16 @@ def _counts_changed(
 def _one_count_changed(
     stream: RecordedStream, kind: str, chance: random.Random, change: Callable[[int], int]
 ) -> Mutant | None:
-    at = _last_count(stream)
+    at = last_count(stream)
     if at is None:
         return None
     events = [*stream.events]
-    data = _copied(events[at].data)
-    holder, name = next(_holders(data, _COUNT_NAMES))
-    place, key = chance.choice([*_number_places(holder[name])])
+    data = copied(events[at].data)
+    holder, name = next(count_holders(data))
+    place, key = chance.choice([*number_places(holder[name])])
     place[key] = change(place[key])
     events[at] = replace(events[at], data=data)
     return _made(stream, kind, Rule.EQUAL, stream_bytes(stream.with_events(*events)))
-
-
-# -- fields
-
-_ONCE = (
-    "Count",
-    "cache",
-    "details",
-    "prompt_tokens",
-    "input_tokens",
-    "reasoning",
-    "total",
-    "usage",
-)
-"""Parts of names of counts: where they stand once, or count up, nothing shows their loss."""
-
-
-def _field_places(
-    stream: RecordedStream, data: Any, *, within: bool = False
-) -> Iterator[tuple[dict[str, Any], str]]:
-    if isinstance(data, list):
-        for one in data:
-            yield from _field_places(stream, one, within=within)
-    elif isinstance(data, dict):
-        for name, value in data.items():
-            if name in _UNKNOWABLE:
-                continue
-            if "tags" in stream.shapes and name in ("content", "delta", "choices"):
-                continue
-            if "once" in stream.shapes and any(part in name for part in _ONCE):
-                continue
-            yield data, name
-            yield from _field_places(stream, value)
 
 
 def _field_changed(
@@ -644,8 +558,8 @@ def _field_changed(
     rows = [i for i, event in enumerate(events) if not event.raw and event.data != "[DONE]"]
     # Most of a long answer is alike, and what matters stands at its end.
     at = chance.choice(rows[-4:]) if chance.random() < 0.6 else chance.choice(rows)
-    data = _copied(events[at].data)
-    places = [*_field_places(stream, data)]
+    data = copied(events[at].data)
+    places = [*field_places(stream, data)]
     if not places:
         return None
     holder, name = chance.choice(places)
@@ -656,9 +570,6 @@ def _field_changed(
         bill = replace(stream, cost=None).bill  # it may be the cost that is lost
     body = stream_bytes(stream.with_events(*events))
     return _made(stream, f"{kind} {name} of event {at}", Rule.GAPS, body, bill=bill)
-
-
-# -- choices
 
 
 def _choices_changed(
@@ -677,7 +588,7 @@ def _choices_changed(
     if not rows:
         return None
     at = chance.choice(rows)
-    data = _copied(events[at].data)
+    data = copied(events[at].data)
     change(data[name])
     events[at] = replace(events[at], data=data)
     return _made(stream, kind, Rule.GAPS, stream_bytes(stream.with_events(*events)))
@@ -688,77 +599,10 @@ def _other_index(choices: list[Any]) -> None:
 
 
 def _second_choice(choices: list[Any]) -> None:
-    second = _copied(choices[0])
+    second = copied(choices[0])
     second["index"] = 1
     if "delta" in second:
         second["delta"] = {"content": OTHER}
     else:
         second["content"] = {"role": "model", "parts": [{"text": OTHER}]}
     choices.append(second)
-
-
-def _is_last_part(stream: RecordedStream, event: Event) -> bool:
-    """Whether an event has the reason of the answer's end, or its count."""
-    if event.raw or isinstance(event.data, str):
-        return bool(event.data == "[DONE]")
-    text = compact_json(event.data)
-    match stream.dialect:
-        case "responses":
-            return event.name in ("response.completed", "response.incomplete", "response.failed")
-        case "messages":
-            return event.name in ("message_delta", "message_stop")
-        case "cohere":
-            return event.name == "message-end"
-        case "gemini":
-            return '"finishReason"' in text or '"blockReason"' in text
-    return '"finish_reason":"' in text
-
-
-# -- whole answers
-
-
-def _whole_answer(stream: RecordedStream) -> dict[str, Any] | None:
-    """Return the answer as it comes to a request that doesn't ask for a stream."""
-    at = _last_count(stream)
-    if at is None:
-        return None
-    data = _copied(stream.events[at].data)
-    match stream.dialect:
-        case "responses":
-            whole: dict[str, Any] = data["response"]
-            return whole if "long" not in stream.shapes else None
-        case "messages":
-            start = _copied(stream.events[0].data["message"])
-            blocks = _blocks(stream, {"type": "thinking", "thinking": stream.thoughts})
-            usage = {**start["usage"], **data["usage"]}
-            reason = data["delta"]["stop_reason"]
-            return {**start, "content": blocks, "stop_reason": reason, "usage": usage}
-        case "gemini":
-            last = next(e.data for e in stream.events if _is_last_part(stream, e))
-            parts = _blocks(stream, {"text": stream.thoughts, "thought": True})
-            for part in parts:
-                part.pop("type", None)
-            content = {"role": "model", "parts": parts}
-            reason = last["candidates"][0]["finishReason"]
-            chosen = {"content": content, "finishReason": reason, "index": 0}
-            return {"candidates": [chosen], "usageMetadata": data["usageMetadata"]}
-        case "cohere":
-            blocks = _blocks(stream, {"type": "thinking", "thinking": stream.thoughts})
-            message = {"role": "assistant", "content": blocks}
-            return {"id": "29f1", "message": message, **data["delta"]}
-    holder, name = next(_holders(data, _COUNT_NAMES))
-    ends = [c["finish_reason"] for e in stream.events for c in _choices_of(e) if c["finish_reason"]]
-    said = {"role": "assistant", "content": stream.text, "reasoning_content": stream.thoughts}
-    choice = {"index": 0, "message": said, "finish_reason": ends[-1]}
-    return {"id": "c", "object": "chat.completion", "choices": [choice], "usage": holder[name]}
-
-
-def _blocks(stream: RecordedStream, thoughts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the content of a whole answer: its thoughts, if there are any, and its text."""
-    before = [thoughts] if stream.thoughts else []
-    return [*before, {"type": "text", "text": stream.text}]
-
-
-def _choices_of(event: Event) -> list[dict[str, Any]]:
-    data = event.data if isinstance(event.data, dict) else {}
-    return [choice for choice in data.get("choices") or [] if "finish_reason" in choice]

@@ -36,6 +36,7 @@ BESIDE = "F10: thoughts beside the total make the count implausible"
 COUNT_AND_ERROR = "F11: a count that comes with an error is dropped, and the end before it"
 CACHED_AT_TOP = "F19: cached tokens at the top of the count aren't read"
 FALLING_COUNT = "F19: a count in mid-stream that is higher than the last is charged"
+OWN_KEY = "what a provider bills beside OpenRouter's fee isn't part of the cost"
 COUNT_IN_CHOICE = "a count within the choice isn't read"
 UNKNOWN_REASON = "a reason that isn't known by name is taken for a good end"
 REFUSAL = "a refusal in a place of its own is taken for an answer"
@@ -56,6 +57,7 @@ MISREAD = {
     "openrouter/cap_then_error_with_the_count": COUNT_AND_ERROR,
     "vllm/count_and_error_after_the_reason": COUNT_AND_ERROR,
     "vllm/thoughts_beside_and_not_in_the_total": BESIDE,
+    "openrouter/own_key": OWN_KEY,
     "zai/filtered": UNKNOWN_REASON,
     "zai/network_error": UNKNOWN_REASON,
     "zai/context_full": UNKNOWN_REASON,
@@ -80,7 +82,7 @@ COUNTED_EARLY = (
 def has_known_fault(mutant: Mutant) -> bool:
     """Whether a change meets a fault that has a test of its own below."""
     kind, _, field = mutant.kind.partition(" ")
-    if kind == "whole_json":
+    if kind == "whole_json":  # its count is the last of the stream's
         return True
     early = (*COUNTED_EARLY, "anthropic/count_in_the_delta_is_more")
     if mutant.stream.id in early and kind in ("last_count_lost", "negative_count"):
@@ -179,14 +181,11 @@ def test_every_stream_is_changed_in_twenty_ways() -> None:
 async def test_a_whole_answer_is_read_as_its_stream_is(family: str) -> None:
     played = 0
     async with StreamPlayer() as player:
-        for stream in (stream for stream in CORPUS if stream.family == family):
-            mutant = mutant_of(stream, "whole_json", SEED)
-            if mutant is None:
-                continue
-            plain = await player.play(plain_mutant(stream))
-            assert not mutant_problems(mutant, plain, await player.play(mutant)), mutant.id
-            played += 1
-    assert played >= 3
+        for stream in (each for each in CORPUS if each.family == family and each.id not in MISREAD):
+            if mutant := mutant_of(stream, "whole_json", SEED):
+                assert not description_problems(stream, await player.play(mutant)), stream.id
+                played += 1
+    assert played
 
 
 @pytest.mark.xfail(reason=EARLY_COUNT)

@@ -74,7 +74,7 @@ def add_azure_responses(metered: MeteredGateway) -> None:
 
 def difference(done: FinishedCall, played: PlayedStream) -> list[str]:
     """Return where a call ended otherwise than in this process."""
-    usage, charge = done.tally and done.tally.usage, done.charge
+    usage, charge = done.tally.usage if done.tally else None, done.charge
     if charge is None:
         return ["no charge"]
     status = Status.SETTLED if played.is_confirmed else Status.UNCONFIRMED
