@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         Gateway as Gateway,
     )
     from baton.workers.cloud.learned_settings import LearnedSettings as LearnedSettings
-    from baton.workers.cloud.model_names import (
+    from baton.workers.cloud.model_resolution import (
         did_you_mean as did_you_mean,
         full_names as full_names,
         known_provider as known_provider,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         why_unusable as why_unusable,
     )
     from baton.workers.cloud.price_table import (
+        Snapshot as Snapshot,
         cheapest_model as cheapest_model,
         price_of as price_of,
         snapshot as snapshot,
@@ -41,8 +42,8 @@ else:
         address_pool="WorkerAddress",
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
         learned_settings="LearnedSettings",
-        model_names="did_you_mean full_names known_provider provider_model why_unusable",
-        price_table="cheapest_model price_of snapshot",
+        model_resolution="did_you_mean full_names known_provider provider_model why_unusable",
+        price_table="Snapshot cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
         refused_providers="provider_refusals unknown_provider",
         worker="CloudWorker",

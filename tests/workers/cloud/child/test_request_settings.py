@@ -2,7 +2,7 @@
 
 The writers are litellm's. `litellm_departures.json` holds where they would ask for thinking in
 another way than the table does; a new version of litellm that changes its mind shows here.
-`python -m workers.cloud.child.test_request_settings` writes it anew.
+`python -m workers.cloud.child.test_request_settings` writes it again.
 """
 
 from __future__ import annotations
@@ -125,8 +125,10 @@ def call_of(model: str, effort: str, settings: str) -> dict[str, Any]:
 
 def options_of(body: dict[str, Any]) -> dict[str, Any]:
     """Return a body with Gemini's settings beside the others, under the names of the others."""
-    options = body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
-    return options | {"top_p": options["topP"]} if "topP" in options else options
+    options: dict[str, Any] = body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
+    if "topP" in options:
+        options["top_p"] = options["topP"]
+    return options
 
 
 def faults(model: str, effort: str, settings: str, written: list[Any]) -> list[str]:

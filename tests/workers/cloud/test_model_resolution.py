@@ -7,7 +7,7 @@ import pytest
 from baton.core.errors import ConfigError
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import price_table
-from baton.workers.cloud.model_names import (
+from baton.workers.cloud.model_resolution import (
     ALIASES,
     full_names,
     known_provider,
@@ -130,7 +130,7 @@ def test_what_is_unusable_is_named_with_the_reason(monkeypatch: pytest.MonkeyPat
     rates = dict.fromkeys(("input", "output", "cache_read", "cache_write"), "1")
     models = {"openai/old": rates | {"until": "2020-01-02"}, "openai/new": rates}
     listed = price_table.Snapshot({}, "", models, {"openai/odd": "no price", "xai/x": "?"})
-    monkeypatch.setattr("baton.workers.cloud.model_names.snapshot", lambda: listed)
+    monkeypatch.setattr("baton.workers.cloud.model_resolution.snapshot", lambda: listed)
     monkeypatch.setattr(price_table, "snapshot", lambda: listed)
     over = {"openai/old": "withdrawn on 2020-01-02"}
     assert why_unusable(["openai"]) == {"openai/odd": "no price"} | over
