@@ -34,7 +34,7 @@ from baton.workers.cloud import price_table
 from baton.workers.cloud.child.cloud_call import CloudCall
 from baton.workers.cloud.child.request_guard import UnfitRequest, check_request, check_url
 from baton.workers.cloud.child.request_writer import RequestWriter
-from baton.workers.cloud.model_names import ASKED_MODELS
+from baton.workers.cloud.provider_models import ASKED_MODELS
 
 LITELLM, MODELS_DEV = "litellm", "models.dev"
 
