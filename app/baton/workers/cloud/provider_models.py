@@ -42,7 +42,7 @@ ASKED_MODELS = {
 """How the models begin that are asked of a provider, where that isn't all, and the reason."""
 
 MIN_NAME_CHARS = 3
-"""A shorter name of a worker that isn't there is a slip, and no model's."""
+"""A shorter one isn't taken for the beginning of a model's name."""
 
 _SELLERS = 3
 """How many full names are named where a shorter one fits several."""
@@ -95,14 +95,11 @@ def full_names(name: str) -> list[str]:
 
     Where none fits, those of its versions.
     """
-    begun = _fold(undated(name))
-    if len(begun) < MIN_NAME_CHARS:
-        return []
-    return _fitting(name) or [
-        model
-        for model in _by_provider()
-        if model.count("/") == 1 and _fold(model.partition("/")[2]).startswith(begun)
-    ]
+    found, begun = _fitting(name), _fold(undated(name))
+    if found or len(begun) < MIN_NAME_CHARS:
+        return found
+    makers = (model for model in _by_provider() if model.count("/") == 1)
+    return [model for model in makers if _fold(model.partition("/")[2]).startswith(begun)]
 
 
 def _fitting(name: str) -> list[str]:
