@@ -61,7 +61,7 @@ MODELS_DEV_AS = {
 }
 """Baton's names of providers that models.dev calls otherwise."""
 
-FILLED = frozenset({"cerebras", "cohere", "groq", "openrouter", "zai"})
+FILLED = frozenset({"cerebras", "cohere", "groq", "openrouter", "vercel_ai_gateway", "zai"})
 """Providers of whom litellm lists few models, so that models.dev's are taken although it is older.
 A model of another one that litellm's newer list lacks is most likely withdrawn."""
 
