@@ -430,6 +430,26 @@ def test_what_is_no_model_is_one_sentence_and_code_5(
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gpt-5-mini", "Did you mean openai/gpt-5-mini or"),
+        ("claude-haiku-4-5", "Did you mean anthropic/claude-haiku-4-5 or"),
+        ("gpt-oss-20b", "`baton models pull gpt-oss-20b` fetches"),
+        ("google/gemini-2.5-flash", "Did you mean gemini/gemini-2.5-flash?"),
+        ("moonshotai/kimi-k2.6", "Did you mean moonshot/kimi-k2.6?"),
+        ("watsonx/granite", "doesn't ask the provider 'watsonx': it wants a"),
+        ("vertex_ai/claude-opus-4-8", "only Gemini speaks a dialect"),
+    ],
+)
+def test_another_name_of_a_model_is_one_sentence_and_code_2(
+    call: Call, name: str, message: str
+) -> None:
+    done = call("ask", "x", "-m", name)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert message in done.err
+
+
+@pytest.mark.parametrize(
     "name", ["./nothing/here", "nothing/here", "google/mine.gguf", "google/it"]
 )
 def test_a_path_is_a_file_and_no_provider_s_model(
