@@ -111,6 +111,7 @@ VIOLATION = {
         ("openai", 403, VIOLATION, True),
         ("gemini", 499, {"error": {"message": "The operation was cancelled."}}, False),
         ("openai", 408, {}, False),
+        ("bedrock", 424, {"message": "The model failed while it processed the request."}, False),
         ("openai", 400, {}, True),
         ("openai", 307, {}, False),
         ("openai", 500, {}, False),

@@ -59,8 +59,9 @@ _FORM_WORDS = re.compile(
 _STOPS = " .,;:。"
 _STAYS_CHARGED = "All that was held stays charged; `baton budget release` lists it. "
 
-_UNCLEAR_STATUSES = (408, 499, 504, 524)
-"""After these the model may have been at work: a proxy or the server stopped waiting for it."""
+_UNCLEAR_STATUSES = (408, 424, 499, 504, 524)
+"""After these the model may have been at work: a proxy or the server stopped waiting for it, or it
+failed while it read the request (424, Bedrock)."""
 
 
 async def response_failure(call: CloudCall, response: httpx.Response, sent: bytes) -> Failure:
