@@ -197,7 +197,7 @@ def test_a_file_cut_or_flipped_anywhere_never_makes_a_price_zero(ship: Ship) -> 
 
 
 def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
-    ship(price_list({"openai/good": GOOD | {"reasoning": True, "responses": True}}))
+    ship(price_list({"openai/good": GOOD | {"reasoning": True, "schema": True}}))
     price = price_of("openai/good")
     assert price is not None
     assert price.rates == Rates(2_500_000_000, 15 * NANO, NANO // 4, 3_125_000_000)
@@ -213,7 +213,7 @@ def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
     sources = [price.source for name in ("zai/one", "zai/two") if (price := price_of(name))]
     mixed = "Baton's list of 2026-01-02, models.dev of 2025-12-31"
     assert sources == ["models.dev of 2025-12-31", mixed]
-    ship(price_list({"openai/good": GOOD | {"reasoning": True, "responses": True}}))
+    ship(price_list({"openai/good": GOOD | {"reasoning": True, "schema": True}}))
     assert model_facts("openai/good") == price_table.ModelFacts(1_000_000, 64_000, True, True)
     ship(price_list({"openai/good": GOOD | {"max_input": True, "max_output": -3}}))
     assert model_facts("openai/good") == price_table.ModelFacts(0, 0)
@@ -385,7 +385,6 @@ def test_the_cheapest_model_is_one_that_still_answers(ship: Ship) -> None:
 def test_the_providers_have_a_cheapest_model() -> None:
     found = {name: cheapest_model(name, snapshot().date) for name in PROVIDERS}
     assert [name for name, model in found.items() if not model] == [
-        "openrouter",
         "azure",
         "bedrock",
         "bedrock_mantle",
@@ -466,7 +465,7 @@ def test_another_size_or_version_is_another_model(asked: str, named: str) -> Non
 
 
 def test_no_price_is_listed_where_it_depends_on_who_answers() -> None:
-    sellers = {"huggingface", "openrouter", "perplexity", "vercel_ai_gateway"}
+    sellers = {"huggingface", "perplexity", "vercel_ai_gateway"}  # OpenRouter takes a highest one
     by_customer = {provider.name for provider in PROVIDERS.values() if not provider.base_url}
     listed = {model.partition("/")[0] for model in snapshot().models}
     assert not listed & (sellers | by_customer)

@@ -15,7 +15,6 @@ from baton.workers.cloud.provider_models import (
     provider_model,
     why_unusable,
 )
-from baton.workers.cloud.price_table import is_over, snapshot
 from baton.workers.cloud.refused_providers import provider_refusals
 
 

@@ -125,7 +125,9 @@ def call_of(model: str, effort: str, settings: str) -> dict[str, Any]:
 
 def options_of(body: dict[str, Any]) -> dict[str, Any]:
     """Return a body with Gemini's settings beside the others, under the names of the others."""
-    options: dict[str, Any] = body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
+    options: dict[str, Any] = (
+        body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
+    )
     if "topP" in options:
         options["top_p"] = options["topP"]
     return options
