@@ -234,7 +234,7 @@ def delta(finish: str | None = None, **said: Any) -> dict[str, Any]:
 FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
 THINKING: dict[str, list[dict[str, Any]]] = {
     "groq, raw": [delta(content="<think>\nOkay, so I"), delta(content=" want.\n</think>\n\n4")],
-    "split marks": [delta(content=piece) for piece in ("<th", "ink", ">", "Hm", "</", "think>4")],
+    "split marks": [delta(content=piece) for piece in ("<", "think", ">", "Hm", "</", "think>4")],
     "begun in the prompt": [delta(content="Okay, the user asks."), delta(content="</think>\n\n4")],
     "kimi": [delta(content="\u25c1think\u25b7Hm.\u25c1/think"), delta(content="\u25b74")],
     "harmony": [delta(content=f"<|channel|>analysis<|message|>Hm.{FINAL}"), delta(content="4")],

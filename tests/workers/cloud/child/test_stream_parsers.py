@@ -668,14 +668,15 @@ def test_a_count_of_gemini_without_any_of_what_was_written_is_none() -> None:
     assert reader.usage is None
 
 
+@pytest.mark.parametrize("more", ["b", ""])
 @pytest.mark.parametrize("dialect", ["chat", "gemini"])
-def test_a_count_before_the_last_words_is_none(dialect: str) -> None:
-    """It doesn't know them: an answer may have lost the count that came with its end."""
+def test_a_count_before_the_end_is_none(dialect: str, more: str) -> None:
+    """It doesn't know all of it: an answer may have lost the count that came with its end."""
     usage = token_counts(dialect, 10, 50)
     if dialect == "chat":
-        events: list[Any] = [delta("a") | {"usage": usage}, delta("b"), delta("", "stop")]
+        events: list[Any] = [delta("a") | {"usage": usage}, delta(more), delta("", "stop")]
     else:
-        first, last = ({"candidates": [{"content": {"parts": [{"text": t}]}}]} for t in "ab")
+        first, last = ({"candidates": [{"content": {"parts": [{"text": t}]}}]} for t in ("a", more))
         events = [first | {"usageMetadata": usage}, last, ENDS["gemini"]]
     _, reader = read_answer(dialect, stream(*events, done=dialect == "chat"))
     assert (reader.at_end, reader.usage, reader.count) == (True, None, TokenCount(10, 50))

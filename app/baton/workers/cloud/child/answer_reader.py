@@ -117,8 +117,7 @@ class AnswerReader(ABC):
         self.count: TokenCount | None = None
         self.is_count_broken = False
         self._most: TokenCount | None = None
-        self._is_count_last = False
-        self._is_stale = False  # whether more was written after the count
+        self._is_count_last = False  # whether it came at the end, and nothing was written after it
         self._is_counted_now = False
         self._events = events or Events()
         self._broken = False
@@ -192,7 +191,7 @@ class AnswerReader(ABC):
     def usage(self) -> TokenCount | None:
         """The provider's count, if it can be believed for the text and thoughts that came."""
         count = self.count
-        if count is None or self._is_stale or count.tokens_out < self.fewest:
+        if count is None or not self._is_count_last or count.tokens_out < self.fewest:
             return None
         parts = count.cached + count.cache_written
         return count if count.tokens_in > 0 and parts <= count.tokens_in else None
@@ -222,7 +221,7 @@ class AnswerReader(ABC):
             self._broken = True
             return ""
         if not self._is_counted_now and (text or self.written > before):
-            self._is_stale, self._is_count_last = self.count is not None, False
+            self._is_count_last = False
         return text
 
     def _mark_end(self) -> None:
@@ -245,7 +244,8 @@ class AnswerReader(ABC):
 
     def _note_count(self, count: TokenCount | None) -> None:
         """Take the provider's count. A later one only grows; one that can't be right is none."""
-        before, self._is_counted_now, self._is_stale = self._most, True, False
+        before = self._most
+        self._is_counted_now = self._is_count_last = True
         if count is not None and before is not None:
             count = replace(
                 count,

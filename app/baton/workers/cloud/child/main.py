@@ -71,7 +71,6 @@ class CallRunner:
             setup.proxy,
             setup.proxies,
             setup.offline,
-            setup.stall,
             setup.total,
         )
         self._is_offline = setup.offline
