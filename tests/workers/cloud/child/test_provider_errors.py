@@ -39,6 +39,7 @@ KINDS = {
     "context": ("ContextTooLong", "", ""),
     "rate": ("WorkerUnavailable", "takes no more requests for now", "Try again in"),
     "overload": ("WorkerUnavailable", "is overloaded", "Try again in"),
+    "address": ("WorkerError", "has nothing at this address", "Check the address"),
     "refused": ("WorkerError", "refused the request", "Nothing was charged"),
     "failed": ("WorkerUnavailable", " failed", "Try again"),
 }
@@ -56,7 +57,7 @@ def make_call(row: dict[str, Any]) -> CloudCall:
         who=PROVIDER_NAMES.get(provider, "The lab"),
         provider=provider,
         model="some-model-1",
-        base_url="https://127.0.0.1",
+        base_url=row.get("base_url", "https://127.0.0.1"),
         variable="" if provider != "server" else "LAB_KEY",
         needs_key=True,
         through_library=provider != "server",

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -247,14 +248,17 @@ def _known_failure(
 
     None where it is none of the table's, or too long after something was written.
     """
-    kind = find_kind(call.provider, status, error, said)
+    said = said[:MAX_SAID_CHARS]
+    host = (urlsplit(call.base_url).hostname or "").split(".")
+    names = {call.provider, *(".".join(host[n:]) for n in range(len(host)))}
+    kind = find_kind(names, status, error, said)
     if kind is None or (kind.error == "ContextTooLong" and not declined):
         return None
-    is_billed = call.provider in kind.billed
+    is_billed = not names.isdisjoint(kind.billed)
     declined = declined and not is_billed
     if kind.error == "ContextTooLong":
         guess = sum(estimated_tokens(said["content"]) for said in call.messages) + call.cap
-        needed, limit = context_sizes(error, said[:MAX_SAID_CHARS], call.context, guess)
+        needed, limit = context_sizes(error, said, call.context, guess)
         return Failure("ContextTooLong", "", declined=declined, needed=needed, limit=limit)
     message, hint = kind.message, kind.hint
     if kind.error == "SecretMissing" and not call.needs_key:
@@ -265,7 +269,7 @@ def _known_failure(
         "said": _detail(shown, f" (HTTP {status})." if status else "."),
         "aside": f" ({shown.rstrip(_STOPS)})" if shown else "",
         "charge": "Nothing was charged. " if declined else _STAYS_CHARGED if is_billed else "",
-        "wait": wait_text(wait_seconds(headers, error, said[:MAX_SAID_CHARS])),
+        "wait": wait_text(wait_seconds(headers, error, said)),
         "name": call.variable or call.provider,
         "model": f"{call.provider}/{call.model}" if call.through_library else call.model,
         "remedy": _model_remedy(call, shown) if kind.name == "model" else "",
