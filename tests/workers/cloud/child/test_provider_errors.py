@@ -40,6 +40,7 @@ KINDS = {
     "rate": ("WorkerUnavailable", "takes no more requests for now", "Try again in"),
     "overload": ("WorkerUnavailable", "is overloaded", "Try again in"),
     "address": ("WorkerError", "has nothing at this address", "Check the address"),
+    "memory": ("WorkerError", "has too little memory for the model", "Choose a smaller model"),
     "refused": ("WorkerError", "refused the request", "Nothing was charged"),
     "failed": ("WorkerUnavailable", " failed", "Try again"),
 }
