@@ -164,6 +164,12 @@ def test_what_is_piped_in_goes_before_the_text_and_private_is_recorded(
         (["x", "-f", "/nowhere"], b"", "There is no file /nowhere"),
         (["x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
         (["x", "-m", ""], b"", "-m names no worker"),
+        (["x", "-m", "gpt-5-mini"], b"", "Did you mean openai/gpt-5-mini or"),
+        (["x", "-m", "claude-haiku-4-5"], b"", "Did you mean anthropic/claude-haiku-4-5 or"),
+        (["x", "-m", "gpt-oss-20b"], b"", "`baton models pull gpt-oss-20b` fetches"),
+        (["x", "-m", "google/gemini-2.5-flash"], b"", "Did you mean gemini/gemini-2.5-flash?"),
+        (["x", "-m", "watsonx/granite"], b"", "doesn't ask the provider 'watsonx': it wants a"),
+        (["x", "-m", "vertex_ai/claude-opus-4-8"], b"", "only Gemini speaks a dialect"),
         (["x", "-c"], b"", "no conversation to go on with"),
         (["x", "--continue="], b"", "There is no conversation ''"),
         (["x", "--continue", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
@@ -427,6 +433,21 @@ def test_what_is_no_model_is_one_sentence_and_code_5(
     done = call("ask", "x", "-m", str(file))
     assert (done.code, done.out) == (5, "")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["./nothing/here", "nothing/here", "google/mine.gguf", "google/it"]
+)
+def test_a_path_is_a_file_and_no_provider_s_model(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A file that is there comes before a provider of that name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "google").mkdir()
+    (tmp_path / "google" / "it").write_bytes(b"not a model")
+    done = call("ask", "x", "-m", name)
+    assert (done.code, done.out) == (5, "")
+    assert str(tmp_path / name) in done.err
 
 
 @pytest.mark.sampled(0.5)

@@ -279,9 +279,36 @@ def test_known_models_are_found_by_words(call: Call) -> None:
     assert "gemini/gemini-2.5-pro" in done.out
     assert "prompts above 200,000 tokens" in done.out
     assert "openai" not in done.out
-    every = json.loads(call("budget", "prices", "--all", "--json").out)["prices"]
-    assert len(every) == len(price_table.snapshot().models)
-    assert "No known model" in call("budget", "prices", "no-such-thing").err
+    done = call("budget", "prices", "--all", "--json")
+    every = json.loads(done.out)["prices"]
+    unusable = {row["name"] for row in json.loads(done.out)["unusable"]}
+    assert {row["model"] for row in every} == price_table.snapshot().models.keys() - unusable
+    assert price_table.snapshot().left_out.keys() <= unusable
+    assert "No model of such a name" in call("budget", "prices", "no-such-thing").err
+
+
+def test_what_can_not_be_used_is_listed_with_the_reason(call: Call) -> None:
+    shown = call("budget", "prices", "gpt-3.5-turbo-0125").out  # its end was on 2026-10-23
+    assert "openai/gpt-3.5-turbo-0125: withdrawn on 2026-10-23" in shown
+    shown = call("budget", "prices", "zai", "flash").out
+    assert "zai/glm-4.7-flash " in shown
+    assert "only Gemini" in call("budget", "prices", "vertex_ai", "grok").out
+    assert "watsonx: Baton doesn't ask the provider" in call("budget", "prices", "watsonx").out
+    assert "azure: Its customers have addresses" in call("budget", "prices", "azure").out
+    assert "google: Baton asks these models as gemini/." in call("budget", "prices", "google").out
+
+
+def test_each_list_says_how_old_it_is(call: Call) -> None:
+    done = call("budget", "prices", "--json")
+    shown = json.loads(done.out)
+    assert [source["name"] for source in shown["sources"]] == ["litellm", "models.dev"]
+    assert shown["sources"][0]["date"] == shown["snapshot"]
+    assert all(source["age_days"] > 0 for source in shown["sources"])
+    said = call("budget", "prices", "openrouter", "gpt-5-mini").err
+    assert "litellm's of 2026" in said
+    assert "models.dev's of 2026-07-02 (" in said
+    assert "models.dev's list is " in said
+    assert "compare it with your providers' prices" in said
 
 
 @pytest.mark.parametrize(("days", "warned"), [(0, False), (89, False), (92, True), (900, True)])
@@ -289,14 +316,12 @@ def test_old_prices_are_warned_of(
     call: Call, monkeypatch: pytest.MonkeyPatch, days: int, warned: bool
 ) -> None:
     made = time.strftime("%Y-%m-%d", time.localtime(time.time() - days * 86400))
-    old = price_table.Snapshot(made, "a test", {})
+    old = price_table.Snapshot({"a list": made}, "a test", {})
     monkeypatch.setattr(price_table, "snapshot", lambda: old)
     assert ("days old: compare it" in call("budget", "prices").err) is warned
 
 
 def test_a_damaged_list_is_reported(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        price_table, "snapshot", lambda: price_table.Snapshot("an unknown day", "", {})
-    )
+    monkeypatch.setattr(price_table, "snapshot", lambda: price_table.Snapshot({}, "", {}))
     done = call("budget", "prices", "--all")
     assert (done.code, "of an unknown day" in done.err) == (0, True)

@@ -54,10 +54,10 @@ def test_an_unknown_price_is_4_everywhere(
 ) -> None:
     write_settings(CLOUD)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-" + "test" * 8)
-    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-" + "test" * 8)
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "sk-" + "test" * 8)
     expect(call, 4, "not known", "ask", "-m", "unpriced", "Hello", "--budget", "0.1")
     expect(call, 4, "not known", "workers", "test", "unpriced", "-y")
-    expect(call, 4, "No price is known", "keys", "test", "openrouter", "-y")
+    expect(call, 4, "No price is known", "keys", "test", "azure", "-y")
 
 
 def test_too_little_memory_is_5_everywhere(

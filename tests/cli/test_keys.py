@@ -208,9 +208,9 @@ def test_offline_and_without_a_price_nothing_is_tried(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    monkeypatch.setenv("OPENROUTER_API_KEY", CANARY)
-    done = call("keys", "test", "openrouter", "-y")
-    assert (done.code, "No price is known for any model of openrouter" in done.err) == (4, True)
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", CANARY)
+    done = call("keys", "test", "azure", "-y")
+    assert (done.code, "No price is known for any model of azure" in done.err) == (4, True)
     done = call("keys", "test", "openai", "-y", "-m", "gpt-99")
     assert (done.code, "openai/gpt-99 is not known" in done.err) == (4, True)
     monkeypatch.setenv("BATON_OFFLINE", "1")

@@ -119,11 +119,29 @@ def test_a_provider_s_model_needs_a_price(call: Call) -> None:
     assert [entry["id"] for entry in entries()] == ["gpt-5-mini", "model"]
 
 
+def test_free_and_short_names_are_added_without_a_price(call: Call) -> None:
+    for name in ("zai/glm-4.7-flash", "fireworks_ai/glm-5p3", "openrouter/openai/gpt-oss-20b:free"):
+        assert call("workers", "add", name).code == 0
+    assert [entry["model"] for entry in entries()] == [
+        "zai/glm-4.7-flash",
+        "fireworks_ai/accounts/fireworks/models/glm-5p3",
+        "openrouter/openai/gpt-oss-20b:free",
+    ]
+    assert "set to cost nothing" not in call("workers", "ls").err
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (["nothing-here"], "no address"),
-        (["bedrock/claude"], "Baton doesn't ask bedrock"),
+        (["replicate/claude"], "Baton doesn't ask the provider 'replicate'"),
+        (["deepinfra/glm"], "https://api.deepinfra.com/v1/openai"),
+        (["bedrock/claude"], "--price"),
+        (["watsonx/granite"], "Baton doesn't ask the provider 'watsonx'"),
+        (["google/gemini-2.5-flash"], "Did you mean gemini/gemini-2.5-flash?"),
+        (["anthropic/claude-sonnet-4.5"], "Did you mean anthropic/claude-sonnet-4-5?"),
+        (["gpt-5-mini"], "Did you mean openai/gpt-5-mini"),
+        (["anthropic/claude-sonnet-4-0"], "isn't known, so it was not added: only models.dev's"),
         (["http://10.0.0.9/v1"], "--model"),
         (["http://10.0.0.9/v1", "--model", "m"], "--price"),
         (["nothing-here", "--offline"], "offline"),
@@ -173,6 +191,12 @@ def test_who_answers_instead_of_a_server_that_is_down_is_said_in_a_pipe(call: Ca
     assert "small answers instead" in done.err
     warnings = json.loads(call("ask", "--json", "Name a colour.").out)["warnings"]
     assert "substituted" in {warning["kind"] for warning in warnings}
+
+
+def test_a_provider_without_one_address_needs_the_workers(call: Call) -> None:
+    done = call("workers", "add", "bedrock/us.anthropic.claude", "--price", "1", "5")
+    example = "https://bedrock-runtime.us-east-1.amazonaws.com"
+    assert f"It needs its `base_url` (like {example}: `baton config edit`) and a key" in done.err
 
 
 def test_of_a_cloud_worker_only_what_is_missing_is_named(

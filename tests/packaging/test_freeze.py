@@ -25,14 +25,14 @@ WRITE_REQUESTS = """
 import sys
 before = set(sys.modules)
 import asyncio, json
-from baton.workers.cloud.child.litellm_requests import LitellmRequests
+from baton.workers.cloud.child.request_writer import RequestWriter
 from baton.workers.cloud.child.main import unsent_call
 
 opened = []
 sys.addaudithook(lambda event, about: event == "open" and opened.append(str(about[0])))
 
 async def main(models):
-    writer = LitellmRequests("low")
+    writer = RequestWriter("low")
     for model in models:
         provider, _, name = model.partition("/")
         call = unsent_call(provider, name)

@@ -21,6 +21,7 @@ from baton.platform.secrets import (
     find_keys,
     keyring_status,
     remove_key,
+    remove_keys,
     save_key,
 )
 from support.canary import shows
@@ -135,7 +136,13 @@ def test_quotation_marks_around_a_key_are_none_of_it(
 
 @pytest.mark.parametrize(
     "typed",
-    [f"OPENAI_API_KEY={CANARY}", f'HF_TOKEN="{CANARY}"', f'{CANARY}","model":"x', f"it's{CANARY}"],
+    [
+        f"AWS_BEARER_TOKEN_BEDROCK={CANARY}",
+        f"OPENAI_API_KEY={CANARY}",
+        f'HF_TOKEN="{CANARY}"',
+        f'{CANARY}","model":"x',
+        f"it's{CANARY}",
+    ],
 )
 def test_a_line_around_a_key_is_refused_and_never_shown(typed: str) -> None:
     with pytest.raises(ConfigError, match="more than a key") as caught:
@@ -326,20 +333,28 @@ def test_every_provider_has_a_variable_and_an_address() -> None:
         "groq",
         "xai",
         "azure",
+        "bedrock",
         "bedrock_mantle",
         "cerebras",
         "cohere",
         "fireworks_ai",
+        "huggingface",
         "moonshot",
         "novita",
+        "perplexity",
         "sambanova",
         "together_ai",
+        "vercel_ai_gateway",
         "vertex_ai",
         "zai",
     ]
     without = [p.name for p in PROVIDERS.values() if not p.base_url.startswith("https://")]
-    assert without == ["azure", "bedrock_mantle"], "each customer, or region, has its address"
-    assert all(v.endswith("_API_KEY") for p in PROVIDERS.values() for v in p.variables)
+    assert without == [*secrets.ADDRESS_EXAMPLES], "each customer, or region, has its address"
+    others = {v for p in PROVIDERS.values() for v in p.variables if not v.endswith("_API_KEY")}
+    assert others == {"AWS_BEARER_TOKEN_BEDROCK", "HF_TOKEN"}
+    environ = dict.fromkeys((*others, "HOME"), "x")
+    remove_keys(environ)
+    assert environ == {"HOME": "x"}
 
 
 def test_one_broken_key_is_named_and_can_be_replaced(

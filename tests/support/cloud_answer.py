@@ -53,7 +53,7 @@ class CloudBehaviour:
 
     `whole_cap`: who leaves early pays for the whole cap. `errors_bill`: a 500 that isn't clear
     bills the input. `pause` is the seconds of a slow start or a stall, `trap` where a redirect
-    leads, `not_found` what a 404 says.
+    leads, `not_found` what a 404 says, `setting` what a refusal of a setting does.
     """
 
     whole_cap: bool = False
@@ -62,6 +62,7 @@ class CloudBehaviour:
     pause: float = 30.0
     trap: int = 0
     not_found: str = ""
+    setting: str = "Unsupported parameter: 'temperature' is not supported with this model."
 
 
 class SharedPace:
@@ -205,6 +206,8 @@ class Answer:
             message = too_long(self.asked.dialect, self.tokens_in)
         elif self.fault is Fault.NO_FORM:
             message = "This response_format type is unavailable now."
+        elif self.fault is Fault.NO_SETTING:
+            message = self.manner.setting
         elif self.fault is Fault.NOT_FOUND:
             message = self.manner.not_found or message
         elif self.fault is Fault.ECHO_KEY:
@@ -231,7 +234,7 @@ class Answer:
         fault, speech, usage = self.fault, self.speech, self._usage()
         extra = {"x-padding": "x" * 300_000} if fault is Fault.HUGE_HEADER else {}
         split, gzip = fault is Fault.SPLIT_BYTES, fault is Fault.GZIP
-        await connection.begin("text/event-stream", extra, split=split, gzip=gzip)
+        await connection.begin(speech.content_type, extra, split=split, gzip=gzip)
         if fault is Fault.EMPTY:
             return await connection.end()
         if fault is Fault.CUT_BEFORE_FIRST:

@@ -16,6 +16,7 @@ class Fault(StrEnum):
     RATE_LIMITED = "429"
     TOO_LONG = "400 too long"
     NO_FORM = "400 over the answer's form"
+    NO_SETTING = "400 over a setting"
     SERVER_ERROR = "500"
     OVERLOADED = "529"
     BARE_ERROR = "500 with a page"
@@ -59,6 +60,7 @@ REFUSED: Mapping[Fault, int] = {
     Fault.RATE_LIMITED: 429,
     Fault.TOO_LONG: 400,
     Fault.NO_FORM: 400,
+    Fault.NO_SETTING: 400,
     Fault.SERVER_ERROR: 500,
     Fault.OVERLOADED: 529,
     Fault.BARE_ERROR: 500,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 CREATED = 1_760_000_000
 
@@ -43,8 +44,23 @@ def _sse(data: Any, event: str = "") -> bytes:
     return f"{head}data: {text}\n\n".encode()
 
 
+def frame(payload: Any, headers: Mapping[str, str]) -> bytes:
+    """Return an event in AWS's binary form."""
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    head = b"".join(
+        bytes([len(name)]) + name + b"\x07" + len(value).to_bytes(2) + value
+        for name, value in pairs
+    )
+    body = _json(payload)
+    prelude = (len(head) + len(body) + 16).to_bytes(4) + len(head).to_bytes(4)
+    said = prelude + crc32(prelude).to_bytes(4) + head + body
+    return said + crc32(said).to_bytes(4)
+
+
 class Dialect:
     """One answer in one dialect. Every part is bytes of one event or more."""
+
+    content_type = "text/event-stream"
 
     @property
     def keeps(self) -> bool:
@@ -113,21 +129,23 @@ class Chat(Dialect):
         return _sse(self._chunk([choice], **more))
 
     def usage(self, tokens: Tokens) -> dict[str, Any]:
-        out = tokens.out - (tokens.reasoning if self.asked.provider == "xai" else 0)
+        provider = self.asked.provider
+        out = tokens.out - (tokens.reasoning if provider in ("vercel_ai_gateway", "xai") else 0)
         usage: dict[str, Any] = {
             "prompt_tokens": tokens.input,
             "completion_tokens": out,
-            "total_tokens": tokens.input + tokens.out,
+            "total_tokens": tokens.input + (out if provider == "vercel_ai_gateway" else tokens.out),
             "prompt_tokens_details": {"cached_tokens": tokens.cached},
             "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
         }
-        if self.asked.provider == "deepseek":
+        if provider == "deepseek":
             usage["prompt_cache_hit_tokens"] = tokens.cached
             usage["prompt_cache_miss_tokens"] = tokens.input - tokens.cached
-        if self.asked.provider == "openrouter":
+        if provider in ("openrouter", "vercel_ai_gateway"):
             usage["cost"] = self.cost
+        if provider == "openrouter":
             usage["prompt_tokens_details"]["cache_write_tokens"] = tokens.written
-        if self.asked.provider == "xai":
+        if provider == "xai":
             usage["cost_in_usd_ticks"] = round(self.cost * 1e10)
         return usage
 
@@ -149,6 +167,9 @@ class Chat(Dialect):
         provider = self.asked.provider
         if usage is None:
             return self._delta({}, reason)
+        if provider == "vercel_ai_gateway":
+            routed = {"gateway": {"cost": str(self.cost)}}
+            return self._delta({"provider_metadata": routed}, reason, usage=usage)
         if provider in ("mistral", "deepseek", "cerebras"):
             return self._delta({"content": ""}, reason, usage=usage)
         if provider == "groq":
@@ -218,6 +239,14 @@ class Responses(Dialect):
         return self._response(status, output=output, incomplete_details=details, usage=usage)
 
     def usage(self, tokens: Tokens) -> dict[str, Any]:
+        if self.asked.provider == "perplexity":
+            return {
+                "input_tokens": tokens.input,
+                "output_tokens": tokens.out,
+                "total_tokens": tokens.input + tokens.out,
+                "input_tokens_details": {"cache_read_input_tokens": tokens.cached},
+                "cost": {"currency": "USD", "total_cost": self.cost},
+            }
         return {
             "input_tokens": tokens.input,
             "input_tokens_details": {"cached_tokens": tokens.cached},
@@ -263,6 +292,8 @@ class Responses(Dialect):
 
     def broken(self, message: str) -> bytes:
         error = {"code": "server_error", "message": message}
+        if self.asked.provider == "perplexity":
+            return self._event("response.failed", error=error)
         return self._event(
             "response.failed", response=self._response("failed", error=error, usage=None)
         )
@@ -438,11 +469,58 @@ class Cohere(Dialect):
         return self._event("message-end", finish_reason="ERROR", error=message)
 
 
+class Converse(Dialect):
+    """Amazon Bedrock's Converse, in AWS's binary events."""
+
+    content_type = "application/vnd.amazon.eventstream"
+
+    def _event(self, kind: str, **data: Any) -> bytes:
+        headers = {":event-type": kind, ":content-type": "application/json"}
+        return frame({**data, "p": "abcdefgh"}, {**headers, ":message-type": "event"})
+
+    def usage(self, tokens: Tokens) -> dict[str, Any]:
+        plain = tokens.input - tokens.cached - tokens.written
+        return {
+            "inputTokens": plain,
+            "outputTokens": tokens.out,
+            "totalTokens": tokens.input + tokens.out,
+            "cacheReadInputTokens": tokens.cached,
+            "cacheWriteInputTokens": tokens.written,
+        }
+
+    def start(self, usage: Usage) -> bytes:
+        return self._event("messageStart", role="assistant")
+
+    def piece(self, text: str) -> bytes:
+        return self._event("contentBlockDelta", contentBlockIndex=0, delta={"text": text})
+
+    def tool(self) -> bytes:
+        start = {"toolUse": {"toolUseId": "tooluse_kit", "name": "look"}}
+        return self._event("contentBlockStart", contentBlockIndex=1, start=start)
+
+    def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
+        reason = self._reason(
+            cut, length="max_tokens", stop="end_turn", filter="content_filtered", tool="tool_use"
+        )
+        return self._event("contentBlockStop", contentBlockIndex=0) + self._event(
+            "messageStop", stopReason=reason
+        )
+
+    def marker(self, text: str, cut: bool, usage: Usage) -> bytes:
+        more = {} if usage is None else {"usage": usage}
+        return self._event("metadata", metrics={"latencyMs": 900}, **more)
+
+    def broken(self, message: str) -> bytes:
+        kind = {":exception-type": "modelStreamErrorException", ":message-type": "exception"}
+        return frame({"message": message}, {":content-type": "application/json", **kind})
+
+
 SPEECHES: Mapping[str, type[Dialect]] = {
     "cohere": Cohere,
     "chat": Chat,
     "responses": Responses,
     "anthropic": Anthropic,
+    "converse": Converse,
     "gemini": Gemini,
 }
 
@@ -484,6 +562,8 @@ def refusal(dialect: str, status: int, message: str) -> bytes:
     if dialect == "gemini":
         kind = _GEMINI.get(status, "INTERNAL")
         return _json({"error": {"code": status, "message": message, "status": kind}})
+    if dialect == "converse":
+        return _json({"message": message})
     if dialect == "cohere":
         return _json({"id": "kit", "message": message})
     kind, code = _OPENAI.get(status, ("server_error", ""))
@@ -501,6 +581,8 @@ def too_long(dialect: str, tokens: int) -> str:
             f"The input token count ({tokens}) exceeds the maximum number of tokens allowed "
             "(1048576)."
         )
+    if dialect == "converse":
+        return "Input is too long for requested model."
     if dialect == "responses":
         return "Your input exceeds the context window of this model. Please adjust your input."
     return (

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from support.http_connection import Head
 from support.provider_dialects import ParsedRequest
@@ -18,14 +19,18 @@ BASES: Mapping[str, str] = {
     "groq": "/openai/v1",
     "xai": "/v1",
     "azure": "/openai/v1",
+    "bedrock": "",
     "bedrock_mantle": "/v1",
     "cerebras": "/v1",
     "cohere": "/v2/chat",
     "fireworks_ai": "/inference/v1",
+    "huggingface": "/v1",
     "moonshot": "/v1",
     "novita": "/v3/openai",
+    "perplexity": "/v1",
     "sambanova": "/v1",
     "together_ai": "/v1",
+    "vercel_ai_gateway": "/v1",
     "vertex_ai": "/v1/publishers/google",
     "zai": "/api/paas/v4",
     "ollama": "/v1",
@@ -36,7 +41,13 @@ BASES: Mapping[str, str] = {
 """What a provider's base address ends in."""
 
 
-CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+CAPS = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "maxOutputTokens",
+    "maxTokens",
+)
 """Where a request shows its cap; Google takes both spellings of its own."""
 
 
@@ -84,6 +95,7 @@ def dialect_of(path: str) -> str:
         "/responses": "responses",
         "/messages": "anthropic",
         "/v2/chat": "cohere",
+        "/converse-stream": "converse",
     }
     for end, dialect in ends.items():
         if path.endswith(end):
@@ -120,13 +132,15 @@ def asked_of(received: ReceivedRequest, path: str) -> ParsedRequest:
     if received.dialect == "gemini":
         model, _, verb = path.rpartition("/")[2].partition(":")
         stream = verb.startswith("stream")
+    if received.dialect == "converse":
+        model, stream = unquote(path.split("/")[-2]), True
     places = ("system", "instructions", "systemInstruction", "system_instruction")
     texts = [
         text
         for name in (*places, "messages", "input", "contents")
         for text in _texts(data.get(name))
     ]
-    options = {**data, **(data.get("generationConfig") or {})}
+    options = {**data, **(data.get("generationConfig") or data.get("inferenceConfig") or {})}
     texts += [json.dumps(options[name]) for name in FORMS if name in options]
     caps = next((options[name] for name in CAPS if name in options), None)
     usage = bool((data.get("stream_options") or {}).get("include_usage"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +23,7 @@ from baton.presentation.charges import POLICY_NAMES
 if TYPE_CHECKING:
     from baton.core.money import Price, Rates
     from baton.money import Ledger
+    from baton.workers.cloud.price_table import Snapshot
 
 _STALE_DAYS = 90
 _NO_CEILING = "none"
@@ -87,24 +88,36 @@ def set_(what: str, value: str) -> None:
 def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
     """Show what the workers cost, and where each price comes from.
 
-    With WORDS, the known models whose names hold them: `baton budget prices gpt mini`.
+    With WORDS, the known models whose names hold them, and why others can't be used: `baton budget
+    prices gpt mini`.
     """
-    from baton.workers.cloud import snapshot
+    from baton.workers.cloud import snapshot, why_unusable
 
-    listed = snapshot()
-    rows = list(_model_prices(words) if words or every else _worker_prices())
+    listed, wants_models = snapshot(), bool(words or every)
+    unusable = why_unusable(words) if wants_models else {}
+    rows = list(_worker_prices())
+    if wants_models:
+        rows = [row for row in _model_prices(words) if row[1] not in unusable]
     if as_json:
         return emit_document(
             snapshot=listed.date,
             source=listed.source,
             age_days=_age_days(listed.date),
+            sources=[
+                {"name": name, "date": date, "age_days": _age_days(date)}
+                for name, date in listed.dates.items()
+            ],
+            unusable=[{"name": name, "reason": why} for name, why in unusable.items()],
             prices=[price_object(*row) for row in rows],
         )
     if rows:
         emit(_price_table(rows))
     else:
-        notify("No worker costs money." if not words else "No known model has such a name.")
-    _report_price_list(listed.date, len(listed.models))
+        notify("No worker costs money." if not words else "No model of such a name can be used.")
+    if unusable:
+        lines = [f"  {one_line(name, 80)}: {one_line(why, 600)}" for name, why in unusable.items()]
+        emit("\n".join(["", "Can't be used:", *lines]))
+    _report_price_list(listed, rows)
     for worker, model, price in rows:
         if price is None:
             from baton.core.hold_decision import unknown_price_error
@@ -359,15 +372,26 @@ def _rate_cells(rates: Rates) -> list[str]:
     return [f"${amount}" for amount in _rates_object(rates).values()]
 
 
-def _report_price_list(date: str, models: int) -> None:
+def _report_price_list(listed: Snapshot, rows: Sequence[_PriceRow]) -> None:
+    """Say how old the lists are; warn where one is too old that a shown price is from."""
+    lists = [f"{name}'s of {date} ({_age_text(date)})" for name, date in listed.dates.items()]
+    where = " and ".join(lists) or "a list of an unknown day"
+    notify(
+        f"Baton's list has {len(listed.models)} models, from {where}: `baton budget prices --all`."
+    )
+    sources = " ".join(price.source for _, _, price in rows if price is not None)
+    for name, date in (listed.dates or {"Baton": listed.date}).items():
+        age, is_main = _age_days(date), date == listed.date
+        if (is_main or name in sources) and (age is None or age > _STALE_DAYS):
+            notify(
+                f"{name}'s list is {_age_text(date)}: compare it with your providers' prices, and "
+                "update Baton or type a price into config.toml."
+            )
+
+
+def _age_text(date: str) -> str:
     age = _age_days(date)
-    notify(f"Baton's list is of {date}, with {models} models: `baton budget prices --all`.")
-    if age is None or age > _STALE_DAYS:
-        how_old = "of an unknown day" if age is None else f"{age} days old"
-        notify(
-            f"The list is {how_old}: compare it with your providers' prices, and update Baton or "
-            "type a price into config.toml."
-        )
+    return "of an unknown day" if age is None else f"{age} days old"
 
 
 def _age_days(date: str) -> int | None:

@@ -266,7 +266,8 @@ def check_strategy(name: str | None) -> None:
 def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, str | None]:
     """Return the id of what -m named, and settings that know it.
 
-    A GGUF file becomes a worker, and so does a provider's model ("openai/gpt-5-mini").
+    A GGUF file becomes a worker, and so does a provider's model ("openai/gpt-5-mini"). Raises
+    ConfigError for a model that isn't asked, or whose name is another.
     """
     if worker is not None and not worker.strip():
         raise ConfigError(
@@ -280,13 +281,14 @@ def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, 
         return settings, worker
     import msgspec
 
-    from baton.platform.secrets import PROVIDERS
     from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings, WorkerSettings
+    from baton.workers.cloud import provider_model
 
-    if not is_file and worker.partition("/")[0] in PROVIDERS:
-        adhoc: WorkerSettings = CloudWorkerSettings(id=worker, model=worker)
+    file = expand_home(worker).absolute()
+    is_file = is_file or worker.startswith((".", "~", os.sep)) or file.is_file()
+    if model := "" if is_file else provider_model(worker):
+        adhoc: WorkerSettings = CloudWorkerSettings(id=worker, model=model)
     else:
-        file = expand_home(worker).absolute()
         adhoc = LocalWorkerSettings(id=file.stem, model=str(file))
     return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id
 

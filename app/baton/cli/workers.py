@@ -372,8 +372,12 @@ def _addition_text(entry: Mapping[str, Any], is_changed: bool, settings: Setting
         else f"{id} was there already; nothing was changed."
     )
     if entry["kind"] == "cloud":
+        from baton.platform.secrets import ADDRESS_EXAMPLES
+
         provider = str(entry["model"]).partition("/")[0]
         needs = []
+        if provider in ADDRESS_EXAMPLES and not entry.get("base_url"):
+            needs.append(f"its `base_url` (like {ADDRESS_EXAMPLES[provider]}: `baton config edit`)")
         if not _has_key(str(entry.get("api_key_env") or provider)):
             needs.append(f"a key (`baton keys set {provider}`)")
         if not any(settings.budget.ceilings.values()):

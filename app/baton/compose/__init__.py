@@ -227,8 +227,11 @@ class Baton:
         """
         from baton.compose.worker_entries import add_worker
         from baton.platform import secrets
+        from baton.workers.cloud import provider_model
 
         provider = target.partition("/")[0]
+        if key and "://" not in target:
+            provider_model(target)  # raises for a provider that has another name, or isn't asked
         if key and provider not in secrets.PROVIDERS:
             raise ConfigError(
                 "A key goes to a provider only, as in openai/gpt-5-mini.",
@@ -396,6 +399,7 @@ def compose(
         terms,
         absent=local.absent,
         on_offline=partial(_go_offline, stock, away),
+        suggest=partial(_suggest_model, paths),
     )
     return Baton(orchestra, store, ledger, settings, paths, stock, local, away, router, missed)
 
@@ -505,6 +509,17 @@ def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
     from baton.core.model_roles import STARTER_ID
 
     return sorted(here, key=lambda id: (id != STARTER_ID, -here[id].card.size))
+
+
+def _suggest_model(paths: Paths, name: str) -> str:
+    """Say which model can be meant by a name that no worker has, or return ""."""
+    from baton.models.catalogue import read_catalogue
+    from baton.workers.cloud import did_you_mean, full_names
+
+    if name in {entry.id for entry in read_catalogue(paths.config / "catalogue.toml")}:
+        return f"`baton models pull {name}` fetches the model of that name."
+    names = full_names(name)
+    return did_you_mean(names) if names else ""
 
 
 def _go_offline(stock: Library, away: RemoteWorkers, offline: bool) -> None:

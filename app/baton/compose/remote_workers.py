@@ -73,7 +73,7 @@ class RemoteWorkers:
 
     def _shared_gateway(self) -> Gateway:
         if self.gateway is None:
-            from baton.workers.cloud import Gateway
+            from baton.workers.cloud import Gateway, LearnedSettings
 
             self.gateway = Gateway(
                 self._ledger.sent,
@@ -83,6 +83,7 @@ class RemoteWorkers:
                 effort=self._cloud.effort,
                 offline=self.offline,
                 home=self._paths.id(),
+                learned=LearnedSettings(self._paths.learned_settings),
                 environ=self._environ,
             )
         return self.gateway
@@ -141,33 +142,39 @@ async def find_host_models(
 
 def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:
     """Return what is known of a remote worker before it was ever called."""
-    from baton.workers.cloud.price_table import model_facts, price_of, thinking_tokens
+    from baton.workers.cloud.price_table import (
+        asked_name,
+        model_facts,
+        price_of,
+        thinking_tokens,
+    )
 
     cloud = isinstance(entry, CloudSettings)
-    provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)
-    known = model_facts(entry.model) if cloud else None
+    model = asked_name(entry.model) if cloud else entry.model
+    provider, _, name = model.partition("/") if cloud else ("server", "", model)
+    known = model_facts(model) if cloud else None
     privacy, reach = privacy_of(entry), reach_of(entry)
     confirmed = isinstance(entry, CloudSettings) or entry.here or entry.privacy is Label.LOCAL
     # What a provider's model costs somewhere else is not in any list.
-    listed = entry.model if isinstance(entry, CloudSettings) and not entry.base_url else ""
+    listed = model if isinstance(entry, CloudSettings) and not entry.base_url else ""
     price = price_of(listed, entry.price)
     if price is None and reach is Label.LOCAL:
         price = FREE  # this machine's own electricity
     card = Card(
         entry.id,
         "cloud" if cloud else "server",
-        name or entry.model,
+        name or model,
         privacy=privacy,
         context=entry.context or (known.context if known else 0),
         max_output=_least(entry.max_output, known.max_output if known else 0),
         price=price,
         provider=provider,
-        model=entry.model,
+        model=model,
         remote=reach is not Label.LOCAL,
         is_confirmed=confirmed,
         slots=entry.slots if isinstance(entry, CloudSettings) else sum(entry.address_slots),
         skills={str(kind): level for kind, level in entry.skills.items()},
-        thinking=thinking_tokens(entry.model, effort) if cloud else 0,
+        thinking=thinking_tokens(model, effort) if cloud else 0,
         works_offline=works_offline(entry),
         note="" if confirmed or reach is not Label.LOCAL else _UNCONFIRMED.format(id=entry.id),
     )
@@ -224,8 +231,11 @@ def works_offline(entry: CloudSettings | ServerSettings) -> bool:
 
 def entry_warning(entry: CloudSettings | ServerSettings) -> str:
     """Say what is odd about a worker's price or privacy, in a sentence, or return ""."""
-    price = entry.price
-    if isinstance(entry, CloudSettings) and price is not None and card_of(entry).is_free:
+    from baton.workers.cloud.price_table import asked_name, price_of
+
+    is_set_free = isinstance(entry, CloudSettings) and entry.price and card_of(entry).is_free
+    listed = price_of(asked_name(entry.model)) if is_set_free else None
+    if is_set_free and not (listed and listed.is_free):
         return (
             f"The worker {entry.id!r} is in the cloud and set to cost nothing, so no ceiling holds"
             " for what its provider charges."

@@ -164,17 +164,24 @@ def _new_entry(target: str, settings: Settings, options: AddOptions) -> dict[str
     taken = [entry.id for entry in settings.roster]
     if target.startswith(("http://", "https://")):
         return _server_entry(target, settings, options, taken)
-    from baton.platform.secrets import PROVIDERS
-    from baton.workers.cloud import REFUSED_PROVIDERS
+    from baton.workers.cloud import (
+        did_you_mean,
+        full_names,
+        known_provider,
+        provider_model,
+        provider_refusals,
+        unknown_provider,
+    )
 
     provider, _, name = target.partition("/")
-    if name and provider in REFUSED_PROVIDERS:
-        raise ConfigError(f"Baton doesn't ask {provider}: {REFUSED_PROVIDERS[provider]}.")
-    if name and provider in PROVIDERS:
+    if name and provider in provider_refusals():
+        raise unknown_provider(provider)
+    if name and known_provider(provider) == provider:
         from baton.workers.local import suggest_id
 
+        asked = provider_model(target)
         id = options.id or suggest_id(name, {entry.id for entry in settings.roster})
-        return {"id": _twin_id(target, settings) or id, "kind": "cloud", "model": target}
+        return {"id": _twin_id(asked, settings) or id, "kind": "cloud", "model": asked}
     if settings.offline:
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
     from baton.workers.local import find_server_models
@@ -182,6 +189,10 @@ def _new_entry(target: str, settings: Settings, options: AddOptions) -> dict[str
     found = asyncio.run(find_server_models(taken=taken))
     model = next((model for model in found if target in (model.id, model.model)), None)
     if model is None:
+        if name:
+            provider_model(target)  # raises where it means something
+        elif names := full_names(target):
+            raise ConfigError(f"{target!r} is no model that runs here.", did_you_mean(names))
         there = ", ".join(model.id for model in found) or "none"
         raise ConfigError(
             f"{target!r} is no address, no provider's model and no model that runs here.",
@@ -278,8 +289,11 @@ def _price(entry: Mapping[str, Any], options: AddOptions) -> dict[str, Any]:
             return {}
         name = entry["model"]
         if options.ask_price is None:
+            from baton.workers.cloud import snapshot
+
+            why = snapshot().left_out.get(name, "")
             raise PriceUnknown(
-                f"What {name} costs isn't known, so it was not added.",
+                f"What {name} costs isn't known, so it was not added{why and f': {why}'}.",
                 "Name it in US dollars per million tokens read and written: --price 0.25 2",
             )
         price = options.ask_price(name)

@@ -10,6 +10,7 @@
       WorkerError            a worker failed                            exit 6
         WorkerUnavailable      it may work when tried again
         ContextTooLong         the prompt doesn't fit
+        SettingRefused         it may be asked once more without a setting
       PlanError              a plan can't be played; repaired or replaced exit 1
       StoreError             history could not be read or written       exit 1
 
@@ -82,6 +83,10 @@ class WorkerError(BatonError):
 
 class WorkerUnavailable(WorkerError):
     """A worker died or didn't answer; trying again may work."""
+
+
+class SettingRefused(WorkerError):
+    """A provider refused a setting of a request, at no charge; the worker leaves it out from now."""
 
 
 class ContextTooLong(WorkerError):

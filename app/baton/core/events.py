@@ -216,7 +216,8 @@ class Called:
     where it isn't `confirmed`, the most it can have cost. `call` is its id in the ledger. A call
     of step 0 belongs to no step: planning, checks. `expected_tokens` is the 99th percentile of the
     text's length, 0 where nothing was known of it. `other_model` is the name under which the worker
-    answered, where that is another model than it was asked for.
+    answered, where that is another model than it was asked for. `left_out` says which settings its
+    model refused before, so that it was asked without them.
     """
 
     at: float = field(default=0.0, kw_only=True)
@@ -237,6 +238,7 @@ class Called:
     call: str = ""
     expected_tokens: int = 0
     other_model: str = ""
+    left_out: str = ""
 
 
 @frozen_dataclass

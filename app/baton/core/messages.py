@@ -205,7 +205,7 @@ class Usage:
     of each line's. Without `is_confirmed` the worker gave no plausible count, and these are the
     most it can be. `stop` is that of the request's stop texts before which it ended ("": another
     end, or it isn't known). `other_model` is the name under which the worker answered, where that
-    is another model than it was asked for.
+    is another model than it was asked for. `left_out` names the settings without which it was asked.
     """
 
     tokens_in: int
@@ -222,6 +222,7 @@ class Usage:
     lines: tuple[float, ...] = ()
     stop: str = ""
     other_model: str = ""
+    left_out: str = ""
 
 
 Chunk = (

@@ -334,6 +334,13 @@ def other_model_text(call: Called) -> str:
     return f"{call.worker} answered with the model {name}, which isn't the one that was asked for."
 
 
+def left_out_text(call: Called) -> str:
+    """Say that a worker was asked without settings that its model refused before, or return ""."""
+    if not call.left_out:
+        return ""
+    return f"{call.worker} was asked {one_line(call.left_out, 200)}, since its model refused that."
+
+
 def _is_same_request(sent: Sent, unsent: Unsent) -> bool:
     """Whether that is the request that did not leave; older runs don't name its destination."""
     is_same_place = unsent.destination in ("", sent.destination)

@@ -67,7 +67,8 @@ class Failed(FinalReply, tag="failed"):
     """A call failed; `error` names the class that the parent raises.
 
     `needed` and `limit` are ContextTooLong's. `declined` is a refusal that costs nothing, `unsent`
-    a request of which not a byte left.
+    a request of which not a byte left. `option` is the setting that was refused, `value` what may
+    be sent in its place ("": nothing).
     """
 
     error: str = ""
@@ -77,6 +78,8 @@ class Failed(FinalReply, tag="failed"):
     limit: int = 0
     declined: bool = False
     unsent: bool = False
+    option: str = ""
+    value: str = ""
 
 
 class Discard(Message, tag="discard"):

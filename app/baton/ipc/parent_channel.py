@@ -34,9 +34,13 @@ class Failure(Exception):
         limit: int = 0,
         declined: bool = False,
         unsent: bool = False,
+        option: str = "",
+        value: str = "",
     ) -> None:
         super().__init__(message)
-        self.failed = Failed(error, message, hint, needed, limit, declined, unsent)
+        self.failed = Failed(
+            error, message, hint, needed, limit, declined, unsent, option=option, value=value
+        )
 
     def reply(self, id: int = 0) -> Failed:
         """Return the message that reports it for a call."""

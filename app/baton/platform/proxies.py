@@ -23,6 +23,8 @@ def request_address(base_url: str, dialect: str, model: str) -> str:
     base = base_url.rstrip("/")
     if dialect == "gemini":
         return f"{base}/models/{quote(model, safe='')}:streamGenerateContent?alt=sse"
+    if dialect == "converse":
+        return f"{base}/model/{quote(model, safe='')}/converse-stream"
     if dialect == "messages":
         base = base.removesuffix("/v1")
     return base + DIALECT_PATHS[dialect]

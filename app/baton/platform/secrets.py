@@ -46,7 +46,7 @@ KEYRING_SECONDS = 5.0
 
 _MAX_KEY_CHARS = 4096
 _TAIL_CHARS = 4
-_ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_)?(?:KEY|TOKEN)\s*=")
+_ASSIGNMENT = re.compile(r"[A-Z][A-Z0-9_]*_(?:API_)?(?:KEY|TOKEN)(?:_[A-Z]+)?\s*=")
 
 KEY_EDGES = f"{whitespace}\xa0\ufeff\u200b\u2060\"'`\u201c\u201d\u201e\u2018\u2019\u201a\xab\xbb"
 """What pasting, `docker --env-file` and word processors put around a key; none begins with it."""
@@ -108,6 +108,7 @@ PROVIDERS: dict[str, Provider] = {
         Provider("groq", "GROQ_API_KEY", "https://api.groq.com/openai/v1"),
         Provider("xai", "XAI_API_KEY", "https://api.x.ai/v1"),
         Provider("azure", "AZURE_OPENAI_API_KEY", "", also=("AZURE_API_KEY",)),
+        Provider("bedrock", "AWS_BEARER_TOKEN_BEDROCK", ""),
         Provider("bedrock_mantle", "BEDROCK_MANTLE_API_KEY", ""),
         Provider("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1"),
         Provider(
@@ -119,14 +120,27 @@ PROVIDERS: dict[str, Provider] = {
             "https://api.fireworks.ai/inference/v1",
             also=("FIREWORKS_AI_API_KEY",),
         ),
+        Provider("huggingface", "HF_TOKEN", "https://router.huggingface.co/v1"),
         Provider("moonshot", "MOONSHOT_API_KEY", "https://api.moonshot.ai/v1"),
         Provider("novita", "NOVITA_API_KEY", "https://api.novita.ai/v3/openai"),
+        Provider(
+            "perplexity",
+            "PERPLEXITY_API_KEY",
+            "https://api.perplexity.ai/v1",
+            also=("PERPLEXITYAI_API_KEY",),
+        ),
         Provider("sambanova", "SAMBANOVA_API_KEY", "https://api.sambanova.ai/v1"),
         Provider(
             "together_ai",
             "TOGETHER_API_KEY",
             "https://api.together.xyz/v1",
             also=("TOGETHERAI_API_KEY",),
+        ),
+        Provider(
+            "vercel_ai_gateway",
+            "AI_GATEWAY_API_KEY",
+            "https://ai-gateway.vercel.sh/v1",
+            also=("VERCEL_AI_GATEWAY_API_KEY",),
         ),
         Provider(
             "vertex_ai",
@@ -136,6 +150,13 @@ PROVIDERS: dict[str, Provider] = {
         Provider("zai", "ZAI_API_KEY", "https://api.z.ai/api/paas/v4"),
     )
 }
+
+ADDRESS_EXAMPLES = {
+    "azure": "https://NAME.openai.azure.com/openai/v1",
+    "bedrock": "https://bedrock-runtime.us-east-1.amazonaws.com",
+    "bedrock_mantle": "https://bedrock-mantle.us-east-1.api.aws/v1",
+}
+"""What the addresses look like of those whose customers or regions have own ones."""
 
 
 @frozen_dataclass

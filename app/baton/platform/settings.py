@@ -364,6 +364,11 @@ class Paths:
         return self.config / "keys.toml"
 
     @property
+    def learned_settings(self) -> Path:
+        """What remote models refused to be asked with."""
+        return self.state / "learned-settings.json"
+
+    @property
     def server_tokens(self) -> Path:
         """What other programs show to use `baton serve`."""
         return self.data / "server-tokens.json"

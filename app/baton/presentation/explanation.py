@@ -13,7 +13,7 @@ from baton.core.history_types import RunRecord
 from baton.core.messages import Purpose
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
-from baton.core.view import RunView, StepView, other_model_text
+from baton.core.view import RunView, StepView, left_out_text, other_model_text
 from baton.presentation.answers import warning_text, weighed_text
 from baton.presentation.plans import (
     check_text,
@@ -51,6 +51,7 @@ def run_reasons(record: RunRecord) -> list[str]:
         if _is_conclusive(found)
     ]
     lines += dict.fromkeys(filter(None, map(other_model_text, view.calls)))
+    lines += dict.fromkeys(filter(None, map(left_out_text, view.calls)))
     lines += [f"Said beside it: {warning_text(warned)}" for warned in view.warnings]
     if view.failure is not None:
         lines.append(f"It failed: {one_line(view.failure.message)}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from baton.core.errors import ContextTooLong, WorkerError
+from baton.core.errors import ContextTooLong, SettingRefused, WorkerError
 from baton.core.ledger_types import Scope
 from baton.core.messages import AnswerFormat, Declined, max_input_tokens
 from baton.core.money import NANO
@@ -112,10 +112,10 @@ async def test_gemini_is_asked_with_the_very_schema(cloud_setup: CloudSetup) -> 
 async def test_anthropic_is_asked_for_text_and_not_for_a_tool(cloud_setup: CloudSetup) -> None:
     await collect_answer(cloud_setup.worker("anthropic"), request(shape=SHAPE))
     received = cloud_setup.cloud.calls[0]
-    form = received.json["output_format"]
+    form = received.json["output_config"]["format"]
     assert form["type"] == "json_schema"
     assert form["schema"]["properties"]["steps"]["items"]["required"] == STEP["required"]
-    assert dict(received.headers)["anthropic-beta"].startswith("structured-outputs-")
+    assert "anthropic-beta" not in dict(received.headers)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +151,17 @@ async def test_no_form_is_asked_for_without_one(cloud_setup: CloudSetup, name: s
 async def test_a_refusal_of_the_form_is_reported_and_costs_nothing(
     cloud_setup: CloudSetup, name: str
 ) -> None:
-    cloud_setup.cloud.next(Fault.NO_FORM, Fault.NO_FORM)
+    cloud_setup.cloud.next(Fault.NO_FORM, None, Fault.NO_FORM)
     heard = await collect_answer(cloud_setup.worker(name), request(shape=SHAPE))
-    assert type(heard.error) is WorkerError
-    assert "can't give an answer in a set form: This response_format" in str(heard.error)
+    assert type(heard.error) is SettingRefused
+    assert "refused the form of the answer: This response_format" in str(heard.error)
     assert heard.has(Declined)
+    again = await collect_answer(cloud_setup.worker(name), request(shape=SHAPE))
+    assert (again.text, again.error) == (ANSWER, None)
+    assert "json_schema" not in cloud_setup.cloud.calls[1].body.decode()
     plain = await collect_answer(cloud_setup.worker(name))
     assert "refused the request" in str(plain.error)
-    assert cloud_setup.cloud.posts == 2, "nothing is tried twice"
+    assert cloud_setup.cloud.posts == 3, "nothing is tried twice"
 
 
 async def test_a_schema_beyond_all_limits_is_refused(cloud_setup: CloudSetup) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from baton.platform.settings import (
 from baton.workers.cloud import price_table
 from baton.workers.cloud.price_table import (
     CONFIGURED,
+    asked_name,
     cheapest_model,
     is_same_model,
     model_facts,
@@ -52,6 +54,7 @@ GOOD: dict[str, Any] = {
     "max_output": 64_000,
 }
 RATES = ("input", "output", "cache_read", "cache_write")
+FREE: dict[str, Any] = dict.fromkeys(RATES, "0") | {"free": True}
 
 Ship = Callable[[object], None]
 
@@ -72,7 +75,11 @@ def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ship]:
 
 
 def price_list(models: object) -> dict[str, object]:
-    return {"snapshot": "2026-01-02", "source": "a test", "models": models}
+    sources = {
+        "litellm": {"date": "2026-01-02", "what": "a test"},
+        "models.dev": {"date": "2025-12-31", "what": "another"},
+    }
+    return {"sources": sources, "left_out": {"no price": ["openai/dear"]}, "models": models}
 
 
 def corrupt_entries() -> list[Any]:
@@ -101,6 +108,11 @@ def corrupt_entries() -> list[Any]:
         GOOD | {"cache_write": "10.1"},
         *(None, "2.5", 2.5, [], [GOOD], True),
     ]
+    nothing = FREE | {"tiers": []}
+    entries += [FREE | {rate: bad} for rate in RATES for bad in ("1", "0.0", "", 0, None)]
+    entries += [FREE | {"free": bad} for bad in (1, "true", "", None, False)]
+    entries += [{k: v for k, v in FREE.items() if k != "free"}, nothing | {"tiers": [tier]}]
+    entries += [GOOD | {"free": True}]
     return entries
 
 
@@ -193,6 +205,15 @@ def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
         (200_000, Rates(5 * NANO, 22 * NANO, NANO // 2, 6 * NANO))
     ]
     assert price.source == "Baton's list of 2026-01-02"
+    ship(
+        price_list(
+            {"zai/one": GOOD | {"models.dev": "all"}, "zai/two": GOOD | {"models.dev": "output"}}
+        )
+    )
+    sources = [price.source for name in ("zai/one", "zai/two") if (price := price_of(name))]
+    mixed = "Baton's list of 2026-01-02, models.dev of 2025-12-31"
+    assert sources == ["models.dev of 2025-12-31", mixed]
+    ship(price_list({"openai/good": GOOD | {"reasoning": True, "responses": True}}))
     assert model_facts("openai/good") == price_table.ModelFacts(1_000_000, 64_000, True, True)
     ship(price_list({"openai/good": GOOD | {"max_input": True, "max_output": -3}}))
     assert model_facts("openai/good") == price_table.ModelFacts(0, 0)
@@ -209,6 +230,17 @@ def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
         ("gemini/gemini-2.5-pro", (1.25, 10, 0.125, 1.25)),
         ("deepseek/deepseek-chat", (0.28, 0.42, 0.028, 0.28)),
         ("groq/openai/gpt-oss-120b", (0.15, 0.6, 0.075, 0.15)),
+        # where models.dev (2026-07-02) is dearer than litellm, or alone
+        ("fireworks_ai/accounts/fireworks/models/deepseek-v4-pro", (1.74, 3.48, 0.6, 1.74)),
+        ("novita/moonshotai/kimi-k2.6", (0.95, 4, 0.16, 0.95)),
+        ("novita/xiaomimimo/mimo-v2.5-pro", (2, 6, 0.4, 2)),
+        ("fireworks_ai/accounts/fireworks/models/glm-5p2", (1.4, 4.4, 0.26, 1.4)),
+        ("groq/llama-3.3-70b-versatile", (0.59, 0.79, 0.59, 0.59)),
+        ("cohere/command-a-plus-05-2026", (2.5, 10, 2.5, 2.5)),
+        ("openrouter/openai/gpt-5-mini", (0.25, 2, 0.025, 0.25)),
+        # where both say so, or the provider's name for it does
+        ("zai/glm-4.7-flash", (0, 0, 0, 0)),
+        ("openrouter/openai/gpt-oss-20b:free", (0, 0, 0, 0)),
     ],
 )
 def test_known_models_have_their_prices(model: str, dollars: tuple[float, ...]) -> None:
@@ -223,17 +255,67 @@ def test_known_models_have_their_prices(model: str, dollars: tuple[float, ...]) 
 
 def test_every_price_that_ships_is_plausible_and_dated() -> None:
     shipped = snapshot()
-    assert len(shipped.date) == len("2026-11-21")
+    assert list(shipped.dates) == ["litellm", "models.dev"]
+    assert all(len(date) == len("2026-11-21") for date in shipped.dates.values())
     assert "litellm" in shipped.source
-    assert len(shipped.models) > 150
+    assert len(shipped.models) > 1000
+    assert not shipped.models.keys() & shipped.left_out.keys()
+    assert price_table.PRICES_FILE.stat().st_size < 700_000
     for model in shipped.models:
         provider = model.partition("/")[0]
         assert provider in PROVIDERS
         price = price_of(model)
         assert price is not None, model
-        assert not price.is_free
+        assert price.is_free is (shipped.models[model].get("free") is True), model
         assert price.dearest_input >= price.rates.input
         assert model_facts(model) is not None
+
+
+def test_what_is_listed_has_the_name_that_is_asked() -> None:
+    for model in snapshot().models:
+        assert asked_name(model) == model
+        assert not model.startswith("vertex_ai/") or model.startswith("vertex_ai/gemini-")
+    place = "fireworks_ai/accounts/fireworks"
+    assert asked_name("fireworks_ai/glm-5p2") == f"{place}/models/glm-5p2"
+    assert asked_name("fireworks_ai/glm-5p2-fast-us") == f"{place}/routers/glm-5p2-fast-us"
+    assert asked_name("fireworks_ai/not-listed") == f"{place}/models/not-listed"
+    card = card_of(CloudWorkerSettings("glm", "fireworks_ai/glm-5p2"))
+    assert (card.model, card.price) == (f"{place}/models/glm-5p2", price_of(card.model))
+
+
+async def test_a_free_model_is_asked_without_a_ceiling_and_still_counts_as_cloud(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZAI_API_KEY", "sk-0123456789")
+    free, unpriced = "zai/glm-4.7-flash", "zai/nobody-knows"
+    with Cloud() as cloud:
+        monkeypatch.setitem(PROVIDERS, "zai", replace(PROVIDERS["zai"], base_url=cloud.base("zai")))
+        workers = tuple(CloudWorkerSettings(name, name) for name in (free, unpriced))
+        baton = compose(Settings(workers=workers, worker=free), find_paths(), history=False)
+
+        async def ask(worker: str) -> RunView:
+            view = RunView()
+            asked = Prompt("Write to lena@example.org")
+            async with baton.orchestra.play(asked, worker=worker) as run:
+                async for event in run:
+                    view = view.apply(event)
+            return view
+
+        try:
+            view = await ask(free)
+            assert (view.failure, [called.cost for called in view.calls]) == (None, [0])
+            [received] = cloud.calls
+            assert b"lena@example.org" not in received.body
+            [sent] = await baton.ledger.egress()
+            assert sent.worker == free
+            assert (await ask(unpriced)).failure is not None
+            with pytest.raises(ConfigError, match="is a cloud worker"):
+                check(baton.orchestra.worker(free).card, Label.LOCAL, baton.orchestra.terms)
+            baton.orchestra.go_offline(True)
+            assert (await ask(free)).failure is not None
+            assert len(cloud.calls) == 1
+        finally:
+            await baton.aclose()
 
 
 def test_a_long_prompt_is_held_at_the_dearest_tier() -> None:
@@ -288,13 +370,16 @@ def test_the_cheapest_model_is_one_that_still_answers(ship: Ship) -> None:
                 "openai/dear": GOOD,
                 "openai/cheap": cheap | {"until": "2026-01-31"},
                 "openai/broken": cheap | {"input": "0"},
+                "openai/free": FREE,
+                "groq/free": FREE,
                 "openrouter/openai/cheap": cheap,
             }
         )
     )
     assert cheapest_model("openai", "2026-01-30") == "openai/cheap"
     assert cheapest_model("openai", "2026-01-31") == "openai/dear"
-    assert cheapest_model("groq", "2026-01-31") == ""
+    assert cheapest_model("groq", "2026-01-31") == "groq/free"
+    assert cheapest_model("xai", "2026-01-31") == ""
 
 
 def test_the_providers_have_a_cheapest_model() -> None:
@@ -302,7 +387,11 @@ def test_the_providers_have_a_cheapest_model() -> None:
     assert [name for name, model in found.items() if not model] == [
         "openrouter",
         "azure",
+        "bedrock",
         "bedrock_mantle",
+        "huggingface",
+        "perplexity",
+        "vercel_ai_gateway",
     ], found
 
 
@@ -321,6 +410,8 @@ def test_the_providers_have_a_cheapest_model() -> None:
         ("openrouter/openai/gpt-5-nano", "openai/gpt-5-nano-2025-08-07"),
         ("openrouter/openrouter/auto", "anthropic/claude"),
         ("openrouter/meta-llama/llama-3.3-70b-instruct:free", "meta-llama/llama-3.3-70b-instruct"),
+        ("huggingface/deepseek-ai/DeepSeek-V3.1:novita", "deepseek/deepseek-v3.1"),
+        ("huggingface/deepseek-ai/DeepSeek-V3.1:fastest", "deepseek-ai/DeepSeek-V3.1"),
         ("groq/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
         ("azure/my-deploy", "gpt-4o"),
         (
@@ -374,8 +465,16 @@ def test_another_size_or_version_is_another_model(asked: str, named: str) -> Non
     assert not is_same_model(asked, named)
 
 
+def test_no_price_is_listed_where_it_depends_on_who_answers() -> None:
+    sellers = {"huggingface", "openrouter", "perplexity", "vercel_ai_gateway"}
+    by_customer = {provider.name for provider in PROVIDERS.values() if not provider.base_url}
+    listed = {model.partition("/")[0] for model in snapshot().models}
+    assert not listed & (sellers | by_customer)
+
+
 def test_every_listed_model_is_its_own_and_its_stamped_self() -> None:
     for model in snapshot().models:
         name = model.partition("/")[2]
         assert is_same_model(model, name), model
-        assert is_same_model(model, f"{name}-2026-01-31"), model
+        is_stamped = re.search(r"-\d\d$", name)
+        assert is_stamped or is_same_model(model, f"{name}-2026-01-31"), model

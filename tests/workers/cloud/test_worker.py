@@ -23,8 +23,8 @@ from baton.core.errors import (
 from baton.core.labels import Label
 from baton.core.messages import Card, Declined, Finish, RequestSent, Text
 from baton.core.money import BilledTokens
-from baton.platform.secrets import PROVIDERS
-from baton.workers.cloud import CloudWorker, Gateway
+from baton.platform.secrets import ADDRESS_EXAMPLES, PROVIDERS
+from baton.workers.cloud import CloudWorker, Gateway, provider_refusals, unknown_provider
 from support.canary import shows
 from support.cloud_faults import FREE
 from support.cloud_worker_calls import (
@@ -349,9 +349,25 @@ async def test_an_address_that_is_none_is_reported(alone: Gateway, url: str) -> 
     assert isinstance(heard.error, ConfigError)
 
 
+@pytest.mark.parametrize("provider", ADDRESS_EXAMPLES)
+async def test_a_provider_without_one_address_names_what_it_needs(
+    alone: Gateway, provider: str
+) -> None:
+    card = Card("x", "cloud", "x", Label.CLOUD, provider=provider, model=f"{provider}/m")
+    heard = await collect_answer(CloudWorker(card, alone))
+    assert isinstance(heard.error, ConfigError)
+    assert "has no address" in heard.error.message
+    assert f'base_url = "{ADDRESS_EXAMPLES[provider]}"' in heard.error.hint
+    assert not heard.has(RequestSent)
+
+
 @pytest.mark.parametrize(
     ("provider", "reason"),
-    [("perplexity", "it charges for searches besides tokens"), ("nobody", "There is no provider")],
+    [
+        ("heroku", "it has no dialect of its own"),
+        ("sagemaker", "it wants a login"),
+        ("nobody", "There is no provider"),
+    ],
 )
 async def test_a_provider_that_is_not_asked_is_named(
     alone: Gateway, provider: str, reason: str
@@ -362,6 +378,14 @@ async def test_a_provider_that_is_not_asked_is_named(
     assert reason in heard.error.message
     assert heard.error.message.endswith("Nothing was sent.")
     assert 'kind "server"' in heard.error.hint
+
+
+def test_every_refusal_says_what_to_do_instead() -> None:
+    for name, (why, instead) in provider_refusals().items():
+        assert not why.endswith("."), name
+        assert instead[0].isupper(), name
+        assert instead.endswith("."), name
+    assert "https://api.deepinfra.com/v1/openai" in unknown_provider("deepinfra").hint
 
 
 @pytest.mark.sampled(0.5)

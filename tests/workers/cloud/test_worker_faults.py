@@ -444,10 +444,11 @@ async def test_the_log_of_what_left_is_what_arrived(
 
 COUNTED_IN_OTHER_FIELDS = {
     "groq": "groq/llama-3.1-8b-instant",
+    "huggingface": "huggingface/novita/deepseek-ai/DeepSeek-V3.1",
     "openrouter": "openrouter/meta-llama/llama-2-70b-chat",
     "mistral": "mistral/command-r-plus",
 }
-"""Models whose tokens litellm would count with files that it fetches."""
+"""Models whose tokens litellm would count with files that it fetches, or whose name at another."""
 
 
 async def test_the_gateway_reaches_nothing_but_the_provider(

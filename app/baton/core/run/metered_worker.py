@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from baton.core.aio import uninterrupted
-from baton.core.errors import BatonError, BudgetExceeded
+from baton.core.errors import BatonError, BudgetExceeded, SettingRefused, WorkerError
 from baton.core.events import Called
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Hold, HoldRequest, Scope
@@ -27,6 +27,7 @@ from baton.core.messages import (
     Queued,
     Request,
     RequestSent,
+    Retrying,
     Text,
     Thinking,
     Usage,
@@ -102,6 +103,7 @@ class CallUsage:
             call=self.request.call,
             expected_tokens=self.request.expected_tokens or 0,
             other_model=usage.other_model if usage else "",
+            left_out=usage.left_out if usage else "",
         )
 
 
@@ -235,6 +237,10 @@ def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
+MAX_REFUSED_SETTINGS = 4
+"""How often a call is made in all, with one setting less each time."""
+
+
 class MeteredWorker:
     """A worker behind the gate; `record` gets every call that was let through.
 
@@ -258,13 +264,27 @@ class MeteredWorker:
 
         A call that was prepared for the person's approval is made as it was prepared. The text ends
         before the first of its stop texts, even where the worker writes on: a paid call that is
-        broken off stays charged at all its hold.
+        broken off stays charged at all its hold. One of which a setting was refused, at no charge,
+        is made once more without it, with a hold of its own.
         """
         call, card = request, self._worker.card
         if isinstance(call, Request):
             call = await self._budget.prepare(card, call)
         if call.worker != card.id:
             raise ValueError(f"a call of {call.worker!r} was handed to {card.id!r}")
+        for _ in range(MAX_REFUSED_SETTINGS):
+            try:
+                async with aclosing(self._stream_once(call)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                return
+            except SettingRefused as refused:
+                reason = refused.message
+            yield Retrying(reason, 0.0)
+        raise WorkerError(reason, "Nothing was charged. Choose another worker.")
+
+    async def _stream_once(self, call: PreparedCall) -> AsyncGenerator[Chunk]:
+        card = self._worker.card
         tally = CallUsage(card.id, call.request)
         hold: Hold | None = None
         if call.bill is not None:

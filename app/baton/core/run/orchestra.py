@@ -40,7 +40,8 @@ class Orchestra:
 
     `default` is the worker that answers, `terms` are what the settings allow; both may be changed,
     and count from the next prompt on. `on_offline` is called by `go_offline`, with what connects
-    behind it. `absent` says why workers are not here that the settings name.
+    behind it. `absent` says why workers are not here that the settings name, and `suggest` what can
+    be meant by a name that no worker has, in a sentence, or "".
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class Orchestra:
         *,
         absent: Mapping[str, BatonError] = NO_ABSENT,
         on_offline: Callable[[bool], None] = lambda offline: None,
+        suggest: Callable[[str], str] = lambda name: "",
     ) -> None:
         self._services = services
         self._default = default
         self._terms = terms
         self._absent = absent
         self._on_offline = on_offline
+        self._suggest = suggest
         self._changing = threading.Lock()
 
     @property
@@ -94,9 +97,9 @@ class Orchestra:
         if wanted not in workers:
             if (why := self._absent.get(wanted)) is not None:
                 raise type(why)(why.message, why.hint)
-            known = ", ".join(workers)
-            hint = "" if name else " The setting `worker` names the one that answers."
-            raise ConfigError(f"There is no worker {wanted!r}.", f"Known workers: {known}.{hint}")
+            hints = [self._suggest(wanted), f"Known workers: {', '.join(workers)}."]
+            hints += [] if name else ["The setting `worker` names the one that answers."]
+            raise ConfigError(f"There is no worker {wanted!r}.", " ".join(filter(None, hints)))
         return workers[wanted]
 
     def tool_in_place(self, text: str) -> str:

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
         CallTimeouts as CallTimeouts,
         Gateway as Gateway,
     )
+    from baton.workers.cloud.learned_settings import LearnedSettings as LearnedSettings
+    from baton.workers.cloud.model_names import (
+        did_you_mean as did_you_mean,
+        full_names as full_names,
+        known_provider as known_provider,
+        provider_model as provider_model,
+        why_unusable as why_unusable,
+    )
     from baton.workers.cloud.price_table import (
         cheapest_model as cheapest_model,
         price_of as price_of,
@@ -22,16 +30,20 @@ if TYPE_CHECKING:
         PASSWORD as PASSWORD,
         Redaction as Redaction,
     )
-    from baton.workers.cloud.worker import (
-        REFUSED_PROVIDERS as REFUSED_PROVIDERS,
-        CloudWorker as CloudWorker,
+    from baton.workers.cloud.refused_providers import (
+        provider_refusals as provider_refusals,
+        unknown_provider as unknown_provider,
     )
+    from baton.workers.cloud.worker import CloudWorker as CloudWorker
 else:
     __getattr__ = lazy_exports(
         __name__,
         address_pool="WorkerAddress",
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
+        learned_settings="LearnedSettings",
+        model_names="did_you_mean full_names known_provider provider_model why_unusable",
         price_table="cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
-        worker="CloudWorker REFUSED_PROVIDERS",
+        refused_providers="provider_refusals unknown_provider",
+        worker="CloudWorker",
     )

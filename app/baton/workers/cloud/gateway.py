@@ -14,6 +14,7 @@ from baton.ipc.messages import Failed
 from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor
 from baton.platform import proxies
+from baton.workers.cloud.learned_settings import LearnedSettings
 from baton.workers.cloud.messages import (
     REPLIES,
     CallWorker,
@@ -84,7 +85,8 @@ class Gateway(Supervisor):
     `record` writes the egress log before a request is sent, `record_unsent` that it couldn't be.
     Setting `offline` ends the child at once; while it is set, the
     child is started only for workers on this machine, and refuses every other address. Variables
-    with keys that no worker named are not passed on to it. `home` is the id of the home that asks.
+    with keys that no worker named are not passed on to it. `home` is the id of the home that asks,
+    `learned` what its models refused before.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Gateway(Supervisor):
         effort: str = "low",
         offline: bool = False,
         home: str = "",
+        learned: LearnedSettings | None = None,
         patience: CallTimeouts = CallTimeouts(),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
@@ -105,6 +108,7 @@ class Gateway(Supervisor):
         self.record_unsent = record_unsent
         self.effort = effort
         self.home = home
+        self.learned = learned or LearnedSettings()
         self.patience = patience
         self._keys_file = keys_file.absolute()
         self._proxy = proxy

@@ -53,6 +53,7 @@ class CallWorker(Message, tag="call"):
     most: dict[str, float] | None
     privacy: str
     via: str
+    learned: dict[str, str]
 
 
 class FindKey(Message, tag="find_key"):

@@ -1,14 +1,17 @@
 """What a cloud worker's tokens cost: from the configuration, else from a snapshot in this package.
 
-`prices.json` is made by scripts/prices. A price beyond sane bounds counts as unknown, and an
-unknown price is never taken for zero: such a worker isn't called until a price is configured.
+`prices.json` is made by scripts/prices from two public lists, and is read when a price is first
+looked up. A price beyond sane bounds counts as unknown, and an unknown price is never taken for
+zero: such a worker isn't called until a price is configured. Zero is a price where a list says so
+and the entry is marked free.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -18,16 +21,22 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.money import NANO, Price, Rates, Tier
+from baton.workers.cloud.model_families import family_of, openais_name
 
 PRICES_FILE = Path(__file__).with_name("prices.json")
+
+MODELS_DEV = "models.dev"
+"""The second list. An entry names by it which of its rates come from there: "all", or their names
+with a blank between; the others are litellm's."""
 
 CONFIGURED = "config.toml"
 """The source of a price that the person configured."""
 
-_THINKING_TOKENS = {"none": 1024, "low": 2048, "medium": 8192, "high": 24_576}
+_THINKING_TOKENS = {"none": 1024, "minimal": 1024, "low": 2048, "medium": 8192, "high": 24_576}
 """Tokens that Google allows its models to think at each effort ("low": twice that, since OpenAI and
 xAI name no limit); some models can't be kept from thinking."""
 
+_RATES = ("input", "output", "cache_read", "cache_write")
 _DECIMAL = re.compile(r"[0-9]{1,5}(\.[0-9]{1,9})?")
 _MIN_RATE = NANO // 1000
 """A tenth of a cent per million tokens: a lower amount is the price of one token."""
@@ -54,23 +63,33 @@ class ConfiguredPrice(Protocol):
 class ModelFacts:
     """What a model can do; 0 tokens is unknown.
 
-    `responses`: it speaks OpenAI's Responses only. `until`: the day of its end, if that is known.
+    `schema`: it keeps to one. `until`: the day of its end, if that is known.
     """
 
     context: int
     max_output: int
     reasoning: bool = False
-    responses: bool = False
+    schema: bool = False
     until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The prices that ship with Baton: of which day, from where, as they stand in the file."""
+    """The prices that ship with Baton, as they stand in the file.
 
-    date: str
+    `dates` says of which day each list is that they come from, the main one first; `left_out` why
+    models of these lists have no price here.
+    """
+
+    dates: Mapping[str, str]
     source: str
     models: dict[str, Any]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def date(self) -> str:
+        """The day of the main list."""
+        return next(iter(self.dates.values()), "an unknown day")
 
 
 def price_of(model: str, override: ConfiguredPrice | None = None) -> Price | None:
@@ -81,7 +100,15 @@ def price_of(model: str, override: ConfiguredPrice | None = None) -> Price | Non
     if override is not None:
         return _configured_price(override)
     entry = _entry(model)
-    return None if entry is None else parse_price(entry, f"Baton's list of {snapshot().date}")
+    return None if entry is None else parse_price(entry, _source_of(entry))
+
+
+def _source_of(entry: Mapping[str, Any]) -> str:
+    """Return which list an entry's price is from, and of which day."""
+    main, other = f"Baton's list of {snapshot().date}", snapshot().dates.get(MODELS_DEV, "")
+    if not (rates := entry.get(MODELS_DEV)):
+        return main
+    return f"{MODELS_DEV} of {other}" if rates == "all" else f"{main}, {MODELS_DEV} of {other}"
 
 
 def model_facts(model: str) -> ModelFacts | None:
@@ -92,24 +119,46 @@ def model_facts(model: str) -> ModelFacts | None:
         _tokens(entry.get("max_input")),
         _tokens(entry.get("max_output")),
         entry.get("reasoning") is True,
-        entry.get("responses") is True,
+        entry.get("schema") is True,
         str(entry.get("until", "")),
     )
+
+
+def known_facts(model: str) -> ModelFacts | None:
+    """Return what is known of a model, or of the one that another provider resells by that name."""
+    resold = model.removeprefix("openrouter/").removeprefix("vercel_ai_gateway/")
+    names = (model, openais_name(model), resold)
+    return next((facts for name in names if (facts := model_facts(name)) is not None), None)
+
+
+def asked_name(model: str) -> str:
+    """Return the name by which a model is asked: Fireworks' short ones leave its folders out."""
+    provider, _, name = model.partition("/")
+    if provider != "fireworks_ai" or "/" in name:
+        return model
+    places = [f"{provider}/accounts/fireworks/{kind}/{name}" for kind in ("models", "routers")]
+    return next((place for place in places if place in snapshot().models), places[0])
 
 
 def thinking_tokens(model: str, effort: str) -> int:
     """Return how many tokens a model may think at an effort; one that isn't known may think."""
     known = model_facts(model)
-    return _THINKING_TOKENS[effort] if known is None or known.reasoning else 0
+    if known is not None and not known.reasoning:
+        return 0
+    family = family_of(model)
+    return _THINKING_TOKENS.get(family.level(effort), _THINKING_TOKENS[effort])
 
 
 def cheapest_model(provider: str, today: str) -> str:
-    """Return the provider's model that costs least and isn't at its end on that day, or ""."""
-    costs = {}
+    """Return the provider's model that costs least and isn't at its end on that day, or "".
+
+    A free one only where there is no other: those are refused more often, whatever the key is.
+    """
+    costs: dict[str, tuple[bool, int]] = {}
     for model in (name for name in snapshot().models if name.startswith(f"{provider}/")):
         price = price_of(model)
-        if price is not None and not _is_over(model, today):
-            costs[model] = price.max_cost(1000, 100)
+        if price is not None and not is_over(model, today):
+            costs[model] = (price.is_free, price.max_cost(1000, 100))
     return min(costs, key=lambda model: costs[model], default="")
 
 
@@ -126,17 +175,23 @@ def successor_of(model: str, said: str, today: str) -> str:
     offered = {
         other.removeprefix(f"{provider}/")
         for other in snapshot().models
-        if other.startswith(f"{provider}/") and other != model and not _is_over(other, today)
+        if other.startswith(f"{provider}/") and other != model and not is_over(other, today)
     }
     words = {word.strip(".,:;!?'\"`()[]") for word in re.split(r"\s+", said)}
     named = {word.removeprefix(f"{provider}/") for word in words} & offered
     if len(named) == 1:
         return f"{provider}/{named.pop()}"
-    undated = _DATE_SUFFIX.sub("", name)
-    return f"{provider}/{undated}" if undated in offered and not named else ""
+    plain = undated(name)
+    return f"{provider}/{plain}" if plain in offered and not named else ""
 
 
-def _is_over(model: str, today: str) -> bool:
+def undated(name: str) -> str:
+    """Return a model's name without the date of its version."""
+    return _DATE_SUFFIX.sub("", name)
+
+
+def is_over(model: str, today: str) -> bool:
+    """Whether a model is withdrawn by that day, as far as that is known."""
     known = model_facts(model)
     return known is not None and "" < known.until <= today
 
@@ -146,9 +201,13 @@ def snapshot() -> Snapshot:
     """Read the prices that ship with Baton; a broken file is an empty one."""
     try:
         raw = msgspec.json.decode(PRICES_FILE.read_bytes())
-        return Snapshot(str(raw["snapshot"]), str(raw["source"]), dict(raw["models"]))
-    except (OSError, LookupError, RecursionError, TypeError, ValueError):  # DecodeError is one
-        return Snapshot("an unknown day", "", {})
+        sources = {str(name): dict(source) for name, source in dict(raw["sources"]).items()}
+        left_out = {name: str(why) for why, names in raw["left_out"].items() for name in names}
+        dates = {name: str(source["date"]) for name, source in sources.items()}
+        what = "; ".join(str(source["what"]) for source in sources.values())
+        return Snapshot(dates, what, dict(raw["models"]), left_out)
+    except (AttributeError, OSError, LookupError, RecursionError, TypeError, ValueError):
+        return Snapshot({}, "", {})  # a DecodeError is a ValueError
 
 
 def _entry(model: str) -> dict[str, Any] | None:
@@ -166,8 +225,11 @@ def _tokens(value: object) -> int:
 
 def parse_price(entry: dict[str, Any], source: str = "") -> Price | None:
     """Return the price in an entry, or None if anything about it isn't plausible."""
-    base = _rates(entry)
     tiers = entry.get("tiers", [])
+    if entry.get("free") is True:
+        is_plain = not tiers and all(entry.get(name) == "0" for name in _RATES)
+        return Price(Rates(0, 0, 0, 0), source=source) if is_plain else None
+    base = _rates(entry)
     if base is None or not isinstance(tiers, list):
         return None
     found: list[Tier] = []
@@ -187,9 +249,7 @@ def _rates(entry: dict[str, Any]) -> Rates | None:
 
     A cache is read for no more than the input costs, and written for no less.
     """
-    amounts = [
-        _parse_amount(entry.get(name)) for name in ("input", "output", "cache_read", "cache_write")
-    ]
+    amounts = [_parse_amount(entry.get(name)) for name in _RATES]
     if None in amounts:
         return None
     rates = Rates(*(amount or 0 for amount in amounts))
@@ -260,6 +320,8 @@ def is_same_model(asked: str, named: str) -> bool:
     """
     if not named or re.match(r"azure/|baton/|.*\bauto\b", asked.lower()):
         return True
+    if asked.startswith("huggingface/"):  # ":novita" is who of the router's providers answers
+        asked = asked.partition(":")[0]
     one, other = _telling_parts(asked), _telling_parts(named)
     return one == other or ("latest" in asked and one <= other)
 

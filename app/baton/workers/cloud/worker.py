@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from baton.core.errors import (
-    ConfigError,
     ContextTooLong,
+    SettingRefused,
     WorkerUnavailable,
 )
 from baton.core.labels import Label, address_label
@@ -44,6 +44,7 @@ from baton.workers.cloud.messages import (
     SendRequest,
 )
 from baton.workers.cloud.price_table import is_same_model
+from baton.workers.cloud.refused_providers import unknown_provider
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 PROVIDER_NAMES = {
     "anthropic": "Anthropic",
     "azure": "Azure",
+    "bedrock": "Amazon Bedrock",
     "bedrock_mantle": "Amazon Bedrock",
     "cerebras": "Cerebras",
     "cohere": "Cohere",
@@ -58,47 +60,21 @@ PROVIDER_NAMES = {
     "fireworks_ai": "Fireworks",
     "gemini": "Gemini",
     "groq": "Groq",
+    "huggingface": "Hugging Face",
     "mistral": "Mistral",
     "moonshot": "Moonshot",
     "novita": "Novita",
     "openai": "OpenAI",
     "openrouter": "OpenRouter",
+    "perplexity": "Perplexity",
     "sambanova": "SambaNova",
     "together_ai": "Together",
+    "vercel_ai_gateway": "Vercel's AI Gateway",
     "vertex_ai": "Vertex AI",
     "xai": "xAI",
     "zai": "Z.ai",
 }
 
-_NEEDS_LOGIN = "it wants a login or a signature, not a key alone"
-_NO_COUNT = "litellm can't ask it to count the tokens of a streamed answer"
-_NO_DIALECT = "its answers come in a form that Baton doesn't read"
-REFUSED_PROVIDERS = {
-    "azure_ai": "its models are asked as azure/ at the resource's own /openai/v1 address",
-    "bedrock": "it streams in Amazon's binary form, which bedrock_mantle/ doesn't",
-    "chatgpt": _NEEDS_LOGIN,
-    "cloudflare": _NO_DIALECT,
-    "codestral": "its models are asked as mistral/",
-    "dashscope": "its prices depend on the region of the key",
-    "databricks": _NEEDS_LOGIN,
-    "deepinfra": _NO_COUNT,
-    "gigachat": _NEEDS_LOGIN,
-    "github_copilot": _NEEDS_LOGIN,
-    "huggingface": "it passes requests on to others, whose prices differ",
-    "hyperbolic": _NO_COUNT,
-    "morph": "its requests can't show the cap of an answer",
-    "nvidia_nim": _NO_COUNT,
-    "oci": _NEEDS_LOGIN,
-    "perplexity": "it charges for searches besides tokens, which no ceiling can hold",
-    "predibase": _NO_DIALECT,
-    "replicate": _NO_DIALECT,
-    "sagemaker": _NEEDS_LOGIN,
-    "sap": _NEEDS_LOGIN,
-    "snowflake": _NEEDS_LOGIN,
-    "v0": "its requests can't show the cap of an answer",
-    "watsonx": _NEEDS_LOGIN,
-}
-"""Providers that litellm knows and Baton doesn't ask, and why not."""
 
 GRACE_SECONDS = 1.5
 """How long the child may take to stop a call before it is killed."""
@@ -264,7 +240,8 @@ class CloudWorker:
                         yield Text(piece.text, piece.tokens)
                     case CallDone() as done:
                         self._gateway.forgive()
-                        usage = self._usage(done, request, attempt.said)
+                        self._gateway.learned.confirm(self._asked_as(attempt))
+                        usage = self._usage(done, request, attempt)
                         attempt.tokens = usage.tokens_out
                         yield usage
                         return
@@ -272,6 +249,7 @@ class CloudWorker:
                         is_unsent = await self._record_failure(failed, request, attempt)
                         if failed.declined:
                             yield Declined(is_unsent, destination)
+                        self._learn(failed, attempt)
                         raise error_of(failed)
                     case _:
                         raise call.child.reject()
@@ -283,6 +261,17 @@ class CloudWorker:
         finally:
             if call is not None:
                 await uninterrupted(call.close(GRACE_SECONDS))
+
+    def _asked_as(self, attempt: CallAttempt) -> str:
+        """Return what settings are learned for: its model where an attempt goes."""
+        return f"{self.card.model} at {attempt.lease.address.url}"
+
+    def _learn(self, failed: Failed, attempt: CallAttempt) -> None:
+        """Raise SettingRefused if the request may be answered without what was refused."""
+        learned, model = self._gateway.learned, self._asked_as(attempt)
+        if failed.option and learned.try_without(model, failed.option, failed.value):
+            raise SettingRefused(failed.message, failed.hint)
+        learned.give_up(model)
 
     async def _record_failure(self, failed: Failed, request: Request, attempt: CallAttempt) -> bool:
         """Note how a call failed; return whether what was announced didn't leave."""
@@ -319,7 +308,7 @@ class CloudWorker:
         card = self.card
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
         if card.kind == "cloud" and provider is None:
-            return _unknown_provider(card.provider).message
+            return unknown_provider(card.provider).message
         if self._needs_key:
             own = provider.variables if provider is not None else ()
             variables = (self._variable,) if self._variable else own
@@ -346,7 +335,7 @@ class CloudWorker:
         card, patience, lease = self.card, self._gateway.patience, attempt.lease
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
-            raise _unknown_provider(card.provider)
+            raise unknown_provider(card.provider)
         slow = not cloud or self._gateway.effort in SLOW_EFFORTS
         if lease.has_others and attempt.may_repeat_sent:
             slow = False  # another address may be quicker
@@ -376,6 +365,10 @@ class CloudWorker:
             most=_max_price(card),
             privacy=card.privacy.value,
             via=self._via(lease.address.url),
+            learned={
+                option: one.value
+                for option, one in self._gateway.learned.of(self._asked_as(attempt)).items()
+            },
         )
 
     def _via(self, url: str) -> str:
@@ -395,8 +388,12 @@ class CloudWorker:
             return card.name
         return f"{card.name} at {urlsplit(lease.address.url).netloc}"
 
-    def _usage(self, done: CallDone, request: Request, said: str) -> Usage:
+    def _usage(self, done: CallDone, request: Request, attempt: CallAttempt) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""
+        left_out = self._gateway.learned.text(self._asked_as(attempt))
+        return replace(self._counted(done, request, attempt.said), left_out=left_out)
+
+    def _counted(self, done: CallDone, request: Request, said: str) -> Usage:
         finish = Finish(done.finish) if done.finish in set(Finish) else Finish.STOP
         context = self.card.context
         other = "" if is_same_model(self.card.model, done.model) else done.model
@@ -450,18 +447,6 @@ def _is_listening(url: str) -> bool:
             return True  # it is busy, or the call finds out more
         return True
     return False
-
-
-def _unknown_provider(name: str) -> ConfigError:
-    if why := REFUSED_PROVIDERS.get(name):
-        message = f"Baton doesn't ask the provider {name!r}: {why}."
-    else:
-        message = f"There is no provider {name!r}."
-    return ConfigError(
-        f"{message} Nothing was sent.",
-        f"Known: {', '.join(PROVIDERS)}. Another that speaks like OpenAI can be a worker of kind"
-        ' "server", with its `base_url`, `api_key_env` and `price`.',
-    )
 
 
 def _max_price(card: Card) -> dict[str, float] | None:

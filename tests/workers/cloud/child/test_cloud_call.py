@@ -18,10 +18,12 @@ from baton.ipc.process import Child, ChildProcess
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
 from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender, unsent_call
-from baton.workers.cloud.child.openai_requests import chat_request, responses_request
+from baton.workers.cloud.child.openai_requests import own_request
 from baton.workers.cloud.child.request_guard import check_request
+from baton.workers.cloud.child.request_settings import RequestSettings, settings_of
 from baton.workers.cloud.messages import REPLIES, AnswerText, SendRequest
 
+PLAIN = RequestSettings()
 OPENAI = "https://api.openai.com/v1"
 
 
@@ -66,20 +68,21 @@ def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Cloud
 def test_openai_is_asked_for_the_tier_whose_price_is_known(base_url: str, tier: str | None) -> None:
     """Without that it takes the one that the person's project is set to, which may be dearer."""
     assert call(base_url=base_url).tier == tier
-    assert _body(responses_request(call(base_url=base_url), "low")).get("service_tier") == tier
+    assert _body(own_request(call(base_url=base_url), PLAIN)).get("service_tier") == tier
 
 
 def test_a_server_is_asked_for_what_was_chosen_and_nothing_else() -> None:
-    body = _body(chat_request(call()))
+    body = _body(own_request(call(), PLAIN))
     assert not body.keys() & {"seed", "temperature", "response_format"}
     assert (body["max_tokens"], body["stream"]) == (300, True)
-    body = _body(chat_request(call(seed=0, temperature=0.0, schema='{"type": "object"}')))
+    asked = call(seed=0, temperature=0.0, schema='{"type": "object"}', through_library=False)
+    body = _body(own_request(asked, settings_of(asked, "low")))
     assert (body["seed"], body["temperature"]) == (0, 0.0)
     assert "response_format" in body
 
 
 def test_a_request_can_be_read_where_it_is_shown() -> None:
-    request = chat_request(call(messages=[{"role": "user", "content": "Grüße, 你好"}]))
+    request = own_request(call(messages=[{"role": "user", "content": "Grüße, 你好"}]), PLAIN)
     assert "Grüße, 你好".encode() in request.body
 
 
@@ -87,7 +90,7 @@ def test_openai_is_asked_not_to_store_an_answer() -> None:
     for base_url in (OPENAI, "http://127.0.0.1:8000/v1"):
         asked = call(base_url=base_url)
         asked.set_dialect("responses")
-        body = responses_request(asked, "low").body
+        body = own_request(asked, PLAIN).body
         assert json.loads(body)["store"] is False
         check_request(
             body, "responses", asked.model, asked.cap, asked.bound, must_not_store=asked.is_openais
@@ -124,7 +127,7 @@ async def test_what_may_have_cost_something_is_not_declined(
 ) -> None:
     stream = httpx.ByteStream(json.dumps(body).encode())
     failure = await call_errors.response_failure(
-        call(provider), httpx.Response(status, stream=stream)
+        call(provider), httpx.Response(status, stream=stream), b"{}"
     )
     assert failure.failed.declined is declined
 
@@ -148,15 +151,15 @@ async def test_what_is_too_long_is_reported_in_the_numbers_of_the_provider(
 ) -> None:
     stream = httpx.ByteStream(json.dumps({"error": {"message": said}}).encode())
     refused = httpx.Response(400, stream=stream)
-    failure = await call_errors.response_failure(call(context=8192), refused)
+    failure = await call_errors.response_failure(call(context=8192), refused, b"{}")
     assert (failure.failed.needed, failure.failed.limit) == (needed, limit)
 
 
 async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
-    said = {"error": {"message": "response_format is not supported."}}
+    said = {"error": {"message": "response_format: the schema is too deep."}}
     stream = httpx.ByteStream(json.dumps(said).encode())
     failure = await call_errors.response_failure(
-        call(schema="{}"), httpx.Response(400, stream=stream)
+        call(schema="{}"), httpx.Response(400, stream=stream), b"{}"
     )
     assert "can't give an answer in a set form: response_format" in str(failure)
     assert failure.failed.declined

@@ -20,7 +20,7 @@ from hypothesis import given, strategies as st
 
 from baton.ipc.messages import Failed
 from baton.ipc.parent_channel import Failure
-from baton.workers.cloud.child import call_errors
+from baton.workers.cloud.child import call_errors, provider_errors
 from baton.workers.cloud.child.cloud_call import CloudCall
 from baton.workers.cloud.worker import PROVIDER_NAMES
 
@@ -35,7 +35,7 @@ KINDS = {
     "fee": ("WorkerError", "for which it may charge a fee", "stays charged"),
     "credit": ("WorkerError", "is used up", "Top it up"),
     "access": ("WorkerError", "gives this account no access", "Settle that"),
-    "model": ("WorkerError", "doesn't offer", "`baton budget prices"),
+    "model": ("WorkerError", "doesn't offer", "Nothing was charged."),
     "context": ("ContextTooLong", "", ""),
     "rate": ("WorkerUnavailable", "takes no more requests for now", "Try again in"),
     "overload": ("WorkerUnavailable", "is overloaded", "Try again in"),
@@ -87,7 +87,7 @@ async def failed_call(row: dict[str, Any], call: CloudCall, before: bytes = b"")
     else:
         stream = httpx.ByteStream(text.encode())
         response = httpx.Response(row["status"], headers=row.get("headers"), stream=stream)
-        failure = await call_errors.response_failure(call, response)
+        failure = await call_errors.response_failure(call, response, b"{}")
     return failure.failed
 
 
@@ -120,6 +120,16 @@ async def mistakes_in(row: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
 async def test_a_provider_s_error_is_explained(row: dict[str, Any]) -> None:
     assert await mistakes_in(row) == []
+
+
+@pytest.mark.parametrize(
+    "line", (Path(__file__).parents[1] / "setting_refusals.jsonl").read_text("utf-8").splitlines()
+)
+def test_what_is_asked_again_without_a_setting_is_of_no_other_kind(line: str) -> None:
+    row = json.loads(line)
+    said = provider_errors.error_sentence(row["error"])
+    kinds = [provider_errors.find_kind({"x"}, status, row["error"], said) for status in (400, 422)]
+    assert row["means"] is None or kinds == [None, None]
 
 
 ENDINGS = (

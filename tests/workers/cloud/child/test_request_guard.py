@@ -30,6 +30,10 @@ BODIES: dict[str, dict[str, Any]] = {
         "generationConfig": {"max_output_tokens": 100},
     },
     "cohere": {"model": "m", "messages": SAID, "max_tokens": 100, "stream": True},
+    "converse": {
+        "messages": [{"role": "user", "content": [{"text": "Hello"}]}],
+        "inferenceConfig": {"maxTokens": 100},
+    },
 }
 
 
@@ -37,7 +41,7 @@ SCHEMA = {"type": "object", "properties": {"é": {"type": "string"}}}
 FORMS: dict[str, dict[str, Any]] = {
     "chat": {"response_format": SCHEMA},
     "responses": {"text": SCHEMA},
-    "messages": {"output_format": SCHEMA},
+    "messages": {"output_config": {"format": SCHEMA}},
     "gemini": {"generationConfig": {"max_output_tokens": 100, "response_json_schema": SCHEMA}},
 }
 
@@ -45,7 +49,15 @@ FORMS: dict[str, dict[str, Any]] = {
 def check_body(
     dialect: str, body: Any, cap: int = 100, bound: int = 5, has_schema: bool = False
 ) -> None:
-    check_request(json.dumps(body).encode(), dialect, "m", cap, bound, has_schema=has_schema)
+    check_request(
+        json.dumps(body).encode(),
+        dialect,
+        "m",
+        cap,
+        bound,
+        has_schema=has_schema,
+        must_not_store=dialect == "responses",
+    )
 
 
 @pytest.mark.parametrize("dialect", BODIES)
@@ -133,6 +145,18 @@ def test_geminis_options(config: dict[str, int]) -> None:
     body = BODIES["gemini"]
     with pytest.raises(UnfitRequest):
         check_body("gemini", body | {"generationConfig": config})
+
+
+@pytest.mark.parametrize("config", [{}, {"maxTokens": 101}, {"maxTokens": 9, "topK": 2}])
+def test_converses_options(config: dict[str, int]) -> None:
+    with pytest.raises(UnfitRequest):
+        check_body("converse", BODIES["converse"] | {"inferenceConfig": config})
+
+
+@pytest.mark.parametrize("name", ["additionalModelRequestFields", "guardrailConfig", "toolConfig"])
+def test_converse_asks_for_nothing_more(name: str) -> None:
+    with pytest.raises(UnfitRequest, match=name):
+        check_body("converse", BODIES["converse"] | {name: {"x": 1}})
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"{", b"[" * 100_000])
@@ -262,6 +286,7 @@ def test_a_message_holds_text_alone(dialect: str, more: dict[str, Any]) -> None:
         ("https://a.example/v1/messages", "https://a.example"),
         ("https://a.example/x/v1/messages", "https://a.example/x/v1"),
         ("https://a.example/v1beta/models/m:stream?alt=sse", "https://a.example/v1beta"),
+        ("https://a.example/model/us.m-v1%3A0/converse-stream", "https://a.example"),
     ],
 )
 def test_a_request_goes_below_its_own_address(url: str, base_url: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from baton.core.sanitiser import whole_characters
+from baton.workers.cloud.child.event_frames import EventFrames
 from baton.workers.cloud.child.provider_errors import error_sentence
 from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse_json
 from baton.workers.cloud.messages import TokenCount
@@ -90,7 +91,7 @@ class AnswerReader(ABC):
 
     dialect = ""
 
-    def __init__(self) -> None:
+    def __init__(self, events: EventFrames | None = None) -> None:
         self.finish = ""
         self.error = ""
         self.error_event: Mapping[str, Any] = {}
@@ -102,7 +103,7 @@ class AnswerReader(ABC):
         self.count: TokenCount | None = None
         self.is_count_broken = False
         self._most: TokenCount | None = None
-        self._events = Events()
+        self._events = events or Events()
         self._broken = False
         self._is_marked = False
         self._is_own_error = False
@@ -258,7 +259,10 @@ def is_own_error(dialect: str, body: object) -> bool:
             return is_own_error(dialect, only)
         case "gemini", {"error": {"code": int(), "message": str(), "status": str()}}:
             return True
-        case "cohere", {"id": str(), "message": str()}:
+        case ("cohere", {"id": str(), "message": str()}) | (
+            "converse",
+            {"message": str()} | {"Message": str()},
+        ):
             return True
         case "cohere", {"type": "message-end", "delta": {"finish_reason": "ERROR", "error": str()}}:
             return True
@@ -268,7 +272,7 @@ def is_own_error(dialect: str, body: object) -> bool:
             return True
         case "responses", {"type": "response.failed", "response": {"error": {"message": str()}}}:
             return True
-        case "chat" | "responses", {"error": {"message": str()}}:
+        case "chat" | "converse" | "responses", {"error": {"message": str()}}:
             return True
         case "chat", {"object": "error", "message": str()} | {"code": str(), "error": str()}:
             return True  # Mistral and vLLM; xAI

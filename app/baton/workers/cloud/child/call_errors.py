@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from baton.core.sanitiser import one_line
 from baton.ipc.child_http import wait_text
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.answer_reader import is_own_error
+from baton.workers.cloud.child.option_refusals import refused_option
 from baton.workers.cloud.child.provider_errors import (
     context_sizes,
     error_sentence,
@@ -28,6 +30,7 @@ from baton.workers.cloud.child.provider_errors import (
     wait_seconds,
 )
 from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse_json
+from baton.workers.cloud.learned_settings import OPTION_NAMES
 
 if TYPE_CHECKING:
     from baton.workers.cloud.child.cloud_call import CloudCall
@@ -61,8 +64,8 @@ _UNCLEAR_STATUSES = (408, 499, 504, 524)
 """After these the model may have been at work: a proxy or the server stopped waiting for it."""
 
 
-async def response_failure(call: CloudCall, response: httpx.Response) -> Failure:
-    """Return the failure that an answer other than 200 means."""
+async def response_failure(call: CloudCall, response: httpx.Response, sent: bytes) -> Failure:
+    """Return the failure that an answer other than 200 to a body that was sent means."""
     body, is_whole = await _read_error_body(response)
     status = response.status_code
     error = _parse_error(body)
@@ -82,6 +85,10 @@ async def response_failure(call: CloudCall, response: httpx.Response) -> Failure
     if failure is not None:
         return failure
     shown = _shown_text(said, call.key)
+    if declined and status in (400, 422):
+        refused = refused_option(error, said, json.loads(sent))
+        if refused is not None:
+            return _setting_refusal(call, shown, *refused)
     if declined and status < 500:
         return _request_refusal(call, shown, status)
     charged = "Nothing was charged. " if declined else ""
@@ -232,6 +239,18 @@ def _request_refusal(call: CloudCall, said: str, status: int) -> Failure:
         f"{call.who} refused the request{detail}",
         "Nothing was charged.",
         declined=True,
+    )
+
+
+def _setting_refusal(call: CloudCall, said: str, option: str, value: str) -> Failure:
+    instead = f"with {value}" if value else "without it"
+    return Failure(
+        "WorkerError",
+        f"{call.who} refused the {OPTION_NAMES[option]}{_detail(said)} It is asked {instead}.",
+        "Nothing was charged.",
+        declined=True,
+        option=option,
+        value=value,
     )
 
 

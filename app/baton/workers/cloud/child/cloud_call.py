@@ -48,7 +48,8 @@ class CloudCall:
     which asks others whose prices differ. It ends before the first of `stop`, which servers are
     asked for. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
     for. `via` names the endpoints of Baton that the request came through, for the next one.
-    `announce` reports to the front what will be sent; nothing is until `go` is set.
+    `learned` are settings that the model refused before, and what is sent in their place ("":
+    nothing). `announce` reports to the front what will be sent; nothing is until `go` is set.
     `may_think_unseen` is whether the model may have written more than it shows.
     """
 
@@ -75,6 +76,7 @@ class CloudCall:
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     via: str = ""
+    learned: Mapping[str, str] = field(default_factory=dict)
     dialect: str = "chat"
     key: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,6 +87,13 @@ class CloudCall:
     def is_openais(self) -> bool:
         """Whether it goes to OpenAI, whose projects may store answers or have a dearer tier set."""
         return (urlsplit(self.base_url).hostname or "").endswith(".openai.com")
+
+    @property
+    def must_not_store(self) -> bool:
+        """Whether it must ask that nothing is stored: Responses are, but Perplexity knows no such
+        field and refuses what it doesn't know."""
+        is_stored = self.dialect == "responses" and self.provider != "perplexity"
+        return is_stored or self.is_openais
 
     @property
     def tier(self) -> str | None:

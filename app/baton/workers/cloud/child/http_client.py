@@ -29,6 +29,9 @@ from baton.platform import proxies as addresses, secrets
 from baton.workers.cloud.child import call_errors, request_guard, response_limits
 from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, CloudCall, HttpRequest
 
+STREAM_TYPES = {"converse": "application/vnd.amazon.eventstream"}
+"""In which form a streamed answer comes, in dialects that don't send server-sent events."""
+
 KEY_SECONDS = 60.0
 """How long a key is remembered: asking a keyring for it takes a moment."""
 
@@ -111,7 +114,7 @@ class CloudHttpClient:
             if response.status_code in (400, 401, 402, 403):  # it may be about the key
                 self._keys.pop((call.provider, call.variable), None)  # looked up again next time
             if response.status_code != 200:
-                raise await call_errors.response_failure(call, response)
+                raise await call_errors.response_failure(call, response, request.body)
             if call_errors.is_compressed(response):
                 raise call_errors.compressed_failure(call)
             key_filter, failure = KeyFilter(call.key), None
@@ -143,7 +146,7 @@ class CloudHttpClient:
                 call.cap,
                 call.bound,
                 has_schema=bool(call.schema),
-                must_not_store=call.is_openais,
+                must_not_store=call.must_not_store,
             )
         except request_guard.UnfitRequest as error:
             raise Failure(
@@ -158,11 +161,14 @@ class CloudHttpClient:
     def _target_urls(self, call: CloudCall, url: str) -> list[str]:
         """Return the addresses to try for a URL: several only for this machine's two."""
         if not addresses.is_usable(call.base_url):
+            example = "" if call.base_url else secrets.ADDRESS_EXAMPLES.get(call.provider)
             raise Failure(
                 "ConfigError",
                 f"{call.who} has no address that can be used.",
-                "It begins with http:// or https://, has a plain name (an international one begins"
-                " with xn--), and holds no password, ? or #: `baton config edit`.",
+                f'Put yours into its entry: base_url = "{example}" (`baton config edit`).'
+                if example
+                else "It begins with http:// or https://, has a plain name (an international one"
+                " begins with xn--), and holds no password, ? or #: `baton config edit`.",
             )
         local = addresses.loopback_addresses(url)
         if self._rules.offline and not local:
@@ -364,7 +370,7 @@ def _headers(call: CloudCall, request: HttpRequest) -> dict[str, str]:
     The writer's others would say which library wrote the request, or ask for what is not checked.
     """
     headers = {
-        "accept": "text/event-stream",
+        "accept": STREAM_TYPES.get(call.dialect, "text/event-stream"),
         "accept-encoding": "identity",
         "content-type": "application/json",
         "user-agent": f"baton/{__version__}",

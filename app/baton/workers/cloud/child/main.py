@@ -31,8 +31,7 @@ from baton.ipc.parent_channel import (
 from baton.ipc.process import environment
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
 from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules
-from baton.workers.cloud.child.litellm_requests import LitellmRequests
-from baton.workers.cloud.child.openai_requests import chat_request
+from baton.workers.cloud.child.request_writer import RequestWriter
 from baton.workers.cloud.gateway import GATEWAY_VARIABLES
 from baton.workers.cloud.messages import (
     REQUESTS,
@@ -77,7 +76,7 @@ class CallRunner:
         )
         self._is_offline = setup.offline
         self._http = CloudHttpClient(rules, environ)
-        self._litellm = LitellmRequests(setup.effort)
+        self._writer = RequestWriter(setup.effort)
         self._tasks: list[asyncio.Task[None]] = []
         self._calls: dict[int, tuple[CloudCall, asyncio.Task[None]]] = {}
 
@@ -99,11 +98,10 @@ class CallRunner:
 
     async def _warm(self, models: list[tuple[str, str]]) -> None:
         """Do what takes long before a first call to these models: write an unsent request."""
-        self._litellm.warm()
         await self._http.warm()
         for provider, model in models:
             with suppress(Exception):  # the first call meets it again, and reports it
-                await self._litellm.write(unsent_call(provider, model))
+                await self._writer.write(unsent_call(provider, model))
 
     async def _find_key(self, asked: FindKey) -> None:
         """Say whether a key is there; one that can't be used is, and the call reports it."""
@@ -161,10 +159,10 @@ class CallRunner:
 
     async def _request(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, in its provider's dialect."""
-        if not call.through_library:
-            return chat_request(call)
         try:
-            return await self._litellm.write(call)
+            return await self._writer.write(call)
+        except Failure:
+            raise
         except Exception as error:
             _log_error(error)
             raise Failure(

@@ -1,6 +1,7 @@
-"""Requests that Baton writes itself: Chat Completions for servers, and OpenAI's Responses.
+"""Requests that Baton writes itself: Chat Completions, and Responses.
 
-litellm writes Responses only with the package `mcp`, which Baton doesn't install.
+Their fields stand in `families.toml`. litellm would need seconds to be imported for them, and writes
+Responses only with the package `mcp`, which Baton doesn't install.
 """
 
 from __future__ import annotations
@@ -15,48 +16,48 @@ from baton.workers.cloud.child.cloud_call import (
     CloudCall,
     HttpRequest,
 )
+from baton.workers.cloud.child.request_settings import RequestSettings
 
-
-def chat_request(call: CloudCall) -> HttpRequest:
-    """Return a call as a request for Chat Completions."""
+def own_request(call: CloudCall, settings: RequestSettings) -> HttpRequest:
+    """Return a call as a request for Chat Completions or Responses, whichever is its dialect."""
+    is_chat = call.dialect == "chat"
     body: dict[str, Any] = {
         "model": call.model,
-        "messages": call.messages,
-        "max_tokens": call.cap,
+        "messages" if is_chat else "input": settings.messages(call),
+        settings.cap_field or ("max_tokens" if is_chat else "max_output_tokens"): call.cap,
         "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    if call.temperature is not None:
-        body["temperature"] = call.temperature
-    if call.top_p is not None:
-        body["top_p"] = call.top_p
-    if call.seed is not None:
-        body["seed"] = call.seed
-    if call.stop:
-        body["stop"] = list(call.stop)
-    if call.schema:
-        body["response_format"] = response_format(call.schema)
-    return _request(call, body)
-
-
-def responses_request(call: CloudCall, effort: str | None) -> HttpRequest:
-    """Return a call as a request for Responses; `effort` is how much to think."""
-    body: dict[str, Any] = {
-        "model": call.model,
-        "input": call.messages,
-        "max_output_tokens": call.cap,
-        "stream": True,
-        "store": False,
+        **settings.sampling,
+        **settings.thinking,
+        **settings.extra,
     }
     if call.tier:
         body["service_tier"] = call.tier
-    if call.top_p is not None:
-        body["top_p"] = call.top_p
-    if effort:
-        body["reasoning"] = {"effort": effort}
-    if call.schema:
-        body["text"] = {"format": {"type": "json_schema", **_named_schema(call.schema)}}
-    return _request(call, body)
+    if call.must_not_store:
+        body["store"] = False
+    if settings.schema and not is_chat:
+        body["text"] = {"format": {"type": "json_schema", **_named_schema(settings.schema)}}
+    if is_chat:
+        body |= _chat_fields(call, settings)
+    url = request_address(call.base_url, call.dialect, call.model)
+    header, prefix = KEY_HEADERS.get(call.provider, ("authorization", "Bearer "))
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return HttpRequest(url, {header: prefix + KEY_PLACEHOLDER}, text.encode())
+
+
+def _chat_fields(call: CloudCall, settings: RequestSettings) -> dict[str, Any]:
+    """Return the fields that Chat Completions alone have."""
+    fields: dict[str, Any] = {}
+    if settings.wants_usage:
+        fields["stream_options"] = {"include_usage": True}
+    if settings.seed is not None:
+        fields[settings.seed_field] = settings.seed
+    if settings.stop:
+        fields["stop"] = list(settings.stop)
+    if settings.schema:
+        fields["response_format"] = response_format(settings.schema)
+    if call.most:
+        fields["provider"] = {"max_price": call.most}
+    return fields
 
 
 def response_format(schema: str) -> dict[str, Any]:
@@ -67,10 +68,3 @@ def response_format(schema: str) -> dict[str, Any]:
 def _named_schema(schema: str) -> dict[str, Any]:
     return {"name": "answer", "schema": json.loads(schema), "strict": True}
 
-
-def _request(call: CloudCall, body: dict[str, Any]) -> HttpRequest:
-    url = request_address(call.base_url, call.dialect, call.model)
-    header, prefix = KEY_HEADERS.get(call.provider, ("authorization", "Bearer "))
-    return HttpRequest(
-        url, {header: prefix + KEY_PLACEHOLDER}, json.dumps(body, ensure_ascii=False).encode()
-    )

@@ -26,6 +26,7 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
             "random_seed",
             "reasoning",
             "reasoning_effort",
+            "reasoning_format",
             "seed",
             "service_tier",
             "stop",
@@ -65,8 +66,19 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
         }
     ),
     "cohere": frozenset(
-        {"max_tokens", "messages", "model", "p", "seed", "stream", "temperature", "top_p"}
+        {
+            "max_tokens",
+            "messages",
+            "model",
+            "p",
+            "seed",
+            "stream",
+            "temperature",
+            "thinking",
+            "top_p",
+        }
     ),
+    "converse": frozenset({"inferenceConfig", "messages", "system"}),
     "gemini": frozenset(
         {
             "contents",
@@ -78,21 +90,30 @@ ALLOWED_FIELDS: dict[str, frozenset[str]] = {
 }
 """What a body may hold, in each dialect."""
 
-ALLOWED_IN_GENERATION = frozenset(
-    {
-        "candidateCount",
-        "maxOutputTokens",
-        "max_output_tokens",
-        "seed",
-        "temperature",
-        "thinkingConfig",
-        "topP",
-        "top_p",
-    }
-)
+OPTIONS_FIELDS = {"converse": "inferenceConfig", "gemini": "generationConfig"}
+"""Where the options are, in dialects that keep them apart."""
+
+ALLOWED_OPTIONS: dict[str, frozenset[str]] = {
+    "converse": frozenset({"maxTokens", "temperature", "topP"}),
+    "gemini": frozenset(
+        {
+            "candidateCount",
+            "maxOutputTokens",
+            "max_output_tokens",
+            "seed",
+            "temperature",
+            "thinkingConfig",
+            "topP",
+            "top_p",
+        }
+    ),
+}
+"""What those may hold."""
+
 FIXED_VALUES: dict[str, tuple[object, ...]] = {
     "candidateCount": (1,),
     "n": (1,),
+    "reasoning_format": ("parsed",),
     "service_tier": ("default",),
     "store": (False,),
     "stream": (True,),
@@ -103,17 +124,18 @@ FIXED_VALUES: dict[str, tuple[object, ...]] = {
 
 REQUIRED_FIELDS: dict[str, tuple[str, ...]] = {
     "chat": ("model", "stream"),
-    "responses": ("model", "store", "stream"),
+    "responses": ("model", "stream"),
     "messages": ("model", "stream"),
     "cohere": ("model", "stream"),
+    "converse": (),
     "gemini": (),
 }
 """What a body must hold, since it means something else where it is missing."""
 
 ALLOWED_PARTS: dict[str, frozenset[str]] = {
-    "output_config": frozenset({"effort"}),
+    "output_config": frozenset({"effort", "format"}),
     "provider": frozenset({"max_price"}),
-    "reasoning": frozenset({"effort"}),
+    "reasoning": frozenset({"effort", "enabled"}),
     "thinking": frozenset({"budget_tokens", "display", "type"}),
     "thinkingConfig": frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"}),
 }
@@ -122,13 +144,20 @@ ALLOWED_PARTS: dict[str, frozenset[str]] = {
 SCHEMA_FIELDS: dict[str, frozenset[str]] = {
     "chat": frozenset({"response_format"}),
     "responses": frozenset({"text"}),
-    "messages": frozenset({"output_format"}),
+    "messages": frozenset({"output_config.format"}),
     "cohere": frozenset(),
-    "gemini": frozenset({"response_json_schema", "response_mime_type"}),
+    "converse": frozenset(),
+    "gemini": frozenset({"response_json_schema", "response_mime_type", "response_schema"}),
 }
 """Where a body holds the schema that its answer must keep to, if one was asked for."""
 
-CAP_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+CAP_FIELDS = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "maxOutputTokens",
+    "maxTokens",
+)
 TEXT_FIELDS = ("messages", "input", "system", "contents", "system_instruction", "systemInstruction")
 """Where a body holds text."""
 
@@ -139,7 +168,6 @@ MESSAGE_FIELDS = NAME_FIELDS | {"content", "parts", "reasoning_content", "text"}
 
 ALLOWED_HEADERS = frozenset(
     {
-        "anthropic-beta",
         "anthropic-version",
         "api-key",
         "authorization",
@@ -175,12 +203,15 @@ def check_request(
     asked = _parse(body)
     options = asked
     schema_fields = SCHEMA_FIELDS[dialect] if has_schema else frozenset()
-    if dialect == "gemini":
+    if dialect in OPTIONS_FIELDS:
         _refuse_unknown(asked, ALLOWED_FIELDS[dialect])
-        options = asked.get("generationConfig") or {}
-        _refuse_unknown(options, ALLOWED_IN_GENERATION | schema_fields)
+        options = asked.get(OPTIONS_FIELDS[dialect]) or {}
+        _refuse_unknown(options, ALLOWED_OPTIONS[dialect] | schema_fields)
     else:
-        _refuse_unknown(asked, ALLOWED_FIELDS[dialect] | schema_fields)
+        match asked:
+            case {"output_config": {"format": form}}:
+                options = asked | {"output_config.format": form}
+        _refuse_unknown(options, ALLOWED_FIELDS[dialect] | schema_fields)
     _check_required(asked, (*REQUIRED_FIELDS[dialect], *(("store",) if must_not_store else ())))
     if asked.get("model", model) != model:
         raise UnfitRequest("it asks for another model")

@@ -8,6 +8,7 @@ from typing import Any
 
 from baton.core.money import NANO
 from baton.workers.cloud.child.answer_reader import AnswerReader
+from baton.workers.cloud.child.event_frames import EventFrames
 from baton.workers.cloud.messages import TokenCount
 
 _CHAT_ENDS = {
@@ -31,6 +32,12 @@ _GEMINI_ENDS = {
 """Gemini's other reasons are all filters: SAFETY, RECITATION, PROHIBITED_CONTENT and the like."""
 
 _COHERE_ENDS = {"MAX_TOKENS": "length", "TOOL_CALL": "tool", "ERROR_TOXIC": "filter"}
+
+_CONVERSE_ENDS = {
+    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("tool_use", "malformed_tool_use"), "tool"),
+    **dict.fromkeys(("content_filtered", "guardrail_intervened"), "filter"),
+}
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
 
@@ -106,8 +113,9 @@ class Responses(AnswerReader):
                 why = (event["response"].get("incomplete_details") or {}).get("reason")
                 self._note_end(event["response"], _RESPONSES_ENDS.get(str(why), "stop"))
             case "response.failed":
-                self._note_usage(event["response"].get("usage"))
-                self._note_error(event, event["response"])
+                said = event.get("response") or event  # Perplexity has the error outside
+                self._note_usage(said.get("usage"))
+                self._note_error(event, said)
             case "error":
                 self._note_error(event, event)
             case str() if kind.endswith(".delta"):
@@ -129,8 +137,9 @@ class Responses(AnswerReader):
             _count(
                 read,
                 _with_thoughts(read, written, thought, total, are_among=True),
-                details.get("cached_tokens"),
-                details.get("cache_write_tokens"),
+                details.get("cached_tokens", details.get("cache_read_input_tokens")),
+                details.get("cache_write_tokens", details.get("cache_creation_input_tokens")),
+                _nanos(usage.get("cost")),
             )
         )
 
@@ -272,8 +281,41 @@ class Cohere(AnswerReader):
         self.finish = "tool" if self._calls_tool and finish == "stop" else finish
 
 
+class Converse(AnswerReader):
+    """Amazon Bedrock's Converse, whose count comes after the end, cached tokens beside others."""
+
+    dialect = "converse"
+
+    def __init__(self) -> None:
+        super().__init__(EventFrames())
+        self._has_metadata = False
+
+    def _ended(self) -> bool:
+        return self._has_metadata
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        match event:
+            case {"error": said}:
+                self._note_error(event, said)
+            case {"contentBlockStart": {"start": start}}:
+                self._note_unread(start, ())
+            case {"contentBlockDelta": {"delta": delta}}:
+                thoughts = delta.get("reasoningContent") or {}
+                self._note_unread(delta, ("citation", "reasoningContent", "text"))
+                self._note_unread(thoughts, ("signature", "text"))
+                self._note_thoughts(_text_of(thoughts.get("text")))
+                return _text_of(delta.get("text"))
+            case {"messageStop": {"stopReason": reason}}:
+                self.finish = _CONVERSE_ENDS.get(reason, "stop")
+            case {"metadata": metadata}:
+                self._has_metadata = True
+                if usage := metadata.get("usage"):
+                    self._note_count(_converse_count(usage))
+        return ""
+
+
 DIALECTS: dict[str, type[AnswerReader]] = {
-    reader.dialect: reader for reader in (Chat, Responses, Messages, Gemini, Cohere)
+    reader.dialect: reader for reader in (Chat, Responses, Messages, Gemini, Cohere, Converse)
 }
 
 
@@ -331,6 +373,17 @@ def _cohere_count(usage: Mapping[str, Any]) -> TokenCount | None:
     return _count(max(n or 0 for n in read), max(n or 0 for n in written), cached)
 
 
+def _converse_count(usage: Mapping[str, Any]) -> TokenCount | None:
+    plain, out = _number(usage.get("inputTokens")), _number(usage.get("outputTokens"))
+    read = _number(usage.get("cacheReadInputTokens") or 0)
+    written = _number(usage.get("cacheWriteInputTokens") or 0)
+    total = _number(usage.get("totalTokens") or 0)
+    if plain is None or out is None or read is None or written is None or total is None:
+        return None
+    whole = plain + read + written
+    return _count(whole, max(out, total - whole), read, written)
+
+
 def _count(
     tokens_in: Any, tokens_out: Any, cached: Any = 0, written: Any = 0, reported: int | None = None
 ) -> TokenCount | None:
@@ -349,6 +402,8 @@ def _number(value: Any) -> int | None:
 
 def _nanos(dollars: Any, ticks: Any = None) -> int | None:
     """Return a provider's own cost, in nano-dollars, rounded up; xAI's ticks are a tenth of one."""
+    if isinstance(dollars, dict):  # Perplexity's, in parts
+        dollars = dollars.get("total_cost")
     if dollars is None and _number(ticks) is not None:
         return -(-int(ticks) // 10)
     if isinstance(dollars, bool) or not isinstance(dollars, int | float | str):

@@ -1,0 +1,101 @@
+"""Settings that models refused, and what they are asked with in their place.
+
+A refusal is believed once the request without that setting was answered, and kept in a file for
+REMEMBERED_DAYS: a provider may take tomorrow what it refuses today.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from baton.platform.durable_files import read_ordinary, replace_file
+
+REMEMBERED_DAYS = 30
+
+OPTION_NAMES = {
+    "cap": "name of the cap",
+    "effort": "reasoning effort",
+    "extra": "format of thoughts",
+    "schema": "form of the answer",
+    "seed": "seed",
+    "stop": "stop texts",
+    "system": "role of the system's text",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "usage": "request for a count",
+}
+"""What the settings are called that can be learned."""
+
+_MAX_FILE_BYTES = 1 << 20
+
+
+class LearnedSetting(msgspec.Struct, frozen=True):
+    """What is sent in a setting's place ("": nothing), and since when, in seconds of the epoch."""
+
+    value: str
+    since: float
+
+
+class LearnedSettings:
+    """What was learned, by a model's name and address and the setting; without a `file`, for now.
+
+    A file that can't be read or written is an empty one: the next refusal is learned again.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._known: dict[str, dict[str, LearnedSetting]] | None = None
+        self._tried: dict[str, dict[str, LearnedSetting]] = {}
+
+    def text(self, model: str) -> str:
+        """Return how a model is asked, to be put after "was asked", or ""."""
+        return " and ".join(
+            f"with {one.value} as its {OPTION_NAMES[option]}"
+            if one.value
+            else f"without its {OPTION_NAMES[option]}"
+            for option, one in self.of(model).items()
+        )
+
+    def of(self, model: str) -> dict[str, LearnedSetting]:
+        """Return what a model is asked with, refusals that are about to be tried included."""
+        oldest = time.time() - REMEMBERED_DAYS * 86400
+        known = {
+            option: one
+            for option, one in self._read().get(model, {}).items()
+            if option in OPTION_NAMES and oldest < one.since <= time.time()
+        }
+        return known | self._tried.get(model, {})
+
+    def try_without(self, model: str, option: str, value: str) -> bool:
+        """Have the next request go without a setting; False where that was so already."""
+        before = self.of(model).get(option)
+        if before is not None and before.value in ("", value):
+            return False
+        self._tried.setdefault(model, {})[option] = LearnedSetting(value, time.time())
+        return True
+
+    def confirm(self, model: str) -> None:
+        """Keep what was tried: a request without it was answered."""
+        if tried := self._tried.pop(model, None):
+            known = self._read()
+            known[model] = known.get(model, {}) | tried
+            if self._file is not None:
+                with suppress(OSError):
+                    replace_file(self._file, msgspec.json.encode(known))
+
+    def give_up(self, model: str) -> None:
+        """Forget what was tried: it wasn't what the provider refused."""
+        self._tried.pop(model, None)
+
+    def _read(self) -> dict[str, dict[str, LearnedSetting]]:
+        if self._known is None:
+            self._known = {}
+            if self._file is not None:
+                with suppress(OSError, msgspec.MsgspecError):
+                    raw = read_ordinary(self._file, _MAX_FILE_BYTES)
+                    self._known = msgspec.json.decode(raw, type=dict[str, dict[str, LearnedSetting]])
+        return self._known

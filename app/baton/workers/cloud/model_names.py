@@ -1,0 +1,170 @@
+"""What a model's name means that isn't one of the list's, and why some models aren't asked.
+
+No text goes where the user didn't name it: a sentence names the right model, and asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
+from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud.price_table import asked_name, is_over, snapshot, undated
+from baton.workers.cloud.refused_providers import provider_refusals, unknown_provider
+
+ALIASES = {
+    "aigateway": "vercel_ai_gateway",
+    "aistudio": "gemini",
+    "amazon": "bedrock",
+    "amazonbedrock": "bedrock",
+    "aws": "bedrock",
+    "azureopenai": "azure",
+    "bedrockconverse": "bedrock",
+    "claude": "anthropic",
+    "coherechat": "cohere",
+    "deepseekai": "deepseek",
+    "fireworks": "fireworks_ai",
+    "google": "gemini",
+    "googleai": "gemini",
+    "googlegemini": "gemini",
+    "googlevertex": "vertex_ai",
+    "grok": "xai",
+    "hf": "huggingface",
+    "kimi": "moonshot",
+    "mantle": "bedrock_mantle",
+    "mistralai": "mistral",
+    "moonshotai": "moonshot",
+    "novitaai": "novita",
+    "together": "together_ai",
+    "vercel": "vercel_ai_gateway",
+    "vertex": "vertex_ai",
+    "zaiorg": "zai",
+    "zhipu": "zai",
+    "zhipuai": "zai",
+}
+"""What others call the providers, without signs: "x-ai" and "Z.ai" need no row."""
+
+ASKED_MODELS = {
+    "vertex_ai": ("gemini-", "of its models only Gemini speaks a dialect that Baton reads")
+}
+"""How the models begin that are asked of a provider, where that isn't all, and the reason."""
+
+_SELLERS = 3
+"""How many full names are named where a shorter one fits several."""
+
+
+def provider_model(name: str) -> str:
+    """Return the full name by which a provider's model is asked: most often as it was written.
+
+    "" where nothing is known that it could mean. Raises ConfigError for one that isn't asked, and
+    with the right name where it has another.
+    """
+    written, _, model = name.partition("/")
+    provider = known_provider(written)
+    if provider in provider_refusals():
+        raise unknown_provider(provider)
+    if provider and provider == written:
+        return _listed_name(name)
+    names = _fitting(name)
+    if provider:
+        meant = f"{provider}/{model}"
+        names = _alike(meant) or names or _fitting(model) or [meant]
+    if not names:
+        return ""
+    raise ConfigError(unknown_provider(written).message, did_you_mean(names))
+
+
+def _listed_name(name: str) -> str:
+    """Return a known provider's model by the name that is asked. Raises ConfigError."""
+    provider, _, model = name.partition("/")
+    begins, why = ASKED_MODELS.get(provider, ("", ""))
+    if not model.startswith(begins):
+        raise ConfigError(f"Baton doesn't ask {one_line(name, 80)}: {why}. Nothing was sent.")
+    full = asked_name(name)
+    alike = [] if full in snapshot().models else _alike(name)
+    if len(alike) == 1:
+        unknown = f"There is no model {one_line(name, 80)!r} in the list of prices."
+        raise ConfigError(f"{unknown} Nothing was sent.", did_you_mean(alike))
+    return full
+
+
+def known_provider(written: str) -> str:
+    """Return Baton's name of a provider that is asked or refused, however it is written, or ""."""
+    names = {_fold(name): name for name in (*provider_refusals(), *PROVIDERS)}
+    meant = ALIASES.get(_fold(written), written)
+    return names.get(_fold(meant), "")
+
+
+def full_names(name: str) -> list[str]:
+    """Return the full names that a model's name without its provider fits, its maker's first.
+
+    Where none fits, those of its versions.
+    """
+    begun = _fold(undated(name))
+    return _fitting(name) or [
+        model
+        for model in _by_provider()
+        if model.count("/") == 1 and _fold(model.partition("/")[2]).startswith(begun)
+    ]
+
+
+def _fitting(name: str) -> list[str]:
+    """Return the full names that end with that name."""
+    wanted = _fold(f"/{name}")
+    return [model for model in _by_provider() if _fold(model).endswith(wanted)]
+
+
+def _alike(name: str) -> list[str]:
+    """Return the full names that differ from that one in signs and capitals only."""
+    return [model for model in snapshot().models if _fold(model) == _fold(name)]
+
+
+def _by_provider() -> list[str]:
+    """Return the models that aren't withdrawn, those of makers before those of other sellers."""
+    today, order = time.strftime("%Y-%m-%d"), [*PROVIDERS]
+    return sorted(
+        (m for m in snapshot().models if m.partition("/")[0] in order and not is_over(m, today)),
+        key=lambda m: (m.count("/"), order.index(m.partition("/")[0])),
+    )
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[^a-z0-9/]+", "", name.lower())
+
+
+def why_unusable(words: Iterable[str]) -> dict[str, str]:
+    """Return what can't be asked of the models and providers that are named by these words.
+
+    Each by its name, with the reason: models whose names hold all the words, and providers that one
+    of them names.
+    """
+    wanted, today = [word.lower() for word in words], time.strftime("%Y-%m-%d")
+    found: dict[str, str] = {}
+    for word in wanted:
+        provider = known_provider(word)
+        if provider in provider_refusals():
+            refused = unknown_provider(provider)
+            found[word] = f"{refused.message.removesuffix(' Nothing was sent.')} {refused.hint}"
+        elif provider and provider != word:
+            found[word] = f"Baton asks these models as {provider}/."
+        elif provider and not PROVIDERS[provider].base_url:
+            found[word] = "Its customers have addresses and prices of their own: a worker's entry "
+            found[word] += "needs base_url and price."
+    for model, why in {**snapshot().left_out, **_withdrawn(today)}.items():
+        if all(word in model.lower() for word in wanted):
+            found[model] = why
+    return found
+
+
+def _withdrawn(today: str) -> dict[str, str]:
+    over = (model for model in snapshot().models if is_over(model, today))
+    return {model: f"withdrawn on {snapshot().models[model]['until']}" for model in over}
+
+
+def did_you_mean(names: list[str]) -> str:
+    """Return the question whether one of these was meant."""
+    shown = [one_line(name, 80) for name in names[:_SELLERS]]
+    return f"Did you mean {' or '.join(shown)}? `baton budget prices WORDS` lists others."

@@ -1,0 +1,164 @@
+"""A refusal of a setting is learned: asked again without it, at no cost, and remembered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.ledger_types import Scope
+from baton.core.messages import Chunk, Message, Request, Retrying, Role, Text, Usage
+from baton.core.money import NANO
+from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
+from baton.core.run.policy import ANYTHING, RunTerms
+from baton.money import Ledger
+from baton.workers.cloud import CloudWorker, Gateway, LearnedSettings
+from baton.workers.cloud.child.option_refusals import refused_option
+from baton.workers.cloud.learned_settings import OPTION_NAMES, REMEMBERED_DAYS
+from support.cloud_worker_calls import PRICE, Log, cloud_worker, server_worker
+from support.fake_cloud import Cloud, Fault, ReceivedRequest
+
+HOT = "Unsupported parameter: 'temperature' is not supported with this model."
+
+CHAT = {
+    "model": "m",
+    "messages": [{"role": "system"}, {"role": "user"}],
+    "max_tokens": 5,
+    "temperature": 0.3,
+    "top_p": 0.9,
+    "seed": 1,
+    "reasoning_effort": "low",
+    "response_format": {},
+    "stream_options": {},
+    "stop": ["x"],
+}
+RESPONSES = {"input": [{"role": "system"}], "top_p": 0.9, "reasoning": {"effort": "low"}}
+MESSAGES = {"messages": [], "system": "S", "thinking": {}, "temperature": 0.1, "top_p": 0.4}
+GEMINI = {
+    "contents": [],
+    "systemInstruction": {},
+    "generationConfig": {"thinkingConfig": {}, "seed": 1, "temperature": 1},
+}
+ROWS = [
+    json.loads(line)
+    for line in Path(__file__).with_name("setting_refusals.jsonl").read_text("utf-8").splitlines()
+]
+"""Refusals as providers and servers word them, and what each means."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["said"])[:60])
+def test_a_refusal_names_the_setting_and_what_to_send(row: dict[str, Any]) -> None:
+    bodies = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES, "gemini": GEMINI}
+    body = bodies[row["dialect"]] | row.get("sent", {})
+    meant = row["means"] and tuple(row["means"])
+    assert refused_option(row["error"], row["said"], body) == meant
+
+
+class RefusingCloud:
+    """A cloud that refuses a setting whenever it is sent, and a worker of it behind the gate."""
+
+    def __init__(self, gateway: Gateway, cloud: Cloud, learned: LearnedSettings) -> None:
+        self.gateway, self.cloud = gateway, cloud
+        gateway.record = Log().record
+        gateway.learned = learned
+        self.ledger = Ledger.open(None)
+        self.calls: list[CallUsage] = []
+
+    async def ask(self, worker: CloudWorker, **options: Any) -> list[Chunk]:
+        async def record(tally: CallUsage) -> None:
+            self.calls.append(tally)
+
+        budget = RunBudget(self.ledger, None, RunTerms({Scope.DAY: NANO}), ANYTHING, run="run")
+        self.gateway.record = self.ledger.sent
+        asked = Request(
+            (Message(Role.USER, "Hello"),), max_tokens=300, label=Label.CLOUD, **options
+        )
+        return [chunk async for chunk in MeteredWorker(worker, budget, record).stream(asked)]
+
+
+def refuse_heat(received: ReceivedRequest) -> Fault | None:
+    """Return the fault of a model that takes no temperature."""
+    options = received.json.get("generationConfig", received.json)
+    return Fault.NO_SETTING if "temperature" in options else None
+
+
+@pytest.fixture
+async def refusing(gateway: Gateway, tmp_path: Path) -> AsyncIterator[RefusingCloud]:
+    before = gateway.learned
+    with Cloud(prices={"": PRICE}, choose=refuse_heat) as cloud:
+        setup = RefusingCloud(gateway, cloud, LearnedSettings(tmp_path / "learned.json"))
+        yield setup
+        await setup.ledger.aclose()
+    gateway.learned = before
+
+
+NAMES = ("openai", "anthropic", "gemini", "openrouter", "mistral", "groq", "server")
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_it_is_asked_once_more_without_it_and_pays_once(
+    refusing: RefusingCloud, name: str
+) -> None:
+    cloud = refusing.cloud
+    worker = (
+        server_worker(refusing.gateway, cloud.base(name), PRICE)
+        if name == "server"
+        else cloud_worker(refusing.gateway, cloud, name)
+    )
+    chunks = await refusing.ask(worker, temperature=0.3)
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+    [retried] = [chunk for chunk in chunks if isinstance(chunk, Retrying)]
+    assert f"refused the temperature: {HOT} It is asked without it." in retried.reason
+    cloud.quiet()
+    first, second = await refusing.ledger.charges("run")
+    assert sorted((first.charged, second.charged)) == [0, cloud.billed]
+    assert first.call != second.call, "a hold of its own"
+    [_, answered] = refusing.calls
+    assert answered.event(0).left_out == "without its temperature"
+    await refusing.ask(worker, temperature=0.3)
+    assert cloud.posts == 3, "it is remembered"
+    reread = LearnedSettings(refusing.gateway.learned._file)
+    assert list(reread.of(f"{worker.card.model} at {cloud.base(name)}")) == ["temperature"]
+
+
+async def test_what_was_not_the_reason_is_not_remembered(refusing: RefusingCloud) -> None:
+    refusing.cloud.choose = lambda received: Fault.NO_SETTING
+    worker = server_worker(refusing.gateway, refusing.cloud.base("server"), PRICE)
+    with pytest.raises(WorkerError, match="refused the request"):
+        await refusing.ask(worker, temperature=0.3)
+    assert refusing.cloud.posts == 2
+    assert not refusing.gateway.learned.of(f"{worker.card.model} at {refusing.cloud.base('server')}")
+    assert all(charge.charged == 0 for charge in await refusing.ledger.charges("run"))
+
+
+def test_it_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "learned.json"
+    learned = LearnedSettings(file)
+    assert learned.try_without("m", "effort", "high")
+    assert not learned.try_without("m", "effort", "high"), "it was asked so already"
+    assert learned.try_without("m", "effort", ""), "but not yet without it"
+    learned.confirm("m")
+    assert LearnedSettings(file).text("m") == "without its reasoning effort"
+    later = LearnedSettings(file).of("m")["effort"].since + REMEMBERED_DAYS * 86400 + 1
+    monkeypatch.setattr("time.time", lambda: later)
+    assert LearnedSettings(file).of("m") == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"m": 3}', b'{"m": {"evil": {"value": "", "since": 1}}}'])
+def test_a_damaged_file_is_an_empty_one(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "learned.json"
+    file.write_bytes(content)
+    assert LearnedSettings(file).of("m") == {}
+    learned = LearnedSettings(file)
+    assert learned.try_without("m", "seed", "")
+    learned.confirm("m")
+    assert list(LearnedSettings(file).of("m")) == ["seed"]
+
+
+def test_all_that_can_be_learned_has_a_name() -> None:
+    assert {row["means"][0] for row in ROWS if row["means"]} <= OPTION_NAMES.keys()

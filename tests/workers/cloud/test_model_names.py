@@ -1,0 +1,137 @@
+"""Names of models as people write them: the right one is named, and nothing is guessed silently."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton.core.errors import ConfigError
+from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud import price_table
+from baton.workers.cloud.model_names import (
+    ALIASES,
+    full_names,
+    known_provider,
+    provider_model,
+    why_unusable,
+)
+from baton.workers.cloud.price_table import is_over, snapshot
+from baton.workers.cloud.refused_providers import provider_refusals
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("google/gemini-2.5-flash", "gemini/gemini-2.5-flash"),
+        ("google-vertex/gemini-3.5-flash", "vertex_ai/gemini-3.5-flash"),
+        ("vertex/gemini-3.5-flash", "vertex_ai/gemini-3.5-flash"),
+        ("moonshotai/kimi-k2.6", "moonshot/kimi-k2.6"),
+        ("x-ai/grok-4.3", "xai/grok-4.3"),
+        ("x.ai/grok-4-3", "xai/grok-4.3"),
+        ("z-ai/glm-4.7", "zai/glm-4.7"),
+        ("zai-org/GLM-4.7", "zai/glm-4.7"),
+        ("togetherai/openai/gpt-oss-120b", "together_ai/openai/gpt-oss-120b"),
+        ("Together/openai/gpt-oss-120b", "together_ai/openai/gpt-oss-120b"),
+        ("fireworks/glm-5p3", "fireworks_ai/accounts/fireworks/models/glm-5p3"),
+        ("fireworks-ai/glm-5p3", "fireworks_ai/accounts/fireworks/models/glm-5p3"),
+        ("novita-ai/deepseek/deepseek-v4-pro", "novita/deepseek/deepseek-v4-pro"),
+        ("OpenAI/gpt-5-mini", "openai/gpt-5-mini"),
+        ("openai/GPT-5-Mini", "openai/gpt-5-mini"),
+        ("anthropic/claude-sonnet-4.5", "anthropic/claude-sonnet-4-5"),
+        ("claude/claude-haiku-4-5", "anthropic/claude-haiku-4-5"),
+        ("deepseek-ai/DeepSeek-V3.1", "novita/deepseek/deepseek-v3.1"),
+        ("qwen/qwen3-32b", "groq/qwen/qwen3-32b"),
+        ("meta-llama/llama-3.3-70b-instruct", "openrouter/meta-llama/llama-3.3-70b-instruct"),
+        ("google/not-there", "gemini/not-there"),
+    ],
+)
+def test_another_name_is_put_right_and_not_asked(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        provider_model(name)
+    assert "Nothing was sent" in raised.value.message
+    assert meant in raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["google", "kimi", "together", "vertex", "claude"])
+def test_a_provider_has_an_alias(name: str) -> None:
+    assert known_provider(name) in PROVIDERS
+
+
+def test_the_aliases_say_something_and_hide_no_provider() -> None:
+    assert all(name == name.lower() and name.isalnum() for name in ALIASES)
+    for name in (*PROVIDERS, *provider_refusals()):
+        assert known_provider(name) == name
+        assert known_provider(name.replace("_", "-").upper()) == name
+
+
+@pytest.mark.parametrize("name", provider_refusals())
+def test_a_refused_provider_says_why(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"doesn't ask the provider '{name}': "):
+        provider_model(f"{name}/some/model")
+    [(_, why)] = [(word, why) for word, why in why_unusable([name]).items() if word == name]
+    assert f"doesn't ask the provider '{name}': " in why
+
+
+def test_models_of_vertex_that_are_not_gemini_say_why() -> None:
+    with pytest.raises(ConfigError, match=r"doesn't ask vertex_ai/claude-opus-4-8: of its models"):
+        provider_model("vertex_ai/claude-opus-4-8")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["openai/gpt-5-mini", "openai/gpt-99", "openrouter/some/model", "azure/prod", "groq/a/b/c"],
+)
+def test_a_name_that_is_as_it_must_be_stays_so(name: str) -> None:
+    assert provider_model(name) == name
+
+
+def test_a_short_name_of_fireworks_is_asked_by_its_long_one() -> None:
+    full = "fireworks_ai/accounts/fireworks/models/glm-5p2"
+    assert provider_model("fireworks_ai/glm-5p2") == full
+    assert provider_model(full) == full
+
+
+@pytest.mark.parametrize(
+    "name", ["foo/bar", "models/qwen3", "me/mine", "/gpt-99", "a/", "x/\x1b[2J"]
+)
+def test_what_means_nothing_is_nothing(name: str) -> None:
+    assert provider_model(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("gpt-5-mini", "openai/gpt-5-mini"),
+        ("GPT-5-mini", "openai/gpt-5-mini"),
+        ("claude-haiku-4-5", "anthropic/claude-haiku-4-5"),
+        ("claude-sonnet-4.5", "anthropic/claude-sonnet-4-5"),
+        ("gemini-2.5-flash", "gemini/gemini-2.5-flash"),
+        ("grok-4.3", "xai/grok-4.3"),
+        ("glm-5p3", "fireworks_ai/accounts/fireworks/models/glm-5p3"),
+        ("claude-opus", "anthropic/claude-opus-4-5"),
+    ],
+)
+def test_a_name_without_its_provider_has_full_ones(name: str, first: str) -> None:
+    found = full_names(name)
+    assert first in found
+    assert found[0].partition("/")[0] == first.partition("/")[0]
+
+
+def test_every_listed_model_is_found_by_its_bare_name() -> None:
+    for model in snapshot().models:
+        if not is_over(model, "9999"):
+            assert model in full_names(model.partition("/")[2]), model
+            assert provider_model(model) == model
+
+
+def test_what_is_unusable_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = dict.fromkeys(("input", "output", "cache_read", "cache_write"), "1")
+    models = {"openai/old": rates | {"until": "2020-01-02"}, "openai/new": rates}
+    listed = price_table.Snapshot({}, "", models, {"openai/odd": "no price", "xai/x": "?"})
+    monkeypatch.setattr("baton.workers.cloud.model_names.snapshot", lambda: listed)
+    monkeypatch.setattr(price_table, "snapshot", lambda: listed)
+    over = {"openai/old": "withdrawn on 2020-01-02"}
+    assert why_unusable(["openai"]) == {"openai/odd": "no price"} | over
+    assert why_unusable(["OPENAI", "ol"]) == over
+    assert why_unusable([]) == {"openai/odd": "no price", "xai/x": "?"} | over
+    assert why_unusable(["google"]) == {"google": "Baton asks these models as gemini/."}
+    assert "base_url and price" in why_unusable(["azure"])["azure"]
