@@ -82,11 +82,11 @@ class Events:
 class AnswerReader(ABC):
     """One streamed answer. `finish` is why it ended (core.messages.Finish), once that is named.
 
-    `error` is the provider's sentence when it failed in mid-stream, `error_event` the event that
-    had it. `written` counts the characters
-    of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
-    that is neither (the call of a tool, an image), `is_count_broken` whether there was a count that
-    can't be one. `model` is the model's name by the provider's first word, "" without one.
+    `error` is the provider's sentence when it failed in mid-stream, `error_event` the event with
+    it. `written` counts the characters of text and of thoughts so far, `size` their bytes.
+    `has_unread` is whether there was output that is neither (the call of a tool, an image),
+    `is_count_broken` whether there was a count that can't be one. `model` is the model's name by
+    the provider's first word, "" without one.
     """
 
     dialect = ""
@@ -255,8 +255,8 @@ def _larger(one: int | None, other: int | None) -> int | None:
 def is_own_error(dialect: str, body: object) -> bool:
     """Whether this is a provider's own error object, and not one of a proxy before it."""
     match dialect, body:
-        case "gemini", [only]:
-            return is_own_error(dialect, only)
+        case ("gemini", [inner]) | ("messages", {"error": {"error": dict()} as inner}):
+            return is_own_error(dialect, inner)
         case "gemini", {"error": {"code": int(), "message": str(), "status": str()}}:
             return True
         case ("cohere", {"id": str(), "message": str()}) | (
