@@ -186,6 +186,9 @@ class AnswerReader(ABC):
             self._broken = True
             return ""
         self.model = self.model or _model_name(parsed)
+        if _is_bare_error(parsed):
+            self._note_error(parsed, parsed)
+            return ""
         try:
             return self._take(parsed)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError):
@@ -250,6 +253,16 @@ def _model_name(event: Mapping[str, Any]) -> str:
 
 def _larger(one: int | None, other: int | None) -> int | None:
     return other if one is None else max(one, other or 0)
+
+
+def _is_bare_error(event: Mapping[str, Any]) -> bool:
+    """Whether an event of any dialect is an error alone, in whatever form."""
+    match event:
+        case {"choices": _} | {"delta": _} | {"candidates": _} | {"usage": _} | {"response": _}:
+            return False
+        case {"error": said} | {"detail": said} | {"message": str(said), "code": _}:
+            return bool(error_sentence(said))
+    return False
 
 
 def is_own_error(dialect: str, body: object) -> bool:
