@@ -197,7 +197,8 @@ def _detail(said: str, unsaid: str = ".") -> str:
 
 def _shown_text(said: str, key: str) -> str:
     """Return the beginning of what was said, on one line and without the key."""
-    return one_line(without_key(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
+    shown = one_line(without_key(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
+    return shown if re.search(r"\w", shown) else ""
 
 
 def without_key(text: str, key: str) -> str:
