@@ -32,9 +32,9 @@ from baton.core.messages import Message, Role, max_input_tokens
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import price_table
 from baton.workers.cloud.child.cloud_call import CloudCall
-from baton.workers.cloud.child.request_writer import RequestWriter
 from baton.workers.cloud.child.request_guard import UnfitRequest, check_request, check_url
-from baton.workers.cloud.model_names import ASKED_MODELS
+from baton.workers.cloud.child.request_writer import RequestWriter
+from baton.workers.cloud.provider_models import ASKED_MODELS
 
 LITELLM, MODELS_DEV = "litellm", "models.dev"
 
@@ -61,7 +61,7 @@ MODELS_DEV_AS = {
 }
 """Baton's names of providers that models.dev calls otherwise."""
 
-FILLED = frozenset({"cerebras", "cohere", "groq", "openrouter", "zai"})
+FILLED = frozenset({"cerebras", "cohere", "groq", "openrouter", "vercel_ai_gateway", "zai"})
 """Providers of whom litellm lists few models, so that models.dev's are taken although it is older.
 A model of another one that litellm's newer list lacks is most likely withdrawn."""
 

@@ -164,12 +164,6 @@ def test_what_is_piped_in_goes_before_the_text_and_private_is_recorded(
         (["x", "-f", "/nowhere"], b"", "There is no file /nowhere"),
         (["x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
         (["x", "-m", ""], b"", "-m names no worker"),
-        (["x", "-m", "gpt-5-mini"], b"", "Did you mean openai/gpt-5-mini or"),
-        (["x", "-m", "claude-haiku-4-5"], b"", "Did you mean anthropic/claude-haiku-4-5 or"),
-        (["x", "-m", "gpt-oss-20b"], b"", "`baton models pull gpt-oss-20b` fetches"),
-        (["x", "-m", "google/gemini-2.5-flash"], b"", "Did you mean gemini/gemini-2.5-flash?"),
-        (["x", "-m", "watsonx/granite"], b"", "doesn't ask the provider 'watsonx': it wants a"),
-        (["x", "-m", "vertex_ai/claude-opus-4-8"], b"", "only Gemini speaks a dialect"),
         (["x", "-c"], b"", "no conversation to go on with"),
         (["x", "--continue="], b"", "There is no conversation ''"),
         (["x", "--continue", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
@@ -433,6 +427,26 @@ def test_what_is_no_model_is_one_sentence_and_code_5(
     done = call("ask", "x", "-m", str(file))
     assert (done.code, done.out) == (5, "")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gpt-5-mini", "Did you mean openai/gpt-5-mini or"),
+        ("claude-haiku-4-5", "Did you mean anthropic/claude-haiku-4-5 or"),
+        ("gpt-oss-20b", "`baton models pull gpt-oss-20b` fetches"),
+        ("google/gemini-2.5-flash", "Did you mean gemini/gemini-2.5-flash?"),
+        ("moonshotai/kimi-k2.6", "Did you mean moonshot/kimi-k2.6?"),
+        ("watsonx/granite", "doesn't ask the provider 'watsonx': it wants a"),
+        ("vertex_ai/claude-opus-4-8", "only Gemini speaks a dialect"),
+    ],
+)
+def test_another_name_of_a_model_is_one_sentence_and_code_2(
+    call: Call, name: str, message: str
+) -> None:
+    done = call("ask", "x", "-m", name)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert message in done.err
 
 
 @pytest.mark.parametrize(

@@ -271,3 +271,11 @@ def test_a_machine_without_a_keyring_is_recognised(
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     done = process("keys", "ls")
     assert (done.returncode, b"the variable OPENAI_API_KEY" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("google", "gemini"), ("moonshotai", "moonshot"), ("opnai", "openai")]
+)
+def test_another_name_of_a_provider_is_put_right(call: Call, name: str, meant: str) -> None:
+    done = call("keys", "set", name, "--plaintext", "-y", piped=b"sk-0123456789")
+    assert (done.code, f"Did you mean {meant!r}?" in done.err) == (2, True), done.err

@@ -18,7 +18,8 @@ import pytest
 
 from baton.compose import card_of, compose, library, open_ledger
 from baton.compose.remote_workers import entry_warning
-from baton.core.errors import BudgetExceeded, ModelFileError
+from baton.compose.worker_entries import AddOptions
+from baton.core.errors import BudgetExceeded, ConfigError, ModelFileError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.messages import Chunk, Prompt
@@ -230,6 +231,14 @@ def test_a_list_that_goes_farther_than_its_privacy_says_is_warned_of() -> None:
         "The worker 'lab' is set to local, but what it is sent travels to: lan."
     )
     assert entry_warning(ServerWorkerSettings("lab", "qwen3", (HERE, LAN))) == ""
+
+
+def test_a_cloud_worker_that_is_set_to_cost_nothing_is_warned_of_unless_it_does() -> None:
+    free = PriceSettings("0", "0")
+    warned = entry_warning(CloudWorkerSettings("gpt", "openai/gpt-5-mini", price=free))
+    assert "in the cloud and set to cost nothing" in warned
+    assert entry_warning(CloudWorkerSettings("glm", "zai/glm-4.7-flash", price=free)) == ""
+    assert entry_warning(CloudWorkerSettings("glm", "zai/glm-4.7-flash")) == ""
 
 
 async def test_offline_a_mixed_list_is_used_on_this_machine_only(tmp_path: Path) -> None:
@@ -496,3 +505,13 @@ async def test_the_prompt_is_read_while_the_router_decides(
     await baton.aclose()
     assert bool(read) is is_read
     assert read[:1] == answered[:1], "else what was read is of no use"
+
+
+def test_another_name_keeps_no_key_and_connects_nothing(home: Path) -> None:
+    baton = compose(Settings(), find_paths(), history=False)
+    with pytest.raises(ConfigError) as raised:
+        baton.connect("google/gemini-2.5-flash", AddOptions(), "sk-0123456789", is_plain=True)
+    assert "Did you mean gemini/gemini-2.5-flash?" in raised.value.hint
+    assert not find_paths().keys_file.exists()
+    assert not find_paths().config_file.exists()
+    asyncio.run(baton.aclose())

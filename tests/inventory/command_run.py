@@ -179,6 +179,7 @@ _PATTERNS = (
     (re.compile(r'("decided_by": )"(?:rule|late|router)"'), r"\1<router or rule>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00)?"), "<time>"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "<date>"),
+    (re.compile(r"\b\d+ days old"), "<days> days old"),
     (re.compile(r"(?<![\w$.])\d+(\.\d+)? (ms|s)\b"), "<seconds> s"),
 )
 _HISTORY_SIZE = re.compile(r'(?<=The history takes )[\d.]+ [kM]B|(?<="disk_bytes": )\d+')

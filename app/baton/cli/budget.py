@@ -23,7 +23,7 @@ from baton.presentation.charges import POLICY_NAMES
 if TYPE_CHECKING:
     from baton.core.money import Price, Rates
     from baton.money import Ledger
-    from baton.workers.cloud.price_table import Snapshot
+    from baton.workers.cloud import Snapshot
 
 _STALE_DAYS = 90
 _NO_CEILING = "none"

@@ -217,7 +217,11 @@ def _find_key_name(provider: str) -> str:
     for name in names:
         if provider.lower() == name.lower() or provider in _key_variables(name):
             return name
-    near = difflib.get_close_matches(provider.lower(), names, n=1)
+    from baton.workers.cloud import known_provider
+
+    near = [known_provider(provider)]
+    if near[0] not in names:
+        near = difflib.get_close_matches(provider.lower(), names, n=1)
     known = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
     raise ConfigError(f"There is no provider {one_line(provider, 40)!r}.", known)
 

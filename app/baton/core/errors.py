@@ -86,7 +86,7 @@ class WorkerUnavailable(WorkerError):
 
 
 class SettingRefused(WorkerError):
-    """A provider refused a setting of a request, at no charge; the worker leaves it out from now."""
+    """A provider refused a setting, at no charge; the worker leaves it out from now on."""
 
 
 class ContextTooLong(WorkerError):

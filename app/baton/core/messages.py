@@ -179,6 +179,7 @@ class Finish(StrEnum):
     FILTER = "filter"  # the provider's content filter ended it
     TOOL = "tool"  # with the call of a tool, and none was offered
     EMPTY = "empty"  # of itself, without a word
+    THOUGHTS = "thoughts"  # at its cap, without a word: all of it went into thoughts
     REPETITION = "repetition"  # it repeated itself and was stopped
 
 
@@ -205,7 +206,8 @@ class Usage:
     of each line's. Without `is_confirmed` the worker gave no plausible count, and these are the
     most it can be. `stop` is that of the request's stop texts before which it ended ("": another
     end, or it isn't known). `other_model` is the name under which the worker answered, where that
-    is another model than it was asked for. `left_out` names the settings without which it was asked.
+    is another model than it was asked for. `left_out` says which settings were
+    left out since the model refused them before.
     """
 
     tokens_in: int

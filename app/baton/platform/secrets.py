@@ -123,12 +123,7 @@ PROVIDERS: dict[str, Provider] = {
         Provider("huggingface", "HF_TOKEN", "https://router.huggingface.co/v1"),
         Provider("moonshot", "MOONSHOT_API_KEY", "https://api.moonshot.ai/v1"),
         Provider("novita", "NOVITA_API_KEY", "https://api.novita.ai/v3/openai"),
-        Provider(
-            "perplexity",
-            "PERPLEXITY_API_KEY",
-            "https://api.perplexity.ai/v1",
-            also=("PERPLEXITYAI_API_KEY",),
-        ),
+        Provider("perplexity", "PERPLEXITY_API_KEY", "https://api.perplexity.ai/v1"),
         Provider("sambanova", "SAMBANOVA_API_KEY", "https://api.sambanova.ai/v1"),
         Provider(
             "together_ai",
@@ -136,12 +131,7 @@ PROVIDERS: dict[str, Provider] = {
             "https://api.together.xyz/v1",
             also=("TOGETHERAI_API_KEY",),
         ),
-        Provider(
-            "vercel_ai_gateway",
-            "AI_GATEWAY_API_KEY",
-            "https://ai-gateway.vercel.sh/v1",
-            also=("VERCEL_AI_GATEWAY_API_KEY",),
-        ),
+        Provider("vercel_ai_gateway", "AI_GATEWAY_API_KEY", "https://ai-gateway.vercel.sh/v1"),
         Provider(
             "vertex_ai",
             "VERTEX_AI_API_KEY",

@@ -478,6 +478,39 @@ async def test_a_free_worker_on_this_machine_needs_no_ceiling_and_no_leave() -> 
         assert session.person.asked == []
 
 
+@pytest.mark.parametrize(
+    ("ceilings", "attended", "asked", "decision"),
+    [
+        ({Scope.DAY: NANO}, True, 0, Decision.SENT),
+        ({Scope.DAY: NANO}, False, 0, Decision.SENT),
+        ({}, True, 1, Decision.SENT),
+        ({Scope.DAY: 0}, True, 1, Decision.SENT),
+        ({}, False, 0, Decision.NEVER),
+    ],
+)
+async def test_a_free_cloud_model_gets_nothing_unasked_while_the_cloud_is_off(
+    ceilings: dict[Scope, int], attended: bool, asked: int, decision: Decision
+) -> None:
+    """Also with the policy that asks no one within the ceilings: there are none."""
+    free = replace(CLOUD, price=Price(Rates(0, 0, 0, 0)))
+    async with open_orchestra(card=free, ceilings=ceilings, policy=Policy.BUDGET) as session:
+        view = await session.play(limits=PromptLimits(attended=attended))
+        assert [offer.decision for offer in view.offers] == [decision]
+        assert len(session.person.asked) == asked
+        assert bool(session.cloud.requests) is (decision is Decision.SENT)
+        named = await session.play(worker="gpt", limits=PromptLimits(attended=attended))
+        assert named.answer == "From far away.", "the person named it, and it can't cost anything"
+
+
+async def test_a_free_cloud_model_that_a_conversation_allows_is_asked_about_once() -> None:
+    free = replace(CLOUD, price=Price(Rates(0, 0, 0, 0)))
+    async with open_orchestra(card=free, ceilings={}, choice="conversation") as session:
+        first = await session.play()
+        await session.play(place=ConversationPosition(_conversation(first)))
+        assert len(session.person.asked) == 1
+        assert len(session.cloud.requests) == 2
+
+
 async def test_what_is_hidden_comes_back_into_the_answer() -> None:
     class StubRedactor:
         def redact(self, texts: Sequence[str]) -> RedactedTexts:

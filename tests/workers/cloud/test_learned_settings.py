@@ -12,7 +12,7 @@ import pytest
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Chunk, Message, Request, Retrying, Role, Text, Usage
+from baton.core.messages import Chunk, Message, Request, Retrying, Role, Text
 from baton.core.money import NANO
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import ANYTHING, RunTerms
@@ -132,7 +132,9 @@ async def test_what_was_not_the_reason_is_not_remembered(refusing: RefusingCloud
     with pytest.raises(WorkerError, match="refused the request"):
         await refusing.ask(worker, temperature=0.3)
     assert refusing.cloud.posts == 2
-    assert not refusing.gateway.learned.of(f"{worker.card.model} at {refusing.cloud.base('server')}")
+    assert not refusing.gateway.learned.of(
+        f"{worker.card.model} at {refusing.cloud.base('server')}"
+    )
     assert all(charge.charged == 0 for charge in await refusing.ledger.charges("run"))
 
 
@@ -149,7 +151,9 @@ def test_it_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert LearnedSettings(file).of("m") == {}
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"m": 3}', b'{"m": {"evil": {"value": "", "since": 1}}}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"m": 3}', b'{"m": {"evil": {"value": "", "since": 1}}}']
+)
 def test_a_damaged_file_is_an_empty_one(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "learned.json"
     file.write_bytes(content)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from baton.workers.cloud.price_table import parse_price
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 
 import prices as script
@@ -117,13 +119,13 @@ def test_what_both_call_free_is_free_and_what_one_does_is_not() -> None:
     raw = {"zai/a": litellm("zai", input_cost_per_token=0, output_cost_per_token=0.0)}
     free = merged(raw, {"zai/a": their("input = 0\noutput = 0\ncache_write = 0")}, "zai/a")
     assert (rates(free), free["free"]) == (["0"] * 4, True)
-    assert script.price_table.parse_price(free) is not None
+    assert parse_price(free) is not None
     dear = merged(raw, {"zai/a": their("input = 2\noutput = 3")}, "zai/a")
     assert (rates(dear), "free" in dear) == (["2", "3", "2", "2"], False)
     none = merged(raw, {"zai/a": their("")}, "zai/a")
     assert none == script.ONE_SAYS_FREE
     unknown = merged({}, {"zai/a": their("")}, "zai/a")
-    assert script.price_table.parse_price(unknown) is None
+    assert parse_price(unknown) is None
 
 
 def test_fireworks_short_names_are_listed_as_they_are_asked() -> None:

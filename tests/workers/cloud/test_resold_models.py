@@ -11,6 +11,8 @@ import pytest
 from baton.core.ledger_types import Status
 from baton.core.messages import AnswerFormat
 from baton.workers.cloud import Gateway
+from baton.workers.cloud.child.stream_parsers import DIALECTS
+from baton.workers.cloud.messages import TokenCount
 from support.cloud_worker_calls import Log, cloud_worker, collect_answer, request
 from support.fake_cloud import Cloud, Reply
 from support.metered_calls import KEYS, PRICES, MeteredGateway
@@ -99,6 +101,21 @@ async def test_what_the_seller_says_it_cost_is_charged(
     assert done.charge is not None
     assert done.charge.status is Status.SETTLED
     assert done.charge.charged == cloud.billed > 0
+
+
+def test_perplexitys_own_cost_is_read() -> None:
+    usage = {"input_tokens": 10, "output_tokens": 5, "cost": {"input_cost": 0, "total_cost": 0.02}}
+    end = {"type": "response.completed", "response": {"usage": usage}}
+    reader = DIALECTS["responses"]()
+    reader.feed(f"data: {json.dumps(end)}\n\n".encode())
+    assert reader.usage == TokenCount(10, 5, reported=20_000_000)
+
+
+def test_an_error_outside_its_answer_is_read() -> None:
+    error = {"type": "response.failed", "error": {"message": "Too busy", "code": "x"}}
+    reader = DIALECTS["responses"]()
+    reader.feed(f"data: {json.dumps(error)}\n\n".encode())
+    assert (reader.error, reader.is_refusal) == ("Too busy", True)
 
 
 async def test_no_schema_is_asked_of_those_that_take_it_otherwise(gateway: Gateway) -> None:

@@ -383,8 +383,9 @@ async def test_a_provider_that_is_not_asked_is_named(
 def test_every_refusal_says_what_to_do_instead() -> None:
     for name, (why, instead) in provider_refusals().items():
         assert not why.endswith("."), name
-        assert instead[0].isupper(), name
+        assert instead[0].isupper() or instead[0] == "`", name
         assert instead.endswith("."), name
+    assert "detect --add" in unknown_provider("ollama").hint
     assert "https://api.deepinfra.com/v1/openai" in unknown_provider("deepinfra").hint
 
 

@@ -128,8 +128,14 @@ class Approval:
         return Offered(card.id, shown.why, most, size, shown.hidden, decision, message, step), cap
 
     async def _decide(self, offer: CallOffer) -> tuple[Decision, str]:
-        policy = self.policy
-        ask = must_ask(policy, self._budget.limits)
+        policy, budget = self.policy, self._budget
+        ask = must_ask(policy, budget.limits)
+        if ask is False and offer.card.kind == "cloud" and offer.card.is_free:
+            # Without a ceiling the cloud is off: that a model is free allows nothing unasked.
+            standing = await budget.ledger.standing(budget.terms.ceilings, self._session)
+            is_allowed = budget.limits.is_budget_typed or self._policy is Policy.BUDGET
+            if not (standing.is_cloud_on or is_allowed):
+                ask = True if budget.limits.attended else None
         if ask is None:
             reason, remedy = "there was no person to ask", _ALLOW
             if policy is Policy.NEVER:

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
         Gateway as Gateway,
     )
     from baton.workers.cloud.learned_settings import LearnedSettings as LearnedSettings
-    from baton.workers.cloud.model_names import (
+    from baton.workers.cloud.price_table import (
+        Snapshot as Snapshot,
+        cheapest_model as cheapest_model,
+        price_of as price_of,
+        snapshot as snapshot,
+    )
+    from baton.workers.cloud.provider_models import (
         did_you_mean as did_you_mean,
         full_names as full_names,
         known_provider as known_provider,
         provider_model as provider_model,
         why_unusable as why_unusable,
-    )
-    from baton.workers.cloud.price_table import (
-        cheapest_model as cheapest_model,
-        price_of as price_of,
-        snapshot as snapshot,
     )
     from baton.workers.cloud.redaction import (
         KEY as KEY,
@@ -41,8 +42,8 @@ else:
         address_pool="WorkerAddress",
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
         learned_settings="LearnedSettings",
-        model_names="did_you_mean full_names known_provider provider_model why_unusable",
-        price_table="cheapest_model price_of snapshot",
+        provider_models="did_you_mean full_names known_provider provider_model why_unusable",
+        price_table="Snapshot cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
         refused_providers="provider_refusals unknown_provider",
         worker="CloudWorker",

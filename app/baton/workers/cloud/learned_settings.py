@@ -97,5 +97,7 @@ class LearnedSettings:
             if self._file is not None:
                 with suppress(OSError, msgspec.MsgspecError):
                     raw = read_ordinary(self._file, _MAX_FILE_BYTES)
-                    self._known = msgspec.json.decode(raw, type=dict[str, dict[str, LearnedSetting]])
+                    self._known = msgspec.json.decode(
+                        raw, type=dict[str, dict[str, LearnedSetting]]
+                    )
         return self._known

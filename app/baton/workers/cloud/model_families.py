@@ -59,7 +59,7 @@ class ModelFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.effort
 
     def level(self, wanted: str) -> str:
-        """Return the most thinking that isn't more than wanted, else the least; "" for no choice."""
+        """Return the most thinking that isn't above what is wanted, else the least; "" for none."""
         most = LEVELS.index(wanted)
         fitting = [level for level in self.levels if LEVELS.index(level) <= most]
         return fitting[-1] if fitting else next(iter(self.levels), "")

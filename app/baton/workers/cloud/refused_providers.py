@@ -16,13 +16,13 @@ FILE = Path(__file__).with_name("refused_providers.toml")
 def provider_refusals() -> dict[str, tuple[str, str]]:
     """Return why each isn't asked, as the second half of a sentence, and what to do instead."""
     table = tomllib.loads(FILE.read_text("utf-8"))
-    server, login = table["server"], table["login"]
+    server = table["server"]
     servers = {
         name: (server["why"], server["instead"].format(url))
         for name, url in server["addresses"].items()
     }
-    others = {name: (row["why"], row["instead"]) for name, row in table["others"].items()}
-    return servers | others | dict.fromkeys(login["names"], (login["why"], login["instead"]))
+    groups = ((group["names"], (group["why"], group["instead"])) for group in table["groups"])
+    return servers | {name: both for names, both in groups for name in names}
 
 
 def unknown_provider(name: str) -> ConfigError:

@@ -123,6 +123,8 @@ def test_thoughts_are_counted_and_not_shown() -> None:
         delta(toolUse={"input": "{"}),
         delta(reasoningContent={"redactedContent": "AAAA"}),
         delta(image={"source": {}}),
+        event("contentBlockDelta", change={"text": "a"}),
+        event("contentBlockMore", delta={"text": "a"}),
     ],
 )
 def test_output_that_is_not_shown_is_noticed(output: bytes) -> None:
@@ -161,6 +163,12 @@ def test_an_error_of_the_stream_itself_is_one() -> None:
     headers = {":message-type": "error", ":error-code": "InternalError", ":error-message": "Gone"}
     _, reader = read_answer(WHOLE, frame({}, headers))
     assert (reader.error, reader.at_end) == ("Gone", False)
+
+
+@pytest.mark.parametrize("reason", [None, "", 5])
+def test_an_end_without_a_reason_is_none(reason: Any) -> None:
+    end = event("messageStop", stopReason=reason)
+    assert not read_answer(delta(text=TEXT), end, metadata(**USAGE))[1].at_end
 
 
 @pytest.mark.parametrize("missing", [stop(), metadata(**USAGE)])
@@ -258,6 +266,13 @@ def test_frames_are_those_of_amazons_own_decoder(
     assert len(ours) == 2
 
 
+def test_damaged_sizes_are_not_waited_for() -> None:
+    for place in range(12):
+        damaged = bytearray(WHOLE)
+        damaged[place] ^= 0x01
+        assert read_answer(bytes(damaged[:12]))[1].broken
+
+
 def test_headers_of_every_type_are_passed_over() -> None:
     from zlib import crc32
 
@@ -275,3 +290,19 @@ def test_headers_of_every_type_are_passed_over() -> None:
     buffer.add_data(data)
     assert {*next(buffer).headers} == {*wanted, *"abcdefghi"}
     assert [*EventFrames().feed(data)] == ['{"metadata":{}}']
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_whole_answer_is_read_as_well(size: int) -> None:
+    """Whatever stands between may not stream."""
+    thoughts = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "x"}}}
+    answer = {
+        "output": {"message": {"role": "assistant", "content": [thoughts, {"text": TEXT}]}},
+        "stopReason": "end_turn",
+        "usage": USAGE,
+    }
+    data, reader = json.dumps(answer).encode(), Converse()
+    text = "".join(reader.feed(data[at : at + size]) for at in range(0, len(data), size))
+    assert text + reader.rest() == TEXT
+    assert (reader.at_end, reader.finish, reader.has_thoughts) == (True, "stop", True)
+    assert reader.usage == TokenCount(10, 5)

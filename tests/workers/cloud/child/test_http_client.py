@@ -24,6 +24,7 @@ from baton.platform.proxies import request_address
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, CloudCall, HttpRequest
 from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules, KeyFilter
+from baton.workers.cloud.messages import TokenCount
 from support.fake_cloud import Cloud, Reply
 from support.home_network import at_home
 from support.secret_search import parts_of
@@ -438,6 +439,39 @@ async def test_an_answer_as_it_was_asked_for_is_read(out: Out) -> None:
     head = HEAD + b"content-encoding: identity\r\n\r\n"
     async with provider(head, WORD) as server:
         assert (await hear(out(), make_call(server.base_url))).text == "word "
+
+
+WHOLE = {
+    "choices": [{"message": {"content": "word "}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+}
+"""An answer that isn't streamed."""
+
+COUNTED = WORD + b'data: {"choices": [{"finish_reason": "stop"}], "usage": %b}\n\n' % (
+    json.dumps(WHOLE["usage"]).encode()
+)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain", ""])
+@pytest.mark.parametrize("body", [json.dumps(WHOLE, indent=1).encode(), COUNTED])
+async def test_an_answer_is_read_whatever_it_is_labelled_as(
+    out: Out, body: bytes, kind: str
+) -> None:
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    async with provider(head.encode(), body[:30], 0.01, body[30:]) as server:
+        call = make_call(server.base_url)
+        heard = await hear(out(), call)
+    assert (heard.text, heard.said, call.finish) == ("word ", "", "stop")
+    assert call.usage == TokenCount(9, 2)
+
+
+async def test_a_whole_answer_that_surely_passed_its_cap_is_cut(out: Out) -> None:
+    choice = {"message": {"content": "word " * 1000}, "finish_reason": "stop"}
+    async with provider(answer(200, json.dumps({"choices": [choice]}).encode())) as server:
+        call = make_call(server.base_url, cap=100)
+        heard = await hear(out(), call)
+    assert (heard.failure, call.usage) == (None, None)
+    assert call.output_bound > 100
 
 
 @pytest.mark.sampled(2)

@@ -90,12 +90,18 @@ async def failed_call(row: dict[str, Any], call: CloudCall, before: bytes = b"")
     return failure.failed
 
 
+SUCCEEDED = ("openrouter-not-free",)
+"""Errors about a model that name another one of the list."""
+
+
 async def mistakes_in(row: dict[str, Any]) -> list[str]:
     """Return what is otherwise than a person should be shown it."""
     expect, failed = row["expect"], await failed_call(row, make_call(row))
     error, message, hint = KINDS[expect["kind"]]
     if expect["kind"] == "model" and row["provider"] == "server":
         hint = "`baton config edit`"  # no list has its models
+    elif expect["kind"] == "model" and row["name"] in SUCCEEDED:
+        hint = "Its successor is "
     found = []
     if failed.error != error or message not in failed.message or hint not in failed.hint:
         found.append(f"it isn't of the kind {expect['kind']}")
@@ -119,6 +125,35 @@ async def mistakes_in(row: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["name"]) for row in ROWS])
 async def test_a_provider_s_error_is_explained(row: dict[str, Any]) -> None:
     assert await mistakes_in(row) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemini-wrong-key",
+        "gemini-list-wrong-key",
+        "openai-quota",
+        "anthropic-credit",
+        "novita-balance",
+        "openrouter-upstream",
+        "cerebras-no-model",
+        "cohere-no-model",
+        "omlx-context",
+        "openai-responses-context",
+        "numbered-credits",
+    ],
+)
+async def test_an_error_that_came_as_an_answer_is_one(name: str) -> None:
+    """Some proxies answer with 200 whatever became of a request."""
+    [row] = [row for row in ROWS if row["name"] == name]
+    call = make_call(row)
+    call.reader.feed(json.dumps(row["body"]).encode())
+    assert call.reader.rest() == ""
+    failed = call_errors.unfinished_failure(call).failed
+    error, message, hint = KINDS[row["expect"]["kind"]]
+    assert failed.error == error
+    assert message in failed.message
+    assert hint in failed.hint or not failed.declined
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 The writers are litellm's. `litellm_departures.json` holds where they would ask for thinking in
 another way than the table does; a new version of litellm that changes its mind shows here.
-`python -m workers.cloud.child.test_request_settings` writes it anew.
+`python -m workers.cloud.child.test_request_settings` writes it again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ELSEWHERE = (
     *("bedrock/us.anthropic.claude-opus-4-7-v1:0", "bedrock/amazon.nova-pro-v1:0"),
     *("zai/glm-4.7-flash", "moonshot/kimi-k2-thinking", "mistral/magistral-small-2509"),
 )
-"""Models that the list doesn't have: without a price, of an address of one's own, or of tomorrow."""
+"""Models that the list doesn't have: without a price, at an own address, or of tomorrow."""
 
 WRITE = """
 import asyncio, json, sys
@@ -102,7 +102,7 @@ asyncio.run(main())
 
 
 def written_requests(asked: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return what is written for each: the guard's refusal, the body, the dialect, litellm's own."""
+    """Return for each: the guard's refusal, the body, the dialect, litellm's own thinking."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", WRITE],
         input="".join(json.dumps(one) + "\n" for one in asked),
@@ -125,12 +125,14 @@ def call_of(model: str, effort: str, settings: str) -> dict[str, Any]:
 
 def options_of(body: dict[str, Any]) -> dict[str, Any]:
     """Return a body with Gemini's settings beside the others, under the names of the others."""
-    options = body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
-    return options | {"top_p": options["topP"]} if "topP" in options else options
+    options: dict[str, Any] = body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
+    if "topP" in options:
+        options["top_p"] = options["topP"]
+    return options
 
 
 def faults(model: str, effort: str, settings: str, written: list[Any]) -> list[str]:
-    """Return what a model wouldn't take of a request, as the table and the makers' rules have it."""
+    """Return what a model wouldn't take of a request, by the table and the makers' rules."""
     refused, body, _, _ = written
     family, options = family_of(model), options_of(body)
     if refused:
@@ -255,7 +257,9 @@ def test_a_budget_leaves_room_for_the_answer(
 
 
 def test_more_room_is_held_for_a_model_that_thinks_more_than_wanted() -> None:
-    assert thinking_tokens("openai/gpt-5-pro", "low") == thinking_tokens("openai/gpt-5-mini", "high")
+    assert thinking_tokens("openai/gpt-5-pro", "low") == thinking_tokens(
+        "openai/gpt-5-mini", "high"
+    )
     assert thinking_tokens("openai/gpt-4.1", "high") == 0
 
 

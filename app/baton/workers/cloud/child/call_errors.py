@@ -60,8 +60,9 @@ _FORM_WORDS = re.compile(
 _STOPS = " .,;:。"
 _STAYS_CHARGED = "All that was held stays charged; `baton budget release` lists it. "
 
-_UNCLEAR_STATUSES = (408, 499, 504, 524)
-"""After these the model may have been at work: a proxy or the server stopped waiting for it."""
+_UNCLEAR_STATUSES = (408, 424, 499, 504, 524)
+"""After these the model may have been at work: a proxy or the server stopped waiting for it, or it
+failed while it read the request (424, Bedrock)."""
 
 
 async def response_failure(call: CloudCall, response: httpx.Response, sent: bytes) -> Failure:
@@ -79,6 +80,10 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
             f"{call.who} has moved (HTTP {status}). Nothing was sent to its new address.",
             "Check the address.",
         )
+    if declined and status in (400, 422):
+        refused = refused_option(error, said, json.loads(sent))
+        if refused is not None:
+            return _setting_refusal(call, _shown_text(said, call.key), *refused)
     failure = _known_failure(
         call, error, said, declined=declined, status=status, headers=response.headers
     )
@@ -272,7 +277,7 @@ def _known_failure(
     host = (urlsplit(call.base_url).hostname or "").split(".")
     names = {call.provider, *(".".join(host[n:]) for n in range(len(host)))}
     kind = find_kind(names, status, error, said)
-    if kind is None or (kind.error == "ContextTooLong" and not declined):
+    if kind is None or (kind.error == "ContextTooLong" and call.reader.wrote):
         return None
     is_billed = not names.isdisjoint(kind.billed)
     declined = declined and not is_billed

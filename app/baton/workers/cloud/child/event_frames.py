@@ -37,6 +37,11 @@ class EventFrames:
         """Take bytes as they came; yield the events that they complete: `{"NAME": payload}`."""
         if not self.broken:
             self._data += data
+        if self._data.startswith(b"{"):  # an answer that isn't streamed: no frame is so long
+            self.is_too_long = len(self._data) > MAX_EVENT_BYTES
+            if self.is_too_long:
+                self._give_up()
+            return
         while len(self._data) >= _PRELUDE.size:
             size, header_bytes, check = _PRELUDE.unpack_from(self._data)
             is_sound = crc32(self._data[: _PRELUDE.size - _CRC_BYTES]) == check
@@ -54,6 +59,10 @@ class EventFrames:
                 return
             self.count += 1
             yield event
+
+    def rest(self) -> str:
+        """Return an answer that isn't streamed, once nothing more comes, or ""."""
+        return self._data.decode("utf-8", "replace") if self._data.startswith(b"{") else ""
 
     def _give_up(self) -> None:
         self.broken = True

@@ -95,7 +95,9 @@ def _transform(call: CloudCall, settings: RequestSettings) -> HttpRequest:
         )
         body |= settings.thinking
     if "output_format" in body:  # its name in 2025
-        body["output_config"] = body.get("output_config", {}) | {"format": body.pop("output_format")}
+        body["output_config"] = body.get("output_config", {}) | {
+            "format": body.pop("output_format")
+        }
     if call.dialect == "cohere":
         url = call.base_url
     else:
@@ -164,4 +166,3 @@ def _gemini_body(call: CloudCall, messages: list[Any], options: dict[str, Any]) 
             cached_content=None,
         )
     )
-

@@ -1,7 +1,7 @@
 """Requests that Baton writes itself: Chat Completions, and Responses.
 
-Their fields stand in `families.toml`. litellm would need seconds to be imported for them, and writes
-Responses only with the package `mcp`, which Baton doesn't install.
+Their fields stand in `families.toml`. litellm would take seconds to be imported for them, and
+writes Responses only with the package `mcp`, which Baton doesn't install.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from baton.workers.cloud.child.cloud_call import (
     HttpRequest,
 )
 from baton.workers.cloud.child.request_settings import RequestSettings
+
 
 def own_request(call: CloudCall, settings: RequestSettings) -> HttpRequest:
     """Return a call as a request for Chat Completions or Responses, whichever is its dialect."""
@@ -67,4 +68,3 @@ def response_format(schema: str) -> dict[str, Any]:
 
 def _named_schema(schema: str) -> dict[str, Any]:
     return {"name": "answer", "schema": json.loads(schema), "strict": True}
-

@@ -39,7 +39,8 @@ _FIELD = re.compile(
 )
 
 _REFUSES = re.compile(
-    r"unsupported|unavailable|not (?:\w+ )?(?:support|allow|permit|enabled|accept|recogni[sz]ed|available)"
+    r"unsupported|type is unavailable"
+    r"|not (?:\w+ )?(?:support|allow|permit|enabled|accept|recogni[sz]ed|available)"
     r"|(?:does|do|is|are|can)(?:n't| not| ?not) (?:\w+ )?"
     r"(?:support|allow|permit|accept|enabled|be (?:set|used|specified|disabled))"
     r"|unknown|unrecogni[sz]ed|unexpected|invalid|deprecated|only .{1,40} (?:is|are) allowed"

@@ -14,7 +14,7 @@ from baton.workers.cloud.model_families import ModelFamily, family_of
 from baton.workers.cloud.price_table import ModelFacts, known_facts
 
 SHORT_ANSWER_TOKENS = 2048
-"""With a smaller cap, the least thinking of a Gemini leaves more room for the answer than little."""
+"""With a smaller cap, a Gemini is asked for the least thinking in place of little."""
 
 
 @dataclass(frozen=True, slots=True)

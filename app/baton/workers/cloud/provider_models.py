@@ -16,34 +16,23 @@ from baton.workers.cloud.price_table import asked_name, is_over, snapshot, undat
 from baton.workers.cloud.refused_providers import provider_refusals, unknown_provider
 
 ALIASES = {
-    "aigateway": "vercel_ai_gateway",
-    "aistudio": "gemini",
-    "amazon": "bedrock",
-    "amazonbedrock": "bedrock",
-    "aws": "bedrock",
-    "azureopenai": "azure",
-    "bedrockconverse": "bedrock",
-    "claude": "anthropic",
-    "coherechat": "cohere",
-    "deepseekai": "deepseek",
-    "fireworks": "fireworks_ai",
-    "google": "gemini",
-    "googleai": "gemini",
-    "googlegemini": "gemini",
-    "googlevertex": "vertex_ai",
-    "grok": "xai",
-    "hf": "huggingface",
-    "kimi": "moonshot",
-    "mantle": "bedrock_mantle",
-    "mistralai": "mistral",
-    "moonshotai": "moonshot",
-    "novitaai": "novita",
-    "together": "together_ai",
-    "vercel": "vercel_ai_gateway",
-    "vertex": "vertex_ai",
-    "zaiorg": "zai",
-    "zhipu": "zai",
-    "zhipuai": "zai",
+    "anthropic": "claude",
+    "azure": "azureopenai",
+    "bedrock": "amazon amazonbedrock aws bedrockconverse",
+    "bedrock_mantle": "mantle",
+    "cohere": "coherechat",
+    "deepseek": "deepseekai",
+    "fireworks_ai": "fireworks",
+    "gemini": "aistudio google googleai googlegemini",
+    "huggingface": "hf",
+    "mistral": "mistralai",
+    "moonshot": "kimi moonshotai",
+    "novita": "novitaai",
+    "together_ai": "together",
+    "vercel_ai_gateway": "aigateway vercel",
+    "vertex_ai": "googlevertex vertex",
+    "xai": "grok",
+    "zai": "zaiorg zhipu zhipuai",
 }
 """What others call the providers, without signs: "x-ai" and "Z.ai" need no row."""
 
@@ -51,6 +40,9 @@ ASKED_MODELS = {
     "vertex_ai": ("gemini-", "of its models only Gemini speaks a dialect that Baton reads")
 }
 """How the models begin that are asked of a provider, where that isn't all, and the reason."""
+
+MIN_NAME_CHARS = 3
+"""A shorter one isn't taken for the beginning of a model's name."""
 
 _SELLERS = 3
 """How many full names are named where a shorter one fits several."""
@@ -71,7 +63,8 @@ def provider_model(name: str) -> str:
     names = _fitting(name)
     if provider:
         meant = f"{provider}/{model}"
-        names = _alike(meant) or names or _fitting(model) or [meant]
+        is_listed = any(name.startswith(f"{provider}/") for name in snapshot().models)
+        names = _alike(meant) or (is_listed and (names or _fitting(model))) or [meant]
     if not names:
         return ""
     raise ConfigError(unknown_provider(written).message, did_you_mean(names))
@@ -93,9 +86,9 @@ def _listed_name(name: str) -> str:
 
 def known_provider(written: str) -> str:
     """Return Baton's name of a provider that is asked or refused, however it is written, or ""."""
-    names = {_fold(name): name for name in (*provider_refusals(), *PROVIDERS)}
-    meant = ALIASES.get(_fold(written), written)
-    return names.get(_fold(meant), "")
+    known = {_fold(name): name for name in (*provider_refusals(), *PROVIDERS)}
+    meant = {alias: name for name, aliases in ALIASES.items() for alias in aliases.split()}
+    return known.get(_fold(meant.get(_fold(written), written)), "")
 
 
 def full_names(name: str) -> list[str]:
@@ -103,12 +96,11 @@ def full_names(name: str) -> list[str]:
 
     Where none fits, those of its versions.
     """
-    begun = _fold(undated(name))
-    return _fitting(name) or [
-        model
-        for model in _by_provider()
-        if model.count("/") == 1 and _fold(model.partition("/")[2]).startswith(begun)
-    ]
+    found, begun = _fitting(name), _fold(undated(name))
+    if found or len(begun) < MIN_NAME_CHARS:
+        return found
+    makers = (model for model in _by_provider() if model.count("/") == 1)
+    return [model for model in makers if _fold(model.partition("/")[2]).startswith(begun)]
 
 
 def _fitting(name: str) -> list[str]:
@@ -141,8 +133,7 @@ def why_unusable(words: Iterable[str]) -> dict[str, str]:
     Each by its name, with the reason: models whose names hold all the words, and providers that one
     of them names.
     """
-    wanted, today = [word.lower() for word in words], time.strftime("%Y-%m-%d")
-    found: dict[str, str] = {}
+    wanted, today, found = [w.lower() for w in words], time.strftime("%Y-%m-%d"), {}
     for word in wanted:
         provider = known_provider(word)
         if provider in provider_refusals():
@@ -151,17 +142,11 @@ def why_unusable(words: Iterable[str]) -> dict[str, str]:
         elif provider and provider != word:
             found[word] = f"Baton asks these models as {provider}/."
         elif provider and not PROVIDERS[provider].base_url:
-            found[word] = "Its customers have addresses and prices of their own: a worker's entry "
-            found[word] += "needs base_url and price."
-    for model, why in {**snapshot().left_out, **_withdrawn(today)}.items():
-        if all(word in model.lower() for word in wanted):
-            found[model] = why
-    return found
-
-
-def _withdrawn(today: str) -> dict[str, str]:
-    over = (model for model in snapshot().models if is_over(model, today))
-    return {model: f"withdrawn on {snapshot().models[model]['until']}" for model in over}
+            found[word] = "Addresses and prices differ: a worker's entry needs base_url and price."
+    models = snapshot().models
+    over = {m: f"withdrawn on {models[m]['until']}" for m in models if is_over(m, today)}
+    named = {**snapshot().left_out, **over}
+    return found | {m: named[m] for m in named if all(word in m.lower() for word in wanted)}
 
 
 def did_you_mean(names: list[str]) -> str:

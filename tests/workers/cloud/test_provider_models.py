@@ -7,7 +7,8 @@ import pytest
 from baton.core.errors import ConfigError
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import price_table
-from baton.workers.cloud.model_names import (
+from baton.workers.cloud.price_table import is_over, snapshot
+from baton.workers.cloud.provider_models import (
     ALIASES,
     full_names,
     known_provider,
@@ -25,6 +26,9 @@ from baton.workers.cloud.refused_providers import provider_refusals
         ("google-vertex/gemini-3.5-flash", "vertex_ai/gemini-3.5-flash"),
         ("vertex/gemini-3.5-flash", "vertex_ai/gemini-3.5-flash"),
         ("moonshotai/kimi-k2.6", "moonshot/kimi-k2.6"),
+        ("vercel/zai/glm-4.6", "vercel_ai_gateway/zai/glm-4.6"),
+        ("hf/openai/gpt-oss-20b:novita", "huggingface/openai/gpt-oss-20b:novita"),
+        ("aws/openai.gpt-oss-20b-1:0", "bedrock/openai.gpt-oss-20b-1:0"),
         ("x-ai/grok-4.3", "xai/grok-4.3"),
         ("x.ai/grok-4-3", "xai/grok-4.3"),
         ("z-ai/glm-4.7", "zai/glm-4.7"),
@@ -57,7 +61,9 @@ def test_a_provider_has_an_alias(name: str) -> None:
 
 
 def test_the_aliases_say_something_and_hide_no_provider() -> None:
-    assert all(name == name.lower() and name.isalnum() for name in ALIASES)
+    aliases = [alias for names in ALIASES.values() for alias in names.split()]
+    assert all(alias == alias.lower() and alias.isalnum() for alias in aliases)
+    assert len({*aliases}) == len(aliases)
     for name in (*PROVIDERS, *provider_refusals()):
         assert known_provider(name) == name
         assert known_provider(name.replace("_", "-").upper()) == name
@@ -116,6 +122,11 @@ def test_a_name_without_its_provider_has_full_ones(name: str, first: str) -> Non
     assert found[0].partition("/")[0] == first.partition("/")[0]
 
 
+@pytest.mark.parametrize("name", ["", "--", "g", "gp", "smal", "nobody", "/", "\x1b[2J"])
+def test_a_slip_is_no_model(name: str) -> None:
+    assert full_names(name) == []
+
+
 def test_every_listed_model_is_found_by_its_bare_name() -> None:
     for model in snapshot().models:
         if not is_over(model, "9999"):
@@ -127,7 +138,7 @@ def test_what_is_unusable_is_named_with_the_reason(monkeypatch: pytest.MonkeyPat
     rates = dict.fromkeys(("input", "output", "cache_read", "cache_write"), "1")
     models = {"openai/old": rates | {"until": "2020-01-02"}, "openai/new": rates}
     listed = price_table.Snapshot({}, "", models, {"openai/odd": "no price", "xai/x": "?"})
-    monkeypatch.setattr("baton.workers.cloud.model_names.snapshot", lambda: listed)
+    monkeypatch.setattr("baton.workers.cloud.provider_models.snapshot", lambda: listed)
     monkeypatch.setattr(price_table, "snapshot", lambda: listed)
     over = {"openai/old": "withdrawn on 2020-01-02"}
     assert why_unusable(["openai"]) == {"openai/odd": "no price"} | over
