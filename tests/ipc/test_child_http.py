@@ -33,7 +33,8 @@ from baton.ipc.child_http import duration_seconds, retry_after, wait_text
         ({"retry-after-ms": "soon", "Retry-After": "8"}, 8),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "2m59.56s"}, 179.56),
         ({"x-ratelimit-remaining-tokens": "7", "x-ratelimit-reset-tokens": "2m59.56s"}, None),
-        ({"x-ratelimit-reset-tokens": "2m59.56s"}, None),
+        ({"x-ratelimit-reset-tokens": "2m59.56s"}, 179.56),
+        ({"ratelimit-remaining": "0", "ratelimit-reset": "30"}, 30),
         (
             {
                 "x-ratelimit-remaining-requests": "0",

@@ -35,7 +35,12 @@ from baton.ipc import child_http, messages
 from baton.ipc.parent_channel import Failure
 from baton.models.catalogue import parse_models
 from baton.platform import proxies, sqlite
-from baton.workers.cloud.child.provider_errors import error_sentence
+from baton.workers.cloud.child.provider_errors import (
+    context_sizes,
+    error_sentence,
+    find_kind,
+    wait_seconds,
+)
 from baton.workers.cloud.child.stream_parsers import DIALECTS
 from baton.workers.local.messages import REPLIES
 from baton.workers.reasoning_filter import ThoughtFilter, known_marks, open_marks
@@ -68,7 +73,14 @@ def read_stream(data: bytes) -> None:
 def read_error(data: bytes) -> None:
     """What a provider says of an error."""
     with suppress(ValueError, RecursionError):
-        assert isinstance(error_sentence(json.loads(data)), str)
+        body = json.loads(data)
+        said = error_sentence(body)
+        assert isinstance(said, str)
+        find_kind({"openai"}, 400, body, said)
+        wait = wait_seconds({}, body, said)
+        assert wait is None or 0 <= wait <= child_http.MAX_WAIT_SECONDS
+        needed, limit = context_sizes(body, said, 8192, 100)
+        assert needed > limit
 
 
 def read_frames(data: bytes) -> None:

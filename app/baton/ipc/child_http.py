@@ -67,7 +67,8 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     resets = [
         duration_seconds(value, now=now)
         for name, value in named.items()
-        if "reset" in name and named.get(name.replace("reset", "remaining")) == "0"
+        if "ratelimit" in name and "reset" in name
+        if named.get(name.replace("reset", "remaining"), "0") == "0"
     ]
     return max((wait for wait in resets if wait is not None), default=None)
 

@@ -144,6 +144,7 @@ async def test_what_may_have_cost_something_is_not_declined(
         ),
         ("This model's maximum context length is 4096 tokens.", 4097, 4096),
         ("The prompt is too long.", 8193, 8192),
+        (f"The context length is {'9' * 4000}, not {'1,' + '000,' * 900}000.", 8193, 8192),
     ],
 )
 async def test_what_is_too_long_is_reported_in_the_numbers_of_the_provider(

@@ -11,6 +11,7 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given, strategies as st
 
 from baton.workers.cloud.child.event_frames import EventFrames
+from baton.workers.cloud.child.provider_errors import find_kind
 from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES
 from baton.workers.cloud.child.stream_parsers import Converse
 from baton.workers.cloud.messages import TokenCount
@@ -141,6 +142,21 @@ def test_an_error_costs_nothing_before_any_output() -> None:
     for before in (delta(text="a"), metadata(**USAGE), stop()):
         _, reader = read_answer(before, exception())
         assert (reader.error, reader.is_refusal) == ("Too busy", False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("throttlingException", "rate"),
+        ("serviceUnavailableException", "overload"),
+        ("validationException", None),
+    ],
+)
+def test_an_exception_is_known_by_its_type(kind: str, name: str | None) -> None:
+    headers = {":exception-type": kind, ":message-type": "exception"}
+    _, reader = read_answer(START, frame({"message": "It can't be done"}, headers))
+    found = find_kind({"bedrock"}, 0, reader.error_event, reader.error)
+    assert (found and found.name) == name
 
 
 def test_an_error_of_the_stream_itself_is_one() -> None:

@@ -26,6 +26,12 @@ from baton.workers.cloud.messages import TokenCount
 
 MAX_NAME_CHARS = 200
 """How much of a model's name is looked at."""
+_ANSWER_FIELDS = frozenset(
+    ("candidates", "choices", "content", "delta", "output", "response", "usage")
+)
+_ERROR_FIELDS = frozenset(("code", "detail", "error"))
+"""Fields of an answer, and of an error without one: a notice has a message alone."""
+
 _UNFINISHED = re.compile("(?:[\ud800-\udbff]|\ufffd{1,3})$")
 """What may be the first part of a character: half of a pair, or what a server makes of its bytes
 where a cap cut them."""
@@ -96,11 +102,11 @@ class Events:
 class AnswerReader(ABC):
     """One streamed answer. `finish` is why it ended (core.messages.Finish), once that is named.
 
-    `error` is the provider's sentence when it failed in mid-stream, `error_event` the event that
-    had it. `written` counts the characters
-    of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
-    that is neither (the call of a tool, an image), `is_count_broken` whether there was a count that
-    can't be one. `model` is the model's name by the provider's first word, "" without one.
+    `error` is the provider's sentence when it failed in mid-stream, `error_event` the event with
+    it. `written` counts the characters of text and of thoughts so far, `size` their bytes.
+    `has_unread` is whether there was output that is neither (the call of a tool, an image),
+    `is_count_broken` whether there was a count that can't be one. `model` is the model's name by
+    the provider's first word, "" without one.
     """
 
     dialect = ""
@@ -214,6 +220,9 @@ class AnswerReader(ABC):
             self._broken = True
             return ""
         self.model = self.model or _model_name(chunk)
+        if _is_bare_error(chunk, is_whole=take == self._take_whole):
+            self._note_error(chunk, chunk)
+            return ""
         before, self._is_counted_now = self.written, False
         try:
             text = take(chunk)
@@ -298,11 +307,18 @@ def _larger(one: int | None, other: int | None) -> int | None:
     return other if one is None else max(one, other or 0)
 
 
+def _is_bare_error(event: Mapping[str, Any], *, is_whole: bool) -> bool:
+    """Whether an event of any dialect, or what came in place of a stream, is an error alone."""
+    if not _ANSWER_FIELDS.isdisjoint(event):
+        return False
+    return (is_whole or not _ERROR_FIELDS.isdisjoint(event)) and bool(error_sentence(event))
+
+
 def is_own_error(dialect: str, body: object) -> bool:
     """Whether this is a provider's own error object, and not one of a proxy before it."""
     match dialect, body:
-        case "gemini", [only]:
-            return is_own_error(dialect, only)
+        case ("gemini", [inner]) | ("messages", {"error": {"error": dict()} as inner}):
+            return is_own_error(dialect, inner)
         case "gemini", {"error": {"code": int(), "message": str(), "status": str()}}:
             return True
         case ("cohere", {"id": str(), "message": str()}) | (

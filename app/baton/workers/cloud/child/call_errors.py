@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -89,6 +90,10 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
     if failure is not None:
         return failure
     shown = _shown_text(said, call.key)
+    if declined and status in (400, 422):
+        refused = refused_option(error, said, json.loads(sent))
+        if refused is not None:
+            return _setting_refusal(call, shown, *refused)
     if declined and status < 500:
         return _request_refusal(call, shown, status)
     charged = "Nothing was charged. " if declined else ""
@@ -197,7 +202,8 @@ def _detail(said: str, unsaid: str = ".") -> str:
 
 def _shown_text(said: str, key: str) -> str:
     """Return the beginning of what was said, on one line and without the key."""
-    return one_line(without_key(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
+    shown = one_line(without_key(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
+    return shown if re.search(r"\w", shown) else ""
 
 
 def without_key(text: str, key: str) -> str:
@@ -267,14 +273,17 @@ def _known_failure(
 
     None where it is none of the table's, or too long after something was written.
     """
-    kind = find_kind(call.provider, status, error, said)
-    if kind is None or (kind.error == "ContextTooLong" and not declined):
+    said = said[:MAX_SAID_CHARS]
+    host = (urlsplit(call.base_url).hostname or "").split(".")
+    names = {call.provider, *(".".join(host[n:]) for n in range(len(host)))}
+    kind = find_kind(names, status, error, said)
+    if kind is None or (kind.error == "ContextTooLong" and call.reader.wrote):
         return None
-    is_billed = call.provider in kind.billed
+    is_billed = not names.isdisjoint(kind.billed)
     declined = declined and not is_billed
     if kind.error == "ContextTooLong":
         guess = sum(estimated_tokens(said["content"]) for said in call.messages) + call.cap
-        needed, limit = context_sizes(error, said[:MAX_SAID_CHARS], call.context, guess)
+        needed, limit = context_sizes(error, said, call.context, guess)
         return Failure("ContextTooLong", "", declined=declined, needed=needed, limit=limit)
     message, hint = kind.message, kind.hint
     if kind.error == "SecretMissing" and not call.needs_key:
@@ -285,7 +294,7 @@ def _known_failure(
         "said": _detail(shown, f" (HTTP {status})." if status else "."),
         "aside": f" ({shown.rstrip(_STOPS)})" if shown else "",
         "charge": "Nothing was charged. " if declined else _STAYS_CHARGED if is_billed else "",
-        "wait": wait_text(wait_seconds(headers, error, said[:MAX_SAID_CHARS])),
+        "wait": wait_text(wait_seconds(headers, error, said)),
         "name": call.variable or call.provider,
         "model": f"{call.provider}/{call.model}" if call.through_library else call.model,
         "remedy": _model_remedy(call, shown) if kind.name == "model" else "",

@@ -81,9 +81,10 @@ def _event(frame: bytes, header_bytes: int) -> str:
         case "event":
             return f"{{{json.dumps(headers[':event-type'])}:{payload}}}"
         case "exception":
-            return f'{{"error":{payload}}}'
+            code = json.dumps(headers.get(":exception-type"))
+            return f'{{"error":{payload},"code":{code}}}'
     said = headers.get(":error-message") or headers[":error-code"]
-    return json.dumps({"error": {"message": said}})
+    return json.dumps({"error": {"message": said}, "code": headers.get(":error-code")})
 
 
 def _text_headers(data: bytes) -> dict[str, str]:

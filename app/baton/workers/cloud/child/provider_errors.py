@@ -31,7 +31,7 @@ MAX_LISTED = 3
 _WAIT_WORDS = re.compile(
     rf"(?:try again|retry|wait|resets?|available again)\b[^.\d]{{0,40}}?({DURATION})", re.IGNORECASE
 )
-_NUMBER = r"(?<![\w.=/-])(\d{1,3}(?:,\d{3})+|\d{3,})(?![\w-])"
+_NUMBER = r"(?<![\w.=/-])(\d{1,3}(?:,\d{3}){1,3}|\d{3,12})(?![\w-])"
 _NEAR = r"(?:(?!\bby\b)[^\d>])"
 _EXCESS = re.compile(rf"\bby {_NUMBER} tokens", re.IGNORECASE)
 _ERROR_NUMBER = re.compile(r"\s*\(\d{4}\)$")  # MiniMax ends its sentences with one
@@ -51,9 +51,9 @@ class ErrorKind(msgspec.Struct, frozen=True):
     providers: frozenset[str] = frozenset()
     billed: frozenset[str] = frozenset()
 
-    def fits(self, provider: str, status: int, codes: set[str], said: str) -> bool:
-        """Whether an error is of this kind."""
-        is_theirs = not self.providers or provider in self.providers
+    def fits(self, names: set[str], status: int, codes: set[str], said: str) -> bool:
+        """Whether an error is of this kind; `names` are the provider's and its domains."""
+        is_theirs = not self.providers or not names.isdisjoint(self.providers)
         if not is_theirs or (self.statuses and status not in self.statuses):
             return False
         if re.search(self.unless, said, re.IGNORECASE):
@@ -81,16 +81,16 @@ def _table() -> ErrorTable:
     return msgspec.toml.decode(TABLE_FILE.read_bytes(), type=ErrorTable)
 
 
-def find_kind(provider: str, status: int, body: object, said: str) -> ErrorKind | None:
+def find_kind(names: set[str], status: int, body: object, said: str) -> ErrorKind | None:
     """Return what an error means; None where the table doesn't know it.
 
-    `status` is 0 in a stream, whose error may name one itself.
+    `names` are the provider's and its domains. `status` is 0 in a stream, whose error may name one.
     """
     fields = list(_fields(body))
     found = [str(value) for name, value in fields if name in _table().codes]
     codes = {code.lower().rpartition("#")[2] for code in [*found, *dict(fields)]}
     status = status or next((int(c) for c in found if re.fullmatch("[45][0-9]{2}", c)), 0)
-    rows = (kind for kind in _table().kind if kind.fits(provider, status, codes, said))
+    rows = (kind for kind in _table().kind if kind.fits(names, status, codes, said))
     return next(rows, None)
 
 
