@@ -47,7 +47,7 @@ LISTED_AS = {
 
 RESOLD = frozenset({"huggingface", "perplexity", "vercel_ai_gateway"})
 """Providers that pass requests on to others: what an answer costs depends on who gives it, and the
-lists have one price for all of them, without the tiers of some. OpenRouter is told the highest."""
+lists have one price for all of them, without the tiers of some. OpenRouter gets a highest price."""
 
 MODELS_DEV_AS = {
     "amazon-bedrock": "bedrock",
