@@ -45,9 +45,9 @@ LISTED_AS = {
 }
 """Baton's names of providers that litellm's list calls otherwise."""
 
-RESOLD = {"perplexity", "vercel_ai_gateway"}
+RESOLD = frozenset({"huggingface", "perplexity", "vercel_ai_gateway"})
 """Providers that pass requests on to others: what an answer costs depends on who gives it, and the
-list has one price for all of them, without the tiers of some."""
+lists have one price for all of them, without the tiers of some. OpenRouter gets a highest price."""
 
 MODELS_DEV_AS = {
     "amazon-bedrock": "bedrock",
@@ -61,7 +61,7 @@ MODELS_DEV_AS = {
 }
 """Baton's names of providers that models.dev calls otherwise."""
 
-FILLED = frozenset({"cerebras", "cohere", "groq", "openrouter", "vercel_ai_gateway", "zai"})
+FILLED = frozenset({"cerebras", "cohere", "groq", "openrouter", "zai"})
 """Providers of whom litellm lists few models, so that models.dev's are taken although it is older.
 A model of another one that litellm's newer list lacks is most likely withdrawn."""
 
@@ -160,8 +160,6 @@ def litellm_models(raw: dict[str, Any]) -> dict[str, ListedModel]:
         listed = own.get("litellm_provider")
         provider = LISTED_AS.get(listed, listed)
         if not has_list_prices(provider) or own.get("mode") not in ("chat", "responses"):
-            continue
-        if provider in RESOLD:
             continue
         outputs = set(own.get("supported_output_modalities") or ["text"])
         if OTHER_WORK.search(name) or not outputs <= {"text", "image"} or "text" not in outputs:
@@ -300,8 +298,9 @@ def checkout_of(folder: Path) -> dict[str, str]:
 
 
 def has_list_prices(provider: str | None) -> bool:
-    """Whether a provider is asked, and sells to all at one price: Azure's are in contracts."""
-    return provider in PROVIDERS and bool(PROVIDERS[provider].base_url)
+    """Whether a provider is asked, and sells to all at one price, which Azure doesn't."""
+    own = PROVIDERS.get(provider or "")
+    return own is not None and bool(own.base_url) and own.name not in RESOLD
 
 
 def dearest(one: ListedModel, other: ListedModel) -> ListedModel:

@@ -294,7 +294,7 @@ def test_what_can_not_be_used_is_listed_with_the_reason(call: Call) -> None:
     assert "zai/glm-4.7-flash " in shown
     assert "only Gemini" in call("budget", "prices", "vertex_ai", "grok").out
     assert "watsonx: Baton doesn't ask the provider" in call("budget", "prices", "watsonx").out
-    assert "azure: Addresses and prices differ" in call("budget", "prices", "azure").out
+    assert "azure: The list has no prices of it" in call("budget", "prices", "azure").out
     assert "google: Baton asks these models as gemini/." in call("budget", "prices", "google").out
 
 

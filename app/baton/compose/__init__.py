@@ -518,8 +518,7 @@ def _suggest_model(paths: Paths, name: str) -> str:
 
     if name in {entry.id for entry in read_catalogue(paths.config / "catalogue.toml")}:
         return f"`baton models pull {name}` fetches the model of that name."
-    names = full_names(name)
-    return did_you_mean(names) if names else ""
+    return did_you_mean(full_names(name))
 
 
 def _go_offline(stock: Library, away: RemoteWorkers, offline: bool) -> None:

@@ -76,6 +76,13 @@ def test_a_refused_provider_says_why(name: str) -> None:
     assert f"doesn't ask the provider '{name}': " in why
 
 
+def test_a_refused_provider_names_others_that_sell_its_model() -> None:
+    with pytest.raises(ConfigError) as raised:
+        provider_model("minimax/minimax-m2.5")
+    assert "doesn't ask the provider 'minimax'" in raised.value.message
+    assert "or novita/minimax/minimax-m2.5?" in raised.value.hint
+
+
 def test_models_of_vertex_that_are_not_gemini_say_why() -> None:
     with pytest.raises(ConfigError, match=r"doesn't ask vertex_ai/claude-opus-4-8: of its models"):
         provider_model("vertex_ai/claude-opus-4-8")
@@ -144,4 +151,5 @@ def test_what_is_unusable_is_named_with_the_reason(monkeypatch: pytest.MonkeyPat
     assert why_unusable(["OPENAI", "ol"]) == over
     assert why_unusable([]) == {"openai/odd": "no price", "xai/x": "?"} | over
     assert why_unusable(["google"]) == {"google": "Baton asks these models as gemini/."}
-    assert "base_url and price" in why_unusable(["azure"])["azure"]
+    assert "needs base_url and price." in why_unusable(["azure"])["azure"]
+    assert "needs price." in why_unusable(["huggingface"])["huggingface"]

@@ -56,12 +56,13 @@ def provider_model(name: str) -> str:
     """
     written, _, model = name.partition("/")
     provider = known_provider(written)
-    if provider in provider_refusals():
-        raise unknown_provider(provider)
+    names = _fitting(name)
+    if provider in provider_refusals() and (provider == written or not names):
+        refused = unknown_provider(provider)
+        raise ConfigError(refused.message, f"{refused.hint} {did_you_mean(names)}".strip())
     if provider and provider == written:
         return _listed_name(name)
-    names = _fitting(name)
-    if provider:
+    if provider and provider not in provider_refusals():
         meant = f"{provider}/{model}"
         is_listed = any(name.startswith(f"{provider}/") for name in snapshot().models)
         names = _alike(meant) or (is_listed and (names or _fitting(model))) or [meant]
@@ -134,6 +135,7 @@ def why_unusable(words: Iterable[str]) -> dict[str, str]:
     of them names.
     """
     wanted, today, found = [w.lower() for w in words], time.strftime("%Y-%m-%d"), {}
+    models = snapshot().models
     for word in wanted:
         provider = known_provider(word)
         if provider in provider_refusals():
@@ -141,15 +143,17 @@ def why_unusable(words: Iterable[str]) -> dict[str, str]:
             found[word] = f"{refused.message.removesuffix(' Nothing was sent.')} {refused.hint}"
         elif provider and provider != word:
             found[word] = f"Baton asks these models as {provider}/."
-        elif provider and not PROVIDERS[provider].base_url:
-            found[word] = "Addresses and prices differ: a worker's entry needs base_url and price."
-    models = snapshot().models
+        elif provider and not any(model.startswith(f"{provider}/") for model in models):
+            needs = "price" if PROVIDERS[provider].base_url else "base_url and price"
+            found[word] = f"The list has no prices of it: a worker's entry needs {needs}."
     over = {m: f"withdrawn on {models[m]['until']}" for m in models if is_over(m, today)}
     named = {**snapshot().left_out, **over}
     return found | {m: named[m] for m in named if all(word in m.lower() for word in wanted)}
 
 
 def did_you_mean(names: list[str]) -> str:
-    """Return the question whether one of these was meant."""
+    """Return the question whether one of these was meant, "" for none."""
+    if not names:
+        return ""
     shown = [one_line(name, 80) for name in names[:_SELLERS]]
     return f"Did you mean {' or '.join(shown)}? `baton budget prices WORDS` lists others."
