@@ -158,6 +158,7 @@ async def test_a_cut_answer_is_never_silent(
     ("text", "finish", "message"),
     [
         ("", Finish.STOP, "The answer is empty."),
+        (" \n", Finish.LENGTH, "length cap went into thoughts, so there is no answer."),
         ("Once", Finish.FILTER, "The provider's content filter ended the answer"),
         ("", Finish.TOOL, "called a tool that it was not offered"),
         ("Once", Finish.STOP, ""),
@@ -170,14 +171,17 @@ async def test_an_answer_that_is_not_whole_is_never_silent(
     assert await play_prompt(store, script) == 0
     said = capfd.readouterr().err
     assert message in said
-    assert ("Ask another worker" in said) is bool(message)
+    remedy = "Try `--max-tokens 4096`." if finish is Finish.LENGTH else "Ask another worker"
+    assert (remedy in said) is bool(message)
+    assert "Go on." not in said
     assert await play_prompt(store, script, OutputOptions("json")) == 0
     shown = capfd.readouterr()
     warnings = json.loads(shown.out)["warnings"]
     assert [warning["kind"] for warning in warnings] == (["incomplete"] if message else [])
     assert all(message in warning["message"] for warning in warnings)
+    assert all(remedy in warning["hint"] for warning in warnings)
     assert await play_prompt(store, script, OutputOptions(quiet=True)) == 0
-    assert "Ask another worker" not in capfd.readouterr().err
+    assert remedy not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

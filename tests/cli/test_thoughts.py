@@ -43,6 +43,24 @@ def test_thoughts_are_counted_and_nothing_else(call: Call, cloud: Cloud, written
     assert "Forty." in json.dumps(messages)
 
 
+@pytest.mark.parametrize("written", ["<think>", "analysis<|message|>"])
+def test_a_cap_that_went_into_thoughts_is_named_and_a_larger_one_is_offered(
+    call: Call, cloud: Cloud, written: str
+) -> None:
+    cloud.reply = Reply(text=written + "Well, " * 9000)
+    done = call("ask", "-m", "lab", "--max-tokens", "3000", "Name a number")
+    assert (done.code, done.out.strip()) == (0, "")
+    assert "All of the answer's length cap went into thoughts, so there is no answer." in done.err
+    assert "Try `--max-tokens 6000`." in done.err
+    assert "Go on." not in done.err
+    shown = json.loads(call("ask", "-m", "lab", "--max-tokens", "3000", "And?", "--json").out)
+    [warning] = shown["warnings"]
+    assert warning["kind"] == "incomplete"
+    assert "went into thoughts" in warning["message"]
+    assert "used its whole length cap for thoughts, and wrote no answer." in call("why").out
+    assert "cut at its cap in its thoughts" in call("trace").out
+
+
 def test_thoughts_that_were_shown_already_are_not_kept(call: Call, cloud: Cloud) -> None:
     """A server that writes slowly, and leaves the mark of their beginning out."""
     cloud.reply = Reply(text="Slow and long plain words first.\n</think>\n\nForty.", rate=16)

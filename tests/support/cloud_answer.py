@@ -195,7 +195,7 @@ class Answer:
             await connection.wait(self.manner.pause)
         if fault is Fault.CUT_AT_ONCE:
             return connection.cut()
-        if not self.asked.stream:
+        if not self.asked.stream or fault is Fault.NOT_STREAMED:
             return await self._whole(connection)
         return await self._stream(connection)
 

@@ -49,6 +49,7 @@ class Fault(StrEnum):
     FILTERED = "ended by a content filter"
     CALLS_TOOL = "ended in the call of a tool"
     SPLIT_BYTES = "every byte a chunk"
+    NOT_STREAMED = "a whole answer to a request for a stream"
     GZIP = "gzip"
 
 
@@ -81,7 +82,7 @@ UNCOUNTED = frozenset(
 ENDINGS: Mapping[Fault, str] = {Fault.FILTERED: "filter", Fault.CALLS_TOOL: "tool"}
 """Faults that end an answer otherwise than it should."""
 
-HARMLESS = frozenset({Fault.SPLIT_BYTES, *ENDINGS})
+HARMLESS = frozenset({Fault.SPLIT_BYTES, Fault.NOT_STREAMED, *ENDINGS})
 """Faults after which the answer is whole and its usage right."""
 
 USAGE_FAULTS: Mapping[Fault, Callable[[int], Any]] = {

@@ -711,7 +711,11 @@ async def test_an_answer_at_its_cap_says_so(tmp_path: Path) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("text", "finish", "note"),
-    [("", Finish.STOP, "The answer is empty."), ("and", Finish.FILTER, "content filter ended")],
+    [
+        ("", Finish.STOP, "The answer is empty."),
+        ("and", Finish.FILTER, "content filter ended"),
+        ("", Finish.LENGTH, "length cap went into thoughts"),
+    ],
 )
 async def test_an_answer_that_is_not_whole_says_so(
     tmp_path: Path, text: str, finish: Finish, note: str
@@ -723,6 +727,7 @@ async def test_an_answer_that_is_not_whole_says_so(
     async with open_app(tmp_path, script) as session:
         await session.ask("tell")
         assert note in session.screen_text()
+        assert "/continue" not in session.screen_text()
 
 
 async def test_nothing_is_left_running_when_the_app_is_left(tmp_path: Path) -> None:

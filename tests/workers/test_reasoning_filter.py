@@ -12,6 +12,7 @@ from baton.workers.reasoning_filter import (
     known_marks,
     no_thoughts_text,
     open_marks,
+    remote_marks,
 )
 
 QWEN = known_marks("{{ '<think>' }}", lambda _: False)
@@ -161,6 +162,20 @@ REMOTE = {
     f"{HARMONY}{FINAL}42": "42",
     f"<|start|>assistant{HARMONY}{FINAL}42": "42",
     "analysisWe need 42.assistantfinal42": "42",
+    f"analysis<|message|>We need 42.<|end|>{FINAL}42": "42",
+    "<thought>Hm.</thought>42": "42",
+    "<Thought>Hm.</Thought>\n42": "42",
+    "<reasoning>Hm.</reasoning>42": "42",
+    "<reason>Hm.": "",
+    "<reflection>a</reflection>\n<thought>b</thought>42": "42",
+    "<longcat_think>Hm.</longcat_think>\n42": "42",
+    "\u25c1think\u25b7Hm.\u25c1/think\u25b742": "42",
+    "<|begin_of_thought|>Hm.<|end_of_thought|>42": "42",
+    "Hm.\n</thought>\n\n42": "42",
+    "</thought>42": "42",
+    "<thoughtful> is no mark": "<thoughtful> is no mark",
+    "<reasonable": "<reasonable",
+    "analysis": "analysis",
     "analysis of the text": "analysis of the text",
     "It is `</think>`.": "It is `</think>`.",
     "The </think> tag ends it.": "The </think> tag ends it.",
@@ -177,6 +192,28 @@ def test_a_servers_thoughts_are_no_answer_but_an_answer_may_speak_of_them(
 ) -> None:
     remote = ThoughtFilter(REMOTE_MARKS, may_be_begun=True)
     assert filtered_text(remote, *split_at(text, places)) == REMOTE[text]
+
+
+@given(places=cuts)
+def test_thoughts_in_the_middle_that_a_cap_cut_are_no_answer(places: list[int]) -> None:
+    for text, kept in (
+        ("<think>a</think>One\n<think>b", "One\n"),
+        ("<think>a", ""),
+        ("a <", "a <"),
+    ):
+        remote = ThoughtFilter(REMOTE_MARKS, may_be_begun=True)
+        said = "".join(map(remote.feed, split_at(text, places)))
+        assert said + remote.flush(is_cut=True) == kept
+
+
+@pytest.mark.parametrize("name", ["thinking", "thought", "reasoning", "reflection"])
+def test_a_part_that_the_prompt_asked_for_is_answer(name: str) -> None:
+    text = f"<{name}>Hm.</{name}>42"
+    asked = remote_marks(f"Write <{name}> first, then the number.")
+    assert filtered_text(ThoughtFilter(asked, may_be_begun=True), text) == text
+    assert filtered_text(ThoughtFilter(remote_marks("Write the number.")), text) == "42"
+    marks = remote_marks("What does <think> mean?")
+    assert filtered_text(ThoughtFilter(marks), "<think>Hm.</think>42") == "42"
 
 
 @pytest.mark.parametrize("beginning", ["A plain sentence. ", "Okay, the user asks. "])

@@ -366,6 +366,7 @@ FINISH_WORDS = {
     Finish.FILTER: "ended by a content filter",
     Finish.TOOL: "ended in the call of a tool",
     Finish.EMPTY: "empty",
+    Finish.THOUGHTS: "cut at its cap in its thoughts, without an answer",
 }
 
 

@@ -179,6 +179,7 @@ class Finish(StrEnum):
     FILTER = "filter"  # the provider's content filter ended it
     TOOL = "tool"  # with the call of a tool, and none was offered
     EMPTY = "empty"  # of itself, without a word
+    THOUGHTS = "thoughts"  # at its cap, without a word: all of it went into thoughts
     REPETITION = "repetition"  # it repeated itself and was stopped
 
 

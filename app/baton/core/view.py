@@ -41,6 +41,7 @@ from baton.core.sanitiser import one_line
 _INCOMPLETE_REASONS = {
     Finish.FILTER: "The provider's content filter ended the answer, so it is not whole.",
     Finish.TOOL: "The worker called a tool that it was not offered; the answer may not be whole.",
+    Finish.THOUGHTS: "All of the answer's length cap went into thoughts, so there is no answer.",
     Finish.EMPTY: "The answer is empty.",
 }
 
@@ -80,7 +81,7 @@ class StepView:
     @property
     def is_cut(self) -> bool:
         """Whether its text was cut at the length cap."""
-        return self.finish is Finish.LENGTH
+        return self.finish in (Finish.LENGTH, Finish.THOUGHTS)
 
 
 @frozen_dataclass
@@ -177,7 +178,18 @@ class RunView:
     @property
     def is_cut(self) -> bool:
         """Whether an answer step stopped at its length cap."""
-        return any(self.steps[n - 1].is_cut for n in (self.plan.answer if self.plan else ()))
+        answer = self.plan.answer if self.plan else ()
+        return any(self.steps[n - 1].finish is Finish.LENGTH for n in answer)
+
+    @property
+    def is_all_thoughts(self) -> bool:
+        """Whether a part of the answer has no word, as its length cap went into thoughts."""
+        return Finish.THOUGHTS in self._answer_ends
+
+    @property
+    def _answer_ends(self) -> set[Finish]:
+        steps = [self.steps[n - 1] for n in (self.plan.answer if self.plan else ())]
+        return {step.finish for step in steps if step.status == "done"}
 
     @property
     def incomplete_reason(self) -> str:
@@ -187,12 +199,13 @@ class RunView:
         if self.deadline:
             return f"The {self.deadline:g} seconds were over, so this is what there was by then."
         steps = [self.steps[n - 1] for n in self.plan.answer]
-        ends = {step.finish for step in steps if step.status == "done"}
-        reason = next((words for end, words in _INCOMPLETE_REASONS.items() if end in ends), "")
-        if reason and self.before and not any(step.text.strip() for step in steps):
+        ends, reasons = self._answer_ends, _INCOMPLETE_REASONS
+        reason = next((words for end, words in reasons.items() if end in ends), "")
+        has_text = any(step.text.strip() for step in steps)
+        if reason and self.before and not has_text:
             return "The draft stays, as the answer that was to replace it is empty."
-        is_partial = reason == _INCOMPLETE_REASONS[Finish.EMPTY] and len(ends) > 1
-        return "A part of the answer is empty." if is_partial else reason
+        is_empty = reason in (reasons[Finish.EMPTY], reasons[Finish.THOUGHTS])
+        return "A part of the answer is empty." if is_empty and has_text else reason
 
     def apply(self, event: Event) -> RunView:
         if isinstance(event, StepText):  # there are thousands of these

@@ -17,6 +17,7 @@ from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.presentation.charges import offer_cost_text
 from baton.presentation.plans import has_not_begun, run_progress
+from baton.presentation.run_objects import MORE_TOKENS_HINT
 from baton.presentation.words import count_text
 
 CardsById = Mapping[str, Card]
@@ -267,7 +268,9 @@ def _summary_notes(run: RunView, roster: CardsById) -> list[str]:
             declined_offer_text(offer, worker_name(offer.worker, roster), direct)
             for offer in run.offers
         )
-        notes += [line for line in (*offer_texts, run.incomplete_reason) if line]
+        more = MORE_TOKENS_HINT if run.is_all_thoughts else ""
+        lack = f"{run.incomplete_reason} {more}" if run.incomplete_reason else ""
+        notes += [line for line in (*offer_texts, lack.rstrip()) if line]
         notes += [line for step in run.steps if (line := _missing_step_text(step, run, roster))]
     return notes
 

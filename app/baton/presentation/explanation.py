@@ -115,6 +115,8 @@ def _worker_lines(view: RunView) -> list[str]:
         is_broken_off = view.status not in ("finished", "running")
         if is_broken_off and any(view.steps[n - 1].status != "done" for n in numbers):
             verb = "began"
+        elif len(view.steps) == 1 and view.is_all_thoughts:
+            verb = "used its whole length cap for thoughts, and wrote no answer"
         what = f" {step_numbers(numbers)}" if len(view.steps) > 1 else ""
         expected = _expected_text(len(numbers), calls)
         lines.append(f"{one_line(worker)} ({place}) {verb}{what}{price}.{expected}")

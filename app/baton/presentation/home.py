@@ -46,7 +46,8 @@ class RecentText:
 
 def recent_text(recent: RecentConversation, run: RunView, now: float) -> RecentText:
     """Put a conversation into words; `run` is that of its newest answer, as far as it is known."""
-    can_go_on = bool(interruption_text(run)) or recent.status in (TurnStatus.CUT, TurnStatus.LOST)
+    has_more = recent.status is TurnStatus.CUT and not run.is_all_thoughts
+    can_go_on = bool(interruption_text(run)) or has_more or recent.status is TurnStatus.LOST
     cost = show_usd(recent.cost) if recent.cost else ""
     return RecentText(
         recent.id,

@@ -13,6 +13,14 @@ ASK_AGAIN_HINT = "Ask another worker, or put it differently."
 """What helps where an answer is empty, or ended otherwise than it should."""
 
 
+MORE_TOKENS_HINT = (
+    "`max_output` in the worker's entry (`baton config edit`) allows more, and `cloud.effort` sets"
+    " how much a cloud model thinks."
+)
+"""What helps where the length cap went into thoughts."""
+
+MIN_SUGGESTED_TOKENS = 4096
+
 DEADLINE_HINT = "`--deadline` with more seconds allows more."
 """What helps where the time was up."""
 
@@ -35,6 +43,10 @@ def run_warnings(view: RunView) -> list[dict[str, str]]:
 
 def incomplete_hint(view: RunView) -> str:
     """Return what helps where an answer isn't whole."""
+    if view.is_all_thoughts and not view.deadline:
+        written = max((call.tokens_out for call in view.calls), default=0)
+        more = max(2 * written, MIN_SUGGESTED_TOKENS)
+        return f"Try `--max-tokens {more}`. {MORE_TOKENS_HINT}"
     return DEADLINE_HINT if view.deadline else ASK_AGAIN_HINT
 
 

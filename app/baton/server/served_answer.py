@@ -113,7 +113,7 @@ def _stop(view: RunView) -> str:
 
 
 def _finish(view: RunView) -> str:
-    if view.is_cut or view.deadline:
+    if view.is_cut or view.is_all_thoughts or view.deadline:
         return "length"
     answer = view.plan.answer if view.plan is not None else ()
     is_filtered = any(view.steps[n - 1].finish is Finish.FILTER for n in answer)

@@ -32,8 +32,18 @@ _PAIRS = (
     ThoughtMarks("<mm:think>", "</mm:think>"),
     ThoughtMarks("<|START_THINKING|>", "<|END_THINKING|>"),
     ThoughtMarks("<|inner_prefix|>", "<|inner_suffix|>"),
+    ThoughtMarks("<|begin_of_thought|>", "<|end_of_thought|>"),  # OpenThinker
+    ThoughtMarks("<longcat_think>", "</longcat_think>"),
+    ThoughtMarks("\u25c1think\u25b7", "\u25c1/think\u25b7"),  # Kimi-VL
+    ThoughtMarks("<thought>", "</thought>"),  # EXAONE, and Gemini where it speaks like OpenAI
 )
 """What models are known to put around their thoughts."""
+
+_WORDS = tuple(
+    ThoughtMarks(f"<{word}>", f"</{word}>")
+    for word in ("thinking", "thought", "Thought", "reasoning", "reason", "reflection")
+)
+"""The same of models that took it from their prompts: a prompt may ask for such a part, too."""
 
 _ANALYSIS = (
     ThoughtMarks("<|channel|>analysis", "<|end|>"),
@@ -49,8 +59,9 @@ _CHANNELS = (
 
 REMOTE_MARKS = (
     *_PAIRS,
-    ThoughtMarks("<thinking>", "</thinking>"),
+    *(mark for mark in _WORDS if mark not in _PAIRS),
     *_CHANNELS,
+    ThoughtMarks("analysis<|message|>", "<|end|>"),  # behind a prompt that began the channel
     # gpt-oss behind a server that drops its special tokens
     ThoughtMarks("analysis", "assistantfinal", answers=True, may_be_answer=True),
 )
@@ -59,10 +70,11 @@ REMOTE_MARKS = (
 MAX_UNSURE_CHARS = 20_000
 """How much of what sounds like thoughts is held back for their end."""
 
-_STRAY_CLOSE = re.compile(r"(?:</think(?:ing)?>|\[/THINK\])(?! [a-z]|[`,.;:!?)'\"])")
+_STRAY_ENDS = ("</think>", "</thinking>", "</thought>", "[/THINK]")
+_STRAY_CLOSE = re.compile(f"(?:{'|'.join(map(re.escape, _STRAY_ENDS))})(?! [a-z]|[`,.;:!?)'\"])")
 """The end of thoughts whose beginning the server's template wrote; not one that is spoken of."""
 
-_LINE_ENDS = ["</think>\n", "</thinking>\n", "[/THINK]\n"]
+_LINE_ENDS = [f"{end}\n" for end in _STRAY_ENDS]
 
 _THOUGHT_BEGINNING = re.compile(
     r"\s*(?:(?:okay|ok|alright|hmm+|well|right)[,.]+\s+)?(?:(?:so|now|first),?\s+)?"
@@ -75,6 +87,11 @@ _THOUGHT_BEGINNING = re.compile(
 _ENOUGH = "\n\nThat is enough thinking; I answer now."
 """What thoughts end with where they would leave no room for the answer: in the model's own voice,
 so that it goes on with what it has."""
+
+
+def remote_marks(prompt: str) -> tuple[ThoughtMarks, ...]:
+    """Return the marks that a server's model may use: no plain word that the prompt speaks of."""
+    return tuple(mark for mark in REMOTE_MARKS if mark not in _WORDS or mark.opens not in prompt)
 
 
 def known_marks(template: str, is_token: Callable[[str], bool]) -> tuple[ThoughtMarks, ...]:
@@ -165,11 +182,14 @@ class ThoughtFilter:
         self._is_unsure = False
         return self.feed("")
 
-    def flush(self) -> str:
-        """Return what was held back for what might have followed: the model has ended."""
+    def flush(self, *, is_cut: bool = False) -> str:
+        """Return what was held back for what might have followed: the model has ended.
+
+        Thoughts in the middle of an answer have no end where it `is_cut` at its cap.
+        """
         said, self._held = self._held, ""
         if self._open is not None:
-            is_text = self._is_aside or self._open.may_be_answer
+            is_text = (self._is_aside and not is_cut) or self._open.may_be_answer
             return f"{self._open.opens}{said}" if is_text else ""
         if self._is_unsure and (end := _stray_end(said)) is not None:
             return said[end:].lstrip()
@@ -182,6 +202,8 @@ class ThoughtFilter:
     def _begins(self) -> bool:
         """Look whether thoughts begin here, or the answer does."""
         text = self._held.lstrip()
+        if any(mark.opens.startswith(text) and mark.opens != text for mark in self._marks):
+            return False  # it may become one
         for mark in self._marks:
             if text.startswith(mark.opens):
                 self._open, self._any, self._is_unsure = mark, True, False
@@ -191,8 +213,8 @@ class ThoughtFilter:
             if text.startswith(close):
                 self._held, self._any = text[len(close) :], True
                 return True
-        if any(known.startswith(text) for known in (*self._stray, *(m.opens for m in self._marks))):
-            return False  # it may become one
+        if any(close.startswith(text) for close in self._stray):
+            return False
         if self._is_unsure:
             return self._doubts(text)
         self._answering = True

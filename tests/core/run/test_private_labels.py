@@ -124,7 +124,8 @@ class RandomScenario:
         yield Text(said)
         if self.dice.random() < 0.1:
             yield WorkerUnavailable("It died.")
-        yield Usage(10, 10, self.dice.choice(list(Finish)))
+        ends = [end for end in Finish if end is not Finish.THOUGHTS]  # no worker says that
+        yield Usage(10, 10, self.dice.choice(ends))
 
     def remote(self, request: Request) -> Iterable[Chunk | BaseException]:
         if self.dice.random() < 0.1:

@@ -331,6 +331,23 @@ async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[s
         assert done.text == (HALF if done.fault is Fault.STALL else "")
 
 
+async def test_only_who_may_think_may_be_silent_for_long(tmp_path: Path) -> None:
+    cloud = Cloud(prices=PRICES, choose=asked_fault, manner=CloudBehaviour(pause=3))
+    patience = CallTimeouts(connect=10, first=30, first_of_slow=60, stall=1)
+    gateway = gateway_of(tmp_path, patience)
+    async with (
+        aclosing(gateway),
+        cloud,
+        MeteredGateway(cloud, tmp_path, gateway=gateway) as metered,
+    ):
+        worker = metered.workers["openai"]
+        texts = []
+        for thinking in (0, 3000):
+            worker.card = replace(worker.card, thinking=thinking)
+            texts.append((await metered.call("openai", Fault.STALL)).text)
+    assert texts == [HALF, WHOLE]
+
+
 @pytest.mark.parametrize("whole_cap", [False, True])
 async def test_who_stops_listening_pays_at_least_the_bill(
     gateway: Gateway, tmp_path: Path, whole_cap: bool

@@ -105,8 +105,12 @@ class StepExecution:
     @property
     def finish(self) -> Finish:
         """How its text ended."""
-        is_empty = self.ending is Finish.STOP and not self.text.strip()
-        return Finish.EMPTY if is_empty else self.ending
+        if self.text.strip():
+            return self.ending
+        has_written = self.usage is not None and self.usage.tokens_out > 0
+        if self.ending is Finish.LENGTH and has_written:
+            return Finish.THOUGHTS
+        return Finish.EMPTY if self.ending is Finish.STOP else self.ending
 
     @property
     def _is_alone(self) -> bool:

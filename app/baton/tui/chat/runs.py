@@ -429,4 +429,4 @@ def _status_of(run: RunView) -> TurnStatus:
         return TurnStatus.FAILED
     if run.status == "cancelled":
         return TurnStatus.CANCELLED
-    return TurnStatus.CUT if run.is_cut else TurnStatus.DONE
+    return TurnStatus.CUT if run.is_cut or run.is_all_thoughts else TurnStatus.DONE

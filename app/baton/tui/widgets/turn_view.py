@@ -233,7 +233,8 @@ class TurnView(Vertical):
     @property
     def can_go_on(self) -> bool:
         """Whether its run was interrupted, or its answer lost or cut at its cap."""
-        is_open = self.turn.status in (TurnStatus.CUT, TurnStatus.LOST)
+        has_more = self.turn.status is TurnStatus.CUT and bool(self.source.strip())
+        is_open = has_more or self.turn.status is TurnStatus.LOST
         return self.turn.role is Role.ASSISTANT and (is_open or bool(self.summary.interruption))
 
     def _going_on(self) -> str:

@@ -61,15 +61,17 @@ PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 class CallTimeouts:
     """How many seconds to wait: for a connection, the first word, the next, and the whole answer.
 
-    `first` is for models that think little. One that is asked to think, or a server's, which may
-    have to be loaded first and read a long prompt, gets `first_of_slow`. Where the call could be
-    made at another address as well, only `connect_of_many` is waited for a connection.
+    A wait is for silence: every byte begins it again, also that of a ping. `first` and `stall` are
+    for models that don't think. One that may think, or a server's, which may have to be loaded
+    first and read a long prompt, may be silent for `first_of_slow` before a word and between two:
+    gpt-5-pro thinks for many minutes and shows nothing of it. Where the call could be made at
+    another address as well, only `connect_of_many` is waited for a connection.
     """
 
     connect: float = 10.0
     connect_of_many: float = 3.0
     first: float = 120.0
-    first_of_slow: float = 600.0
+    first_of_slow: float = 1800.0
     stall: float = 60.0
     total: float = 7200.0
 
@@ -204,7 +206,6 @@ class Gateway(Supervisor):
                 proxy=self._proxy,
                 proxies={name: self._environ[name] for name in names if name in self._environ},
                 offline=self._offline,
-                stall=self.patience.stall,
                 total=self.patience.total,
                 effort=self.effort,
             )

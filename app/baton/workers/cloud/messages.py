@@ -18,7 +18,6 @@ class SetUpGateway(Message, tag="setup"):
     proxy: str
     proxies: dict[str, str]
     offline: bool
-    stall: float
     total: float
     effort: str
 
@@ -45,6 +44,7 @@ class CallWorker(Message, tag="call"):
     context: int
     connect: float
     first: float
+    stall: float
     temperature: float | None
     top_p: float | None
     seed: int | None

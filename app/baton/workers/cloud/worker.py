@@ -113,8 +113,6 @@ REFUSED_PROVIDERS = {
 GRACE_SECONDS = 1.5
 """How long the child may take to stop a call before it is killed."""
 
-SLOW_EFFORTS = ("medium", "high")
-
 MAX_NAMED_ADDRESSES = 3
 """How many of a worker's addresses are named where a person reads where a text goes."""
 
@@ -375,7 +373,7 @@ class CloudWorker:
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
             raise _unknown_provider(card.provider)
-        slow = not cloud or self._gateway.effort in SLOW_EFFORTS
+        slow = not cloud or card.thinking > 0
         if lease.has_others and attempt.may_repeat_sent:
             slow = False  # another address may be quicker
         temperature = request.temperature
@@ -396,6 +394,7 @@ class CloudWorker:
             context=card.context,
             connect=patience.connect_of_many if lease.has_others else patience.connect,
             first=patience.first_of_slow if slow else patience.first,
+            stall=max(patience.first_of_slow, patience.stall) if slow else patience.stall,
             temperature=self._temperature if temperature is None else temperature,
             top_p=request.top_p,
             seed=request.seed,

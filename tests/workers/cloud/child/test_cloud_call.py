@@ -223,6 +223,81 @@ async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
     assert ("".join(frames), sum(pieces)) == ("Abcde", 5)
 
 
+def delta(finish: str | None = None, **said: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": said, "finish_reason": finish}]}
+
+
+FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
+THINKING: dict[str, list[dict[str, Any]]] = {
+    "groq, raw": [delta(content="<think>\nOkay, so I"), delta(content=" want.\n</think>\n\n4")],
+    "split marks": [delta(content=piece) for piece in ("<th", "ink", ">", "Hm", "</thi", "nk>4")],
+    "begun in the prompt": [delta(content="Okay, the user asks."), delta(content="</think>\n\n4")],
+    "kimi": [delta(content="\u25c1think\u25b7Hm.\u25c1/think"), delta(content="\u25b74")],
+    "harmony": [delta(content=f"<|channel|>analysis<|message|>Hm.{FINAL}"), delta(content="4")],
+    "harmony, by channel": [delta(content="Hm.", channel="analysis"), delta(content="4")],
+    "apart": [delta(reasoning_content="Hm."), delta(content="4")],
+    "openrouter": [
+        delta(content="", reasoning="Hm.", reasoning_details=[{"type": "x", "text": "Hm."}]),
+        delta(content="4"),
+    ],
+    "snowflake": [
+        delta(content="", reasoning_details=[{"type": "reasoning.text", "text": "Hm."}]),
+        delta(content="4"),
+    ],
+    "mistral": [
+        delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]),
+        delta(content=[{"type": "text", "text": "4"}]),
+    ],
+    "gemini": [
+        delta(content="<thought>Hm.", extra_content={"google": {"thought": True}}),
+        delta(content="</thought>4"),
+    ],
+    "apart and marked": [delta(reasoning="Hm."), delta(content="<think>Hm.</think>4")],
+    "two blocks": [delta(content="<think>a</think>\n<think>b"), delta(content="</think>4")],
+}
+"""How thoughts come before the answer "4"."""
+
+
+def sent_text(data: bytes, size: int) -> str:
+    """Return what the front gets of a stream that comes in pieces of some size."""
+    said = ""
+
+    def send(message: AnswerText) -> None:
+        nonlocal said
+        said = message.text if message.starts_again else said + message.text
+
+    async def read() -> None:
+        call = unsent_call("groq", "m")
+        sender = TextSender(front, call)
+        for start in range(0, len(data), size):
+            sender.add(call.reader.feed(data[start : start + size]))
+        sender.add(call.reader.rest())
+        sender.finish()
+        assert call.reader.at_end
+        assert call.reader.written > 2, "thoughts count"
+
+    front: Any = SimpleNamespace(send=send)
+    asyncio.run(read())
+    return said
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("finish", ["stop", "length"])
+@pytest.mark.parametrize("how", THINKING)
+def test_thoughts_are_no_answer_however_they_come(how: str, finish: str, size: int) -> None:
+    events = [*THINKING[how], delta(finish)]
+    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    data = "".join([*lines, "data: [DONE]\n\n"]).encode()
+    assert sent_text(data, size) == "4"
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+@pytest.mark.parametrize("said", ["<think>\nOkay, so I want", "[THINK]Hm.", "<reasoning>Hm"])
+def test_thoughts_that_the_cap_cut_are_no_answer(said: str, size: int) -> None:
+    whole = {"message": {"content": f"{said} more. " + "Hm. " * 9}, "finish_reason": "length"}
+    assert sent_text(json.dumps({"choices": [whole]}).encode(), size) == ""
+
+
 @pytest.mark.parametrize(
     ("said", "left"),
     [

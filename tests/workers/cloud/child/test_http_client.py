@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from baton.platform.proxies import request_address
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, CloudCall, HttpRequest
 from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules, KeyFilter
+from baton.workers.cloud.messages import TokenCount
 from support.fake_cloud import Cloud, Reply
 from support.home_network import at_home
 from support.secret_search import parts_of
@@ -71,6 +73,7 @@ def make_call(base_url: str, **more: Any) -> CloudCall:
         "context": 0,
         "connect": 5.0,
         "first": 10.0,
+        "stall": 10.0,
         "temperature": None,
         "seed": None,
         "announce": lambda host, body: None,
@@ -119,7 +122,7 @@ async def hear(
 
 def outward(environ: Mapping[str, str] | None = None, **rules: Any) -> CloudHttpClient:
     """Return a way out that knows one key and reads no file."""
-    given: dict[str, Any] = {"keys_file": Path("none.toml"), "stall": 10.0}
+    given: dict[str, Any] = {"keys_file": Path("none.toml")}
     return CloudHttpClient(
         ConnectionRules(**given | rules), {"LAB_KEY": KEY} if environ is None else environ
     )
@@ -440,23 +443,85 @@ async def test_an_answer_as_it_was_asked_for_is_read(out: Out) -> None:
         assert (await hear(out(), make_call(server.base_url))).text == "word "
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("begun", "kept"),
-    [([], b": x\n\n"), ([WORD], PING), ([THOUGHT], PING), ([WORD], b'data: {"choices": []}\n\n')],
+WHOLE = {
+    "choices": [{"message": {"content": "word "}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+}
+"""An answer that isn't streamed."""
+
+COUNTED = WORD + b'data: {"choices": [{"finish_reason": "stop"}], "usage": %b}\n\n' % (
+    json.dumps(WHOLE["usage"]).encode()
 )
-async def test_only_text_and_thoughts_keep_a_call_alive(
-    out: Out, begun: list[bytes], kept: bytes
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain", ""])
+@pytest.mark.parametrize("body", [json.dumps(WHOLE, indent=1).encode(), COUNTED])
+async def test_an_answer_is_read_whatever_it_is_labelled_as(
+    out: Out, body: bytes, kind: str
 ) -> None:
-    async with provider(OPEN, *begun, kept, 0.05, again=True) as server:
-        async with asyncio.timeout(20):
-            heard = await hear(out(stall=0.4), make_call(server.base_url, first=0.4))
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    async with provider(head.encode(), body[:30], 0.01, body[30:]) as server:
+        call = make_call(server.base_url)
+        heard = await hear(out(), call)
+    assert (heard.text, heard.said, call.finish) == ("word ", "", "stop")
+    assert call.usage == TokenCount(9, 2)
+
+
+async def test_a_whole_answer_that_surely_passed_its_cap_is_cut(out: Out) -> None:
+    choice = {"message": {"content": "word " * 1000}, "finish_reason": "stop"}
+    async with provider(answer(200, json.dumps({"choices": [choice]}).encode())) as server:
+        call = make_call(server.base_url, cap=100)
+        heard = await hear(out(), call)
+    assert (heard.failure, call.usage) == (None, None)
+    assert call.output_bound > 100
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("begun", [b"", WORD, THOUGHT], ids=["nothing", "word", "thought"])
+@pytest.mark.parametrize("kept", [PING, b"\n", b"event: ping\n\n", b'data: {"choices": []}\n\n'])
+async def test_who_sends_anything_is_waited_for(out: Out, begun: bytes, kept: bytes) -> None:
+    """A model may think for minutes, before its first word or between two."""
+    pings = [part for _ in range(12) for part in (kept, 0.1)]
+    async with provider(OPEN, begun, *pings, COUNTED, 0.05, DONE) as server:
+        heard = await hear(out(), make_call(server.base_url, first=0.9, stall=0.9))
+    assert (heard.text, heard.said) == ("word " * (2 if begun == WORD else 1), "")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "more"),
+    [((), {"first": 0.3}), ((PING,), {"first": 0.3}), ((WORD, PING), {"stall": 0.3})],
+)
+async def test_who_falls_silent_is_given_up(
+    out: Out, pieces: tuple[bytes, ...], more: dict[str, float]
+) -> None:
+    async with provider(OPEN, *pieces, 60.0) as server:
+        async with asyncio.timeout(8):
+            heard = await hear(out(), make_call(server.base_url, **more))
         await asyncio.wait_for(server.left.wait(), 10)
     assert "stopped answering" in heard.said
 
 
+def connection_timers(port: str) -> list[str]:
+    """Return which timer the kernel runs for each connection to a port: 2 is keep-alive."""
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return [row[5].partition(":")[0] for row in rows if row[2].endswith(f":{int(port):04X}")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's table of connections")
+async def test_a_silent_peer_is_asked_whether_it_is_there(out: Out) -> None:
+    async with provider(OPEN, WORD, 60.0) as server:
+        call = make_call(server.base_url)
+        call.go.set()
+        async with aclosing(out().post(call, request_of(call))) as texts:
+            assert await anext(texts) == "word "
+            timers = connection_timers(server.base_url.split(":")[2].removesuffix("/v1"))
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert timers == ["02"]
+
+
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("piece", [WORD, THOUGHT])
+@pytest.mark.parametrize("piece", [WORD, THOUGHT, PING])
 async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
     async with provider(OPEN, piece, 0.05, again=True) as server:
         async with asyncio.timeout(20):
@@ -468,14 +533,14 @@ async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
 @pytest.mark.sampled(0.5)
 async def test_after_the_first_word_it_is_waited_for_longer(out: Out) -> None:
     async with provider(OPEN, WORD, 1.8, WORD) as server:
-        heard = await hear(out(stall=60.0), make_call(server.base_url, first=1.5))
+        heard = await hear(out(), make_call(server.base_url, first=1.5, stall=60.0))
     assert heard.text == "word " * 2
 
 
 async def test_a_slow_writer_is_waited_for(out: Out) -> None:
     words = [part for _ in range(6) for part in (WORD, 0.15)]
     async with provider(OPEN, *words) as server:
-        heard = await hear(out(stall=5.0), make_call(server.base_url, first=5.0))
+        heard = await hear(out(), make_call(server.base_url, first=5.0, stall=5.0))
     assert heard.text == "word " * 6
 
 
@@ -689,7 +754,7 @@ async def test_what_was_charged_and_kept_is_said(
 
 async def test_an_answer_that_falls_silent_is_kept(out: Out) -> None:
     async with provider(OPEN, WORD, 60.0) as server:
-        heard = await hear(out(stall=0.2), make_call(server.base_url))
+        heard = await hear(out(), make_call(server.base_url, stall=0.2))
         await asyncio.wait_for(server.left.wait(), 10)
     assert heard.text == "word "
     assert heard.said.startswith(f"The lab stopped answering.{KEPT}")

@@ -69,6 +69,10 @@ def responses(kind: str, **response: Any) -> bytes:
     )
 
 
+def thinking(thoughts: Any) -> dict[str, Any]:
+    return {"completion_tokens_details": {"reasoning_tokens": thoughts}}
+
+
 PLAIN = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 CASES: dict[str, tuple[str, bytes, str, TokenCount]] = {
     "openai": (
@@ -89,6 +93,104 @@ CASES: dict[str, tuple[str, bytes, str, TokenCount]] = {
         chat(PLAIN | {"prompt_cache_hit_tokens": 6}),
         "stop",
         TokenCount(10, 5, 6),
+    ),
+    "moonshot": (
+        "chat",
+        stream(
+            delta(TEXT),
+            {"choices": [{"delta": {}, "finish_reason": "stop", "usage": PLAIN}]},
+            {"choices": [], "usage": PLAIN | {"cached_tokens": 6}},
+            done=True,
+        ),
+        "stop",
+        TokenCount(10, 5, 6),
+    ),
+    "moonshot, in its choice alone": (
+        "chat",
+        stream(
+            delta(TEXT),
+            {"choices": [{"finish_reason": "stop", "usage": PLAIN | {"cached_tokens": 6}}]},
+            done=True,
+        ),
+        "stop",
+        TokenCount(10, 5, 6),
+    ),
+    "mistral, until February 2026": (
+        "chat",
+        chat(PLAIN | {"num_cached_tokens": 6, "prompt_tokens_details": None}),
+        "stop",
+        TokenCount(10, 5, 6),
+    ),
+    "two names of what is cached": (
+        "chat",
+        chat(PLAIN | {"cached_tokens": 6, "prompt_tokens_details": {"cached_tokens": 4}}),
+        "stop",
+        TokenCount(10, 5, 4),
+    ),
+    "a proxy names what is kept": (
+        "chat",
+        chat(PLAIN | {"cache_read_input_tokens": 2, "cache_creation_input_tokens": 3}),
+        "stop",
+        TokenCount(10, 5, 2, 3),
+    ),
+    "openrouter, with a key of the person's own": (
+        "chat",
+        chat(
+            PLAIN
+            | {"cost": 0.00001, "is_byok": True}
+            | {"cost_details": {"upstream_inference_cost": 0.0002}}
+        ),
+        "stop",
+        TokenCount(10, 5, reported=210_000),
+    ),
+    "openrouter counts what is kept as read": (
+        "chat",
+        chat(PLAIN | {"prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 9}}),
+        "stop",
+        TokenCount(10, 5, 1, 9),
+    ),
+    "perplexity": (
+        "chat",
+        chat(PLAIN | {"cost": {"request_cost": 0.005, "total_cost": 0.0051}}),
+        "stop",
+        TokenCount(10, 5, reported=5_100_000),
+    ),
+    "gemini by vercel's gateway": (
+        "chat",
+        chat(PLAIN | {"completion_tokens_details": {"reasoning_tokens": 26}, "cost": 0.0003}),
+        "stop",
+        TokenCount(10, 31, reported=300_000),
+    ),
+    "openrouter reports the cap as an error": (
+        "chat",
+        stream(
+            delta(TEXT, "length"),
+            delta("", "length"),
+            {"choices": [{"delta": {"content": ""}, "finish_reason": None}]}
+            | {"error": {"code": 400, "message": "Token limit reached"}}
+            | {"usage": PLAIN | thinking(6) | {"cost": 0}},
+            done=True,
+        ),
+        "length",
+        TokenCount(10, 5, reported=0),
+    ),
+    "snowflake": (
+        "chat",
+        stream(delta(TEXT), delta(""), {"choices": [], "usage": PLAIN}, done=True),
+        "stop",
+        TokenCount(10, 5),
+    ),
+    "a server without a marker": (
+        "chat",
+        stream(delta(TEXT), delta("", "stop"), {"choices": [], "usage": PLAIN}),
+        "stop",
+        TokenCount(10, 5),
+    ),
+    "a count after the marker": (
+        "chat",
+        stream(delta(TEXT, "stop"), done=True) + stream({"choices": [], "usage": PLAIN}),
+        "stop",
+        TokenCount(10, 5),
     ),
     "groq": ("chat", chat(None, x_groq={"usage": PLAIN}), "stop", TokenCount(10, 5)),
     "xai": (
@@ -153,13 +255,19 @@ CASES: dict[str, tuple[str, bytes, str, TokenCount]] = {
         "cohere",
         cohere(
             {
-                "billed_units": {"input_tokens": 5, "output_tokens": 5},
+                "billed_units": {"input_tokens": 5, "output_tokens": 4},
                 "tokens": {"input_tokens": 10, "output_tokens": 7},
-                "cached_tokens": 3,
+                "cached_tokens": 8,
             }
         ),
         "stop",
-        TokenCount(10, 7, 3),
+        TokenCount(5, 4, 5),
+    ),
+    "cohere names no charge": (
+        "cohere",
+        cohere({"billed_units": None, "tokens": {"input_tokens": 10, "output_tokens": 7}}),
+        "stop",
+        TokenCount(10, 7),
     ),
     "cohere cut": (
         "cohere",
@@ -222,8 +330,10 @@ def test_what_is_not_whole_has_no_end(case: str, missing: int) -> None:
     whole = data.rstrip(b"\n")
     text, reader = read_answer(dialect, whole[: max(0, len(whole) - missing)])
     assert TEXT.startswith(text)
-    # Gemini has no last word: everything came once the event with reason and count did.
-    assert not reader.at_end or (reader.usage == count and dialect == "gemini")
+    # Gemini has no last word, and servers leave out their marker: everything came once the reason
+    # and the count did.
+    is_known = dialect in ("chat", "gemini")
+    assert not reader.at_end or (is_known and reader.usage in (count, None))
 
 
 @given(st.sampled_from(sorted(DIALECTS)), st.binary(max_size=200))
@@ -276,6 +386,9 @@ def test_odd_events_do_not_crash_it(dialect: str, event: Any) -> None:
         {"prompt_tokens": 0, "completion_tokens": 5},
         {"prompt_tokens": 10**30, "completion_tokens": 5},
         {"prompt_tokens": 10, "completion_tokens": 5.5},
+        {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": "4"},
+        PLAIN | {"cached_tokens": 4, "prompt_tokens_details": {"cached_tokens": "4"}},
+        PLAIN | {"cache_creation_input_tokens": -1},
         {"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}},
     ],
 )
@@ -474,7 +587,7 @@ def test_a_count_after_which_comes_one_that_cannot_be_is_none(bad: dict[str, int
 
 
 def thinking_counts(thoughts: Any, **more: Any) -> dict[str, Any]:
-    return {"completion_tokens_details": {"reasoning_tokens": thoughts}} | more
+    return thinking(thoughts) | more
 
 
 @pytest.mark.parametrize(
@@ -482,10 +595,13 @@ def thinking_counts(thoughts: Any, **more: Any) -> dict[str, Any]:
     [
         # Among the five, or beside them? Nothing says.
         (thinking_counts(3, prompt_tokens=10, completion_tokens=5), None),
-        (thinking_counts(7, prompt_tokens=10, completion_tokens=5), None),
+        (thinking_counts(7, prompt_tokens=10, completion_tokens=5), TokenCount(10, 12)),
         (thinking_counts(0, prompt_tokens=10, completion_tokens=5), TokenCount(10, 5)),
         (thinking_counts(3, **PLAIN), TokenCount(10, 5)),
-        (thinking_counts(6, **PLAIN), None),
+        (thinking_counts(6, **PLAIN), TokenCount(10, 11)),
+        (thinking_counts(13, cost=0, **PLAIN), TokenCount(10, 5, reported=0)),
+        (thinking_counts(14, cost=0, **PLAIN), TokenCount(10, 19, reported=0)),
+        (thinking_counts(6, **PLAIN | {"total_tokens": 12}), TokenCount(10, 11)),
         (thinking_counts(3, **PLAIN | {"total_tokens": 18}), TokenCount(10, 8)),
         (thinking_counts(-1, **PLAIN), None),
         (thinking_counts("3", **PLAIN), None),
@@ -503,7 +619,7 @@ def test_thoughts_are_never_left_out(usage: Any, count: TokenCount | None) -> No
     ("usage", "count"),
     [
         ({"output_tokens_details": {"reasoning_tokens": 3}}, TokenCount(10, 5)),
-        ({"output_tokens_details": {"reasoning_tokens": 6}}, None),
+        ({"output_tokens_details": {"reasoning_tokens": 6}}, TokenCount(10, 11)),
         ({"total_tokens": 18}, TokenCount(10, 8)),
         ({"input_tokens_details": {"cached_tokens": 11}}, None),
     ],
@@ -520,11 +636,200 @@ def test_the_total_of_gemini_counts_where_it_is_more() -> None:
     assert reader.usage == TokenCount(10, 20)
 
 
+@pytest.mark.parametrize(
+    ("last", "count"),
+    [
+        ({"candidatesTokenCount": 12, "totalTokenCount": 91}, TokenCount(79, 12)),
+        ({"candidatesTokenCount": 3}, TokenCount(79, 7)),  # what was written stays written
+        ({"thoughtsTokenCount": 5, "totalTokenCount": 84}, TokenCount(169, 7)),
+        ({"promptTokenCount": None, "candidatesTokenCount": 12}, None),
+    ],
+)
+def test_a_prompt_that_falls_is_believed_to_the_last_count_alone(
+    last: Any, count: TokenCount | None
+) -> None:
+    """Of Gemini 2.0, as recorded; a last count that isn't whole takes nothing back."""
+    begun = {"promptTokenCount": 169, "candidatesTokenCount": 7, "totalTokenCount": 176}
+    words: Any = {"candidates": [{"content": {"parts": [{"text": TEXT}]}}]}
+    end = {"candidates": [{"finishReason": "STOP"}]}
+    usage = {"promptTokenCount": 79} | last
+    first = words | {"usageMetadata": begun}
+    for events in ([first, end | {"usageMetadata": usage}], [first, end, {"usageMetadata": usage}]):
+        _, reader = read_answer("gemini", stream(*events))
+        assert (reader.at_end, reader.usage) == (True, count)
+
+
+def test_a_count_of_gemini_without_any_of_what_was_written_is_none() -> None:
+    _, reader = read_answer("gemini", gemini({"promptTokenCount": 10, "thoughtsTokenCount": 9}))
+    assert reader.usage is None
+
+
+@pytest.mark.parametrize("more", ["b", ""])
+@pytest.mark.parametrize("dialect", ["chat", "gemini"])
+def test_a_count_before_the_end_is_none(dialect: str, more: str) -> None:
+    """It doesn't know all of it: an answer may have lost the count that came with its end."""
+    usage = token_counts(dialect, 10, 50)
+    if dialect == "chat":
+        events: list[Any] = [delta("a") | {"usage": usage}, delta(more), delta("", "stop")]
+    else:
+        first, last = ({"candidates": [{"content": {"parts": [{"text": t}]}}]} for t in ("a", more))
+        events = [first | {"usageMetadata": usage}, last, ENDS["gemini"]]
+    _, reader = read_answer(dialect, stream(*events, done=dialect == "chat"))
+    assert (reader.at_end, reader.usage, reader.count) == (True, None, TokenCount(10, 50))
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [delta(TEXT)],
+        [delta(TEXT) | {"usage": PLAIN}],  # of so far
+        [{"choices": [], "usage": PLAIN}, delta(TEXT)],
+    ],
+)
+def test_a_marker_without_a_reason_or_a_count_of_the_whole_is_no_end(events: list[Any]) -> None:
+    """A proxy may add the marker to what was cut."""
+    _, reader = read_answer("chat", stream(*events, done=True))
+    assert not reader.at_end
+
+
+def test_an_error_before_the_cap_was_reached_is_one() -> None:
+    error = {"error": {"code": 400, "message": "Token limit reached"}, "usage": PLAIN}
+    _, reader = read_answer("chat", stream(delta(TEXT), error, delta("", "length"), done=True))
+    assert (reader.at_end, reader.error) == (False, "Token limit reached")
+
+
 def test_what_geminis_tools_read_is_read_too() -> None:
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "toolUsePromptTokenCount": 4}
     for total, count in ((19, TokenCount(14, 5)), (25, TokenCount(14, 11))):
         _, reader = read_answer("gemini", gemini(usage | {"totalTokenCount": total}))
         assert reader.usage == count
+
+
+# Answers that aren't streamed
+
+
+def whole_answer(dialect: str, finish: str = "stop", **more: Any) -> Any:
+    """Return an answer as it comes where no stream is asked for, with 10 tokens in and 5 out."""
+    is_cut = finish == "length"
+    if dialect == "chat":
+        message = {"role": "assistant", "content": TEXT, "reasoning_content": "Hm"}
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        return {"object": "chat.completion", "choices": [choice], "usage": PLAIN} | more
+    if dialect == "responses":
+        parts = [{"type": "output_text", "text": TEXT, "annotations": []}]
+        thought = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm"}]}
+        end: Any = {"incomplete_details": {"reason": "max_output_tokens"}} if is_cut else {}
+        return {
+            "object": "response",
+            "status": "incomplete" if is_cut else "completed",
+            "output": [thought | {"summary": []}, {"type": "message", "content": parts}],
+            "usage": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15},
+        } | (end | more)
+    if dialect == "messages":
+        return {
+            "type": "message",
+            "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": TEXT}],
+            "stop_reason": "max_tokens" if is_cut else "end_turn",
+            "usage": {"input_tokens": 8, "cache_read_input_tokens": 2, "output_tokens": 5},
+        } | more
+    if dialect == "gemini":
+        said: Any = [{"text": "Hm", "thought": True}, {"text": TEXT}]
+        reason = "MAX_TOKENS" if is_cut else "STOP"
+        return {
+            "candidates": [{"content": {"parts": said}, "finishReason": reason}],
+            "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5},
+        } | more
+    content = [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": TEXT}]
+    return {
+        "id": "1",
+        "finish_reason": "MAX_TOKENS" if is_cut else "COMPLETE",
+        "message": {"role": "assistant", "content": content},
+        "usage": {"billed_units": {"input_tokens": 10, "output_tokens": 5}},
+    } | more
+
+
+def read_whole(dialect: str, body: Any, size: int = 0) -> tuple[str, AnswerReader]:
+    """Read an answer that isn't streamed, in pieces of some size."""
+    data = body if isinstance(body, bytes) else json.dumps(body, indent=1).encode()
+    pieces = [data[i : i + size] for i in range(0, len(data), size)] if size else [data]
+    text, reader = read_answer(dialect, *pieces)
+    return text + reader.rest(), reader
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_answer_that_is_not_streamed_is_read(dialect: str, finish: str) -> None:
+    for body in (whole_answer(dialect, finish), b"\xef\xbb\xbf \r\n"):
+        data = body if isinstance(body, bytes) else b""
+        data += json.dumps(whole_answer(dialect, finish), ensure_ascii=False).encode()
+        for size in (0, 1, 7):
+            text, reader = read_whole(dialect, data, size)
+            assert (text, reader.finish, reader.at_end) == (TEXT, finish, True)
+            count = reader.usage
+            assert count is not None
+            assert (count.tokens_in, count.tokens_out) == (10, 5)
+            assert (reader.has_thoughts, reader.written) == (True, len(f"Hm{TEXT}"))
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_whole_answer_that_is_cut_has_no_end(dialect: str) -> None:
+    data = json.dumps(whole_answer(dialect)).encode()
+    for missing in (1, 2, len(data) // 2):
+        text, reader = read_whole(dialect, data[:-missing])
+        assert (text, reader.at_end, reader.is_refusal) == ("", False, False)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_whole_answer_without_a_count_or_with_a_bad_one_has_none(dialect: str) -> None:
+    place = "usageMetadata" if dialect == "gemini" else "usage"
+    for usage in (None, {}, {"prompt_tokens": "10"}):
+        text, reader = read_whole(dialect, whole_answer(dialect) | {place: usage})
+        assert (text, reader.at_end, reader.usage) == (TEXT, True, None)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_whole_error_is_one(dialect: str) -> None:
+    body = OWN[dialect] if dialect != "cohere" else {"id": "1", "message": "Too busy"}
+    text, reader = read_whole(dialect, body)
+    assert (text, reader.error, reader.is_refusal) == ("", "Too busy", True)
+
+
+def test_gemini_may_send_a_list_of_chunks() -> None:
+    words = {"candidates": [{"content": {"parts": [{"text": TEXT}]}}]}
+    text, reader = read_whole("gemini", [words, words, whole_answer("gemini")], 3)
+    assert (text, reader.usage) == (TEXT * 3, TokenCount(10, 5))
+    text, reader = read_whole("chat", [whole_answer("chat"), 5])
+    assert not reader.at_end
+
+
+@pytest.mark.parametrize(
+    ("dialect", "more"),
+    [
+        ("chat", {"choices": [{"message": {"content": TEXT}}] * 2}),
+        ("chat", {"choices": [{"message": {"tool_calls": [{}]}, "finish_reason": "tool_calls"}]}),
+        ("responses", {"output": [{"type": "function_call", "arguments": "{}"}]}),
+        ("responses", {"status": "failed", "error": {"message": "Too busy"}}),
+        ("responses", {"status": "in_progress"}),
+        ("messages", {"content": [{"type": "tool_use", "id": "1"}], "stop_reason": "tool_use"}),
+        ("gemini", {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f"}}]}}]}),
+        ("cohere", {"message": {"tool_calls": [{}]}, "finish_reason": "TOOL_CALL"}),
+    ],
+)
+def test_a_whole_answer_that_is_no_plain_one_is_none(dialect: str, more: Any) -> None:
+    _, reader = read_whole(dialect, whole_answer(dialect, **more))
+    assert not reader.at_end or (reader.finish, reader.has_unread) == ("tool", True)
+
+
+def test_a_whole_answer_of_snowflake_names_no_reason() -> None:
+    text, reader = read_whole("chat", whole_answer("chat", None))  # type: ignore[arg-type]
+    assert (text, reader.finish, reader.usage) == (TEXT, "stop", TokenCount(10, 5))
+
+
+def test_a_whole_answer_beyond_all_bounds_is_not_kept() -> None:
+    _, reader = read_answer("chat", b'{"choices": ["', *[b"x" * 1_000_000] * 9)
+    assert reader.is_too_long
+    assert reader.rest() == ""
+    assert not reader.at_end
 
 
 # Bounds
@@ -607,6 +912,20 @@ def test_a_second_answer_is_none(dialect: str, event: Any) -> None:
                 ]
             },
         ),
+        *(
+            ("chat", {"choices": [{"delta": {"content": "", **more}}]})
+            for more in (
+                {"thinking": TEXT},
+                {"reasoning_details": [{"type": "reasoning.text", "text": TEXT}]},
+                {"reasoning_details": [{"type": "reasoning.summary", "summary": TEXT}]},
+                {"reasoning": TEXT, "reasoning_details": [{"type": "x", "text": TEXT}]},
+                {"reasoning_content": TEXT, "thinking_blocks": [{"thinking": TEXT}]},
+                {"content": [{"type": "reasoning", "text": TEXT}]},
+                {"content": [{"type": "thought", "text": TEXT}], "reasoning": None},
+                {"content": TEXT, "channel": "analysis"},
+                {"content": TEXT, "extra_content": {"google": {"thought": True}}},
+            )
+        ),
         ("responses", {"type": "response.reasoning_summary_text.delta", "delta": TEXT}),
         (
             "messages",
@@ -660,6 +979,7 @@ UNREAD = [
     ("chat", {"choices": [{"delta": {"content": [{"type": "image", "image": "AAAA"}]}}]}),
     ("chat", {"choices": [{"delta": {"content": [{"type": "text"}, {"type": "image"}]}}]}),
     ("chat", {"choices": [{"text": "word"}]}),
+    ("chat", {"choices": [{"delta": {"reasoning_details": [{"data": "AAAA"}]}}]}),
     ("chat", {"choices": [{"message": {"content": "word"}}]}),
     ("responses", {"type": "response.function_call_arguments.delta", "delta": "word"}),
     ("responses", {"type": "response.output_item.added", "item": {"type": "reasoning"}}),

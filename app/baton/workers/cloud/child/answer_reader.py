@@ -1,5 +1,8 @@
 """What a streamed answer is in every dialect: events, text, the provider's count, and its end.
 
+Some servers and proxies send it as a whole, in JSON, although it was to be streamed: that is read
+as well, whatever the answer is labelled as.
+
 Pure readers: bytes in, text out, cut anywhere (also inside a character). They don't believe much:
 a count that can't be right is no count, and an end is one only where the provider said so in its
 dialect and nothing before it was broken.
@@ -10,7 +13,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,7 +30,7 @@ where a cap cut them."""
 
 
 class Events:
-    """Server-sent events.
+    """Server-sent events, or one JSON text in their place.
 
     `count` is how many there were, `broken` whether something was none, `is_too_long` whether one
     of them goes beyond all bounds; nothing of it is kept.
@@ -40,11 +43,16 @@ class Events:
         self._line = bytearray()
         self._data: list[str] = []
         self._size = 0
-        self._is_first_line = True
+        self._has_begun = self._is_json = False
 
     def feed(self, data: bytes) -> Iterator[str]:
         """Take bytes as they came; yield the events that they complete."""
-        *whole, rest = data.split(b"\n")
+        if not self._has_begun:
+            data = (bytes(self._line) + data).removeprefix(BOM_UTF8).lstrip()
+            self._line.clear()
+            self._has_begun = not BOM_UTF8.startswith(data)
+            self._is_json = data[:1] in (b"{", b"[")
+        *whole, rest = [data] if self._is_json else data.split(b"\n")
         for part in whole:
             self._line += part
             line, self._line = bytes(self._line), bytearray()
@@ -53,9 +61,15 @@ class Events:
         if len(self._line) > MAX_EVENT_BYTES:
             self._give_up()
 
+    def rest(self) -> str:
+        """Return the JSON text, once nothing more comes; "" where there were events."""
+        if not self._is_json:
+            return ""
+        whole, self._is_json = self._line.decode("utf-8", "replace"), False
+        self.count += 1
+        return whole
+
     def _take(self, line: bytes) -> Iterator[str]:
-        if self._is_first_line:
-            line, self._is_first_line = line.removeprefix(BOM_UTF8), False
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -99,6 +113,8 @@ class AnswerReader(ABC):
         self.count: TokenCount | None = None
         self.is_count_broken = False
         self._most: TokenCount | None = None
+        self._is_count_last = False  # whether it came at the end, and nothing was written after it
+        self._is_counted_now = False
         self._events = Events()
         self._broken = False
         self._is_marked = False
@@ -110,7 +126,11 @@ class AnswerReader(ABC):
 
     def feed(self, data: bytes) -> str:
         """Take bytes as they came; return the text that they complete."""
-        text = self._unfinished + "".join(map(self._read, self._events.feed(data)))
+        return self._take_text("".join(map(self._read, self._events.feed(data))))
+
+    def _take_text(self, text: str) -> str:
+        """Take text as it was sent; return what is surely whole of it."""
+        text = self._unfinished + text
         cut = _UNFINISHED.search(text)
         self._unfinished = cut[0] if cut is not None else ""
         text = whole_characters(text.removesuffix(self._unfinished))
@@ -121,8 +141,11 @@ class AnswerReader(ABC):
 
     def rest(self) -> str:
         """Return what is left at the end: not what a cap left of a character."""
+        text = ""
+        if whole := self._events.rest():
+            text = self._take_text(self._read(whole, is_whole=True))
         is_whole = self.at_end and self.finish != "length" and self._unfinished >= "\ufffd"
-        return self._unfinished if is_whole else ""
+        return text + self._unfinished if is_whole else text
 
     @property
     def broken(self) -> bool:
@@ -164,29 +187,42 @@ class AnswerReader(ABC):
     def usage(self) -> TokenCount | None:
         """The provider's count, if it can be believed for the text and thoughts that came."""
         count = self.count
-        if count is None or count.tokens_out < self.fewest:
+        if count is None or not self._is_count_last or count.tokens_out < self.fewest:
             return None
         parts = count.cached + count.cache_written
         return count if count.tokens_in > 0 and parts <= count.tokens_in else None
 
-    def _read(self, event: str) -> str:
+    def _read(self, event: str, *, is_whole: bool = False) -> str:
         if event == "[DONE]":
-            self._is_marked = True
+            self._mark_end()
             return ""
         try:
             parsed = parse_json(event)
         except (ValueError, RecursionError):
             self._broken = True
             return ""
-        if not isinstance(parsed, dict):
+        chunks = parsed if is_whole and isinstance(parsed, list) else [parsed]
+        take = self._take_whole if is_whole else self._take
+        return "".join(self._read_chunk(chunk, take) for chunk in chunks)
+
+    def _read_chunk(self, chunk: Any, take: Callable[[Mapping[str, Any]], str]) -> str:
+        if not isinstance(chunk, dict):
             self._broken = True
             return ""
-        self.model = self.model or _model_name(parsed)
+        self.model = self.model or _model_name(chunk)
+        before, self._is_counted_now = self.written, False
         try:
-            return self._take(parsed)
+            text = take(chunk)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError):
             self._broken = True
             return ""
+        if not self._is_counted_now and (text or self.written > before):
+            self._is_count_last = False
+        return text
+
+    def _mark_end(self) -> None:
+        """Take the mark of the end that some dialects have."""
+        self._is_marked = True
 
     def _note_written(self, text: str) -> None:
         """Count text or thoughts."""
@@ -205,6 +241,7 @@ class AnswerReader(ABC):
     def _note_count(self, count: TokenCount | None) -> None:
         """Take the provider's count. A later one only grows; one that can't be right is none."""
         before = self._most
+        self._is_counted_now = self._is_count_last = True
         if count is not None and before is not None:
             count = replace(
                 count,
@@ -218,7 +255,12 @@ class AnswerReader(ABC):
         self.is_count_broken = count is None
 
     def _note_error(self, event: Mapping[str, Any], said: object) -> None:
-        """Take an event that says that the provider failed; `said` is the part with its words."""
+        """Take an event that says that the provider failed; `said` is the part with its words.
+
+        An answer that reached its cap has ended so, although OpenRouter reports that as an error.
+        """
+        if self.finish == "length":
+            return
         self.error = error_sentence(said) or "It gave no reason."
         self._is_own_error = is_own_error(self.dialect, event)
 
@@ -229,6 +271,10 @@ class AnswerReader(ABC):
     @abstractmethod
     def _take(self, event: Mapping[str, Any]) -> str:
         """Note what an event says; return its text."""
+
+    @abstractmethod
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        """Note what an answer says that isn't streamed; return its text."""
 
 
 def _model_name(event: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ class CloudCall:
     `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
     whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
     of text the request may have, `context` the worker's, `connect` how many seconds a connection
-    may take, `first` the first word with that (a model may think that long in silence). `privacy`
+    may take, `first` the first word with that, `stall` the next. `privacy`
     is the worker's label, `most` the highest prices in dollars per million tokens, for OpenRouter,
     which asks others whose prices differ. It ends before the first of `stop`, which servers are
     asked for. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
@@ -71,6 +71,7 @@ class CloudCall:
     announce: Callable[[str, bytes], None]
     privacy: str = "cloud"
     most: dict[str, float] | None = None
+    stall: float = 60.0
     schema: str = ""
     top_p: float | None = None
     stop: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -33,30 +34,47 @@ KEY_SECONDS = 60.0
 """How long a key is remembered: asking a keyring for it takes a moment."""
 
 
+KEEP_ALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in {
+            "TCP_KEEPIDLE": 60,
+            "TCP_KEEPALIVE": 60,
+            "TCP_KEEPINTVL": 15,
+            "TCP_KEEPCNT": 4,
+        }.items()
+        if hasattr(socket, name)
+    ),
+]
+"""The system asks a silent peer whether it is still there, and gives it up after two minutes: a
+model may think for longer. macOS calls the first wait TCP_KEEPALIVE."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionRules:
-    """How the gateway may connect; `stall` (between words) and `total` are seconds."""
+    """How the gateway may connect; an answer may take `total` seconds."""
 
     keys_file: Path
     proxy: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict)
     offline: bool = False
-    stall: float = 60.0
     total: float = 7200.0
 
 
 class AnswerDeadline:
-    """Until when a call is waited for: its first word or thought, then the next, and its end."""
+    """Until when a call is waited for: its next byte, and its end."""
 
     def __init__(self, call: CloudCall, rules: ConnectionRules) -> None:
         self._now = asyncio.get_running_loop().time
-        self._stall = rules.stall
+        self._call = call
         self._end = self._now() + rules.total
-        self.until = min(self._end, self._now() + call.first)
+        self.renew()
 
     def renew(self) -> None:
-        """Wait for the next piece of text or thought; a comment or a ping is none."""
-        self.until = min(self._end, self._now() + self._stall)
+        """Wait for the next byte, which may be a ping: who sends any is still at work."""
+        wait = self._call.stall if self._call.reader.written else self._call.first
+        self.until = min(self._end, self._now() + wait)
 
 
 class CloudHttpClient:
@@ -251,17 +269,16 @@ class CloudHttpClient:
         """
         seen, reader = 0, call.reader
         pieces = response.aiter_raw()
+        deadline.renew()
         try:
             while True:
                 async with asyncio.timeout_at(deadline.until):
                     piece = await anext(pieces, None)
                 if piece is None:
                     break
-                before = reader.written
                 text = reader.feed(piece)
                 seen += len(piece)
-                if reader.written > before:
-                    deadline.renew()
+                deadline.renew()
                 if text:
                     yield text
                 if call.is_past_cap:
@@ -321,6 +338,7 @@ class CloudHttpClient:
                 verify=self._trusted,
                 proxy=proxy,
                 trust_env=False,
+                socket_options=KEEP_ALIVE,
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
             )
         return self._transports[proxy]

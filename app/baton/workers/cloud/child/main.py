@@ -50,7 +50,7 @@ from baton.workers.cloud.messages import (
     WarmGateway,
 )
 from baton.workers.local.local_servers import ask_engines, host_addresses
-from baton.workers.reasoning_filter import REMOTE_MARKS, ThoughtFilter
+from baton.workers.reasoning_filter import ThoughtFilter, remote_marks
 
 UNSURE_SECONDS = 0.3
 """How long a text's beginning is held back that may be thoughts without a mark at their beginning:
@@ -72,7 +72,6 @@ class CallRunner:
             setup.proxy,
             setup.proxies,
             setup.offline,
-            setup.stall,
             setup.total,
         )
         self._is_offline = setup.offline
@@ -193,7 +192,8 @@ class TextSender:
             call = self._call
             # Those that part thoughts from text, and dialects that have a place for them, do so.
             is_parted = call.dialect != "chat" or call.is_openais or call.reader.has_thoughts
-            self._thoughts = ThoughtFilter(REMOTE_MARKS, may_be_begun=not is_parted)
+            prompt = "\n".join(message["content"] for message in call.messages)
+            self._thoughts = ThoughtFilter(remote_marks(prompt), may_be_begun=not is_parted)
         self._add_answer(self._thoughts.feed(text))
         if self._thoughts.is_unsure and self._release is None:
             loop = asyncio.get_running_loop()
@@ -222,7 +222,8 @@ class TextSender:
         if self._release is not None:
             self._release.cancel()
         if self._thoughts is not None:
-            self._pending += self._thoughts.flush()
+            is_cut = self._call.reader.finish == "length"
+            self._pending += self._thoughts.flush(is_cut=is_cut)
         if self._pending or self._starts_again:
             self._send()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
+
+from msgspec.structs import replace
 
 from baton.core.money import NANO
 from baton.workers.cloud.child.answer_reader import AnswerReader
@@ -32,7 +34,12 @@ _GEMINI_ENDS = {
 
 _COHERE_ENDS = {"MAX_TOKENS": "length", "TOOL_CALL": "tool", "ERROR_TOXIC": "filter"}
 
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thinking_content")
+_THOUGHT_LISTS = ("reasoning_details", "thinking_blocks")
+"""Where a message has its thoughts: as text, or in parts (OpenRouter and Snowflake, LiteLLM)."""
+
+_THOUGHT_PARTS = frozenset({"reasoning", "reasoning_text", "thinking", "thought"})
+_PART_TEXTS = ("text", "thinking", "reasoning", "summary")
 
 
 class Chat(AnswerReader):
@@ -48,28 +55,48 @@ class Chat(AnswerReader):
             "logprobs",
             "native_finish_reason",
             "stop_reason",
+            "usage",
         }
     )
-    _KNOWN_IN_DELTA = frozenset({"content", "refusal", "role", *_THOUGHTS})
+    _KNOWN_IN_DELTA = frozenset(
+        {"channel", "content", "extra_content", "refusal", "role", *_THOUGHTS, *_THOUGHT_LISTS}
+    )
 
     def _ended(self) -> bool:
-        return self._is_marked
+        return self._is_marked or self._is_count_last
+
+    def _mark_end(self) -> None:
+        super()._mark_end()
+        if self._is_count_last:
+            self.finish = self.finish or "stop"  # Snowflake's names no reason
+
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        choice = dict(_only_answer(answer.get("choices")))
+        choice["delta"] = choice.pop("message", None)
+        text = self._take({**answer, "choices": [choice]})
+        self._is_count_last = self._is_counted_now
+        self._mark_end()
+        return text
 
     def _take(self, event: Mapping[str, Any]) -> str:
+        choice = _only_answer(event.get("choices"))
+        self._note_finish(choice.get("finish_reason"))
+        usage = event.get("usage") or (event.get("x_groq") or {}).get("usage")
+        if usage := usage or choice.get("usage"):  # Moonshot's
+            self._note_count(_chat_count(usage))
+            self._is_count_last = bool(self.finish) or not event.get("choices")
         if event.get("error") or event.get("object") == "error":
             self._note_error(event, event)
             return ""
-        usage = event.get("usage") or (event.get("x_groq") or {}).get("usage")
-        if usage:
-            self._note_count(_chat_count(usage))
-        choice = _only_answer(event.get("choices"))
         delta = choice.get("delta") or {}
         content = delta.get("content")
         self._note_unread(choice, self._KNOWN_IN_CHOICE)
         self._note_unread(delta, self._KNOWN_IN_DELTA)
-        self.has_unread |= not _is_text_or_thoughts(content)
+        self.has_unread |= not _is_text_or_thoughts(content) or _has_hidden_thoughts(delta)
         self._note_thoughts(_thoughts_of(delta))
-        self._note_finish(choice.get("finish_reason"))
+        if _is_thought(delta):
+            self._note_thoughts(_text_of(content))
+            return ""
         return _text_of(content) + _text_of(delta.get("refusal"))
 
     def _note_finish(self, reason: str | None) -> None:
@@ -87,12 +114,32 @@ class Responses(AnswerReader):
     def _ended(self) -> bool:
         return True  # `finish` is only set by the event that ends
 
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        text = ""
+        for item in answer.get("output") or ():
+            self._note_item(item)
+            for part in item.get("content") or ():
+                if part["type"] == "reasoning_text":
+                    self._note_thoughts(_text_of(part["text"]))
+                else:
+                    text += _text_of(part.get("text")) + _text_of(part.get("refusal"))
+            for part in item.get("summary") or ():
+                self._note_written(_text_of(part["text"]))
+        status = answer.get("status")
+        kind = f"response.{status}" if status else "error"
+        self._take({**answer, "type": kind, "response": answer})
+        return text
+
+    def _note_item(self, item: Mapping[str, Any]) -> None:
+        """Notice output that isn't a message."""
+        made = str(item.get("type"))
+        self.has_unread |= made != "message"
+        self._calls_tool |= made.endswith("_call")
+
     def _take(self, event: Mapping[str, Any]) -> str:
         kind = event.get("type")
         if str(kind).endswith("item.added"):
-            made = str(event["item"].get("type"))
-            self.has_unread |= made != "message"
-            self._calls_tool |= made.endswith("_call")
+            self._note_item(event["item"])
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 return str(event["delta"])
@@ -147,6 +194,15 @@ class Messages(AnswerReader):
 
     def _ended(self) -> bool:
         return self._stopped
+
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        if answer.get("type") == "error":
+            return self._take(answer)
+        self._take({"type": "message_start", "message": answer})
+        text = "".join(map(self._read_block, answer["content"]))
+        self._take({"type": "message_delta", "delta": answer, "usage": answer.get("usage")})
+        self._take({"type": "message_stop"})
+        return text
 
     def _take(self, event: Mapping[str, Any]) -> str:
         match event.get("type"):
@@ -204,23 +260,35 @@ def _larger_part(before: Any, now: Any) -> Any:
 
 
 class Gemini(AnswerReader):
-    """Google's streamGenerateContent. It has no last word, so the connection's clean end counts."""
+    """Google's streamGenerateContent. It has no last word, so the connection's clean end counts.
+
+    Each chunk has a count of all so far. Of the prompt Gemini 2.0 names more on the way than at the
+    end (169 tokens, then 79), which the last count is believed for; what was written only grows.
+    """
 
     dialect = "gemini"
 
     def _ended(self) -> bool:
         return True
 
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        return self._take(answer)
+
     def _take(self, event: Mapping[str, Any]) -> str:
+        if (event.get("promptFeedback") or {}).get("blockReason"):
+            self.finish = "filter"
+        candidate = _only_answer(event.get("candidates"))
+        is_end = bool(candidate.get("finishReason") or self.finish)
+        if usage := event.get("usageMetadata"):
+            is_whole = usage.get("candidatesTokenCount") is not None
+            if self._most and is_end and is_whole and not self._is_count_last:
+                self._most = replace(self._most, tokens_in=0)
+            self._note_count(_gemini_count(usage))
+            self._is_count_last = is_end
         if event.get("error"):
             self._note_error(event, event)
             return ""
-        if usage := event.get("usageMetadata"):
-            self._note_count(_gemini_count(usage))
-        if (event.get("promptFeedback") or {}).get("blockReason"):
-            self.finish = "filter"
         text = ""
-        candidate = _only_answer(event.get("candidates"))
         for part in (candidate.get("content") or {}).get("parts") or ():
             piece = _text_of(part.get("text"))
             self._note_unread(part, ("text", "thought"))
@@ -236,15 +304,32 @@ class Gemini(AnswerReader):
 
 
 class Cohere(AnswerReader):
-    """Cohere's chat, version 2. Tokens are counted twice; the larger count is taken.
+    """Cohere's chat, version 2. Tokens are counted twice: what is charged is taken.
 
-    One is what the model read and wrote, the other what is charged.
+    The other count has Cohere's own words before the prompt in it.
     """
 
     dialect = "cohere"
 
     def _ended(self) -> bool:
         return True  # `finish` is only set by the event that ends
+
+    def _take_whole(self, answer: Mapping[str, Any]) -> str:
+        if "finish_reason" not in answer:
+            self._note_error(answer, answer)
+            return ""
+        message = answer.get("message") or {}
+        if message.get("tool_calls") or message.get("tool_plan"):
+            self.has_unread = self._calls_tool = True
+        text = "".join(map(self._read_part, message.get("content") or ()))
+        self._take({"type": "message-end", "delta": answer})
+        return text
+
+    def _read_part(self, content: Mapping[str, Any]) -> str:
+        """Return the text of a part, or of what is added to one."""
+        self._note_unread(content, ("text", "thinking", "type"))
+        self._note_thoughts(_text_of(content.get("thinking")))
+        return _text_of(content.get("text"))
 
     def _take(self, event: Mapping[str, Any]) -> str:
         kind, delta = str(event.get("type")), event.get("delta") or {}
@@ -253,10 +338,7 @@ class Cohere(AnswerReader):
         elif kind.startswith("tool-"):
             self.has_unread = self._calls_tool = True
         elif kind in ("content-start", "content-delta"):
-            content = delta["message"]["content"]
-            self._note_unread(content, ("text", "thinking", "type"))
-            self._note_thoughts(_text_of(content.get("thinking")))
-            return _text_of(content.get("text"))
+            return self._read_part(delta["message"]["content"])
         elif kind == "message-end":
             if usage := delta.get("usage"):
                 self._note_count(_cohere_count(usage))
@@ -277,37 +359,78 @@ DIALECTS: dict[str, type[AnswerReader]] = {
 }
 
 
+_CACHED = (
+    "cached_tokens",  # in the details, or beside them (Moonshot, Together)
+    "prompt_cache_hit_tokens",  # DeepSeek
+    "num_cached_tokens",  # Mistral, until February 2026
+    "cache_read_input_tokens",  # LiteLLM's proxy
+)
+_CACHE_WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
+
+
 def _chat_count(usage: Mapping[str, Any]) -> TokenCount | None:
-    details = usage.get("prompt_tokens_details") or {}
-    hit = usage.get("prompt_cache_hit_tokens")  # DeepSeek's own, before it took up the details
-    prompt, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    places = usage, usage.get("prompt_tokens_details") or {}
+    prompt, written = _number(usage.get("prompt_tokens")), usage.get("completion_tokens")
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
+    cost = _reported_cost(usage)
+    cached, kept = _part(_CACHED, places, min), _part(_CACHE_WRITTEN, places, max)
+    if prompt is None or cached is None or kept is None:
+        return None
+    if max(cached, kept) <= prompt < cached + kept:
+        cached = prompt - kept  # OpenRouter counts what is kept of Gemini's as read, too
     return _count(
         prompt,
-        _with_thoughts(prompt, written, thought, usage.get("total_tokens")),
-        details.get("cached_tokens") if details.get("cached_tokens") is not None else hit,
-        details.get("cache_write_tokens"),
-        _nanos(usage.get("cost"), usage.get("cost_in_usd_ticks")),
+        _with_thoughts(
+            prompt, written, thought, usage.get("total_tokens"), is_billed=cost is not None
+        ),
+        cached,
+        kept,
+        cost,
     )
 
 
+def _part(
+    names: Iterable[str], places: Iterable[Mapping[str, Any]], choose: Callable[[list[int]], int]
+) -> int | None:
+    """Return the count that is under one of these names or several, None for what can't be one."""
+    values = [place.get(name) for name in names for place in places]
+    values = [value for value in values if value is not None]
+    counts = [count for value in values if (count := _number(value)) is not None]
+    if len(counts) < len(values):
+        return None
+    return choose(counts) if counts else 0
+
+
+MAX_TOKENIZER_GAP = 8
+"""By how many tokens two tokenizers may differ over a few thoughts (OpenRouter: 11 of 10)."""
+
+
 def _with_thoughts(
-    prompt: Any, written: Any, thought: Any, total: Any, *, are_among: bool = False
+    prompt: Any,
+    written: Any,
+    thought: Any,
+    total: Any,
+    *,
+    are_among: bool = False,
+    is_billed: bool = False,
 ) -> int | None:
     """Return all tokens of an answer; None where thoughts may be among them, or beside them.
 
     Most count thoughts among what was written, xAI beside it. Where the dialect doesn't say which
-    (`are_among`), only a total does.
+    (`are_among`), a total does. More thoughts than fit in stand beside it (Gemini by Vercel's
+    gateway), but for a few where the provider names its bill (`is_billed`): those are another
+    tokenizer's.
     """
     read, out, thoughts = _number(prompt), _number(written), _number(thought or 0)
     if read is None or out is None or thoughts is None:
         return None
-    if total is None and thoughts and not are_among:
-        return None
     whole = _number(read + out if total is None else total)
-    if whole is None or thoughts > max(out, whole - read):
+    if whole is None or (total is None and 0 < thoughts <= out and not are_among):
         return None
-    return max(out, whole - read)
+    most = max(out, whole - read)
+    if thoughts <= most or (is_billed and thoughts <= most + MAX_TOKENIZER_GAP):
+        return most
+    return max(most, out + thoughts)
 
 
 def _gemini_count(usage: Mapping[str, Any]) -> TokenCount | None:
@@ -317,18 +440,18 @@ def _gemini_count(usage: Mapping[str, Any]) -> TokenCount | None:
     thought = _number(usage.get("thoughtsTokenCount") or 0)
     if prompt is None or tools is None or written is None or thought is None:
         return None
+    if usage.get("candidatesTokenCount") is None and usage.get("totalTokenCount") is None:
+        return None
     out = max(written + thought, (_number(usage.get("totalTokenCount")) or 0) - prompt - tools)
     return _count(prompt + tools, out, usage.get("cachedContentTokenCount"))
 
 
 def _cohere_count(usage: Mapping[str, Any]) -> TokenCount | None:
-    counts = [found for name in ("tokens", "billed_units") if (found := usage.get(name))]
-    read = [_number(count.get("input_tokens")) for count in counts]
-    written = [_number(count.get("output_tokens")) for count in counts]
-    if not counts or None in read or None in written:
+    count = usage.get("billed_units") or usage.get("tokens") or {}
+    read, cached = _number(count.get("input_tokens")), _number(usage.get("cached_tokens") or 0)
+    if read is None or cached is None:
         return None
-    cached = usage.get("cached_tokens")
-    return _count(max(n or 0 for n in read), max(n or 0 for n in written), cached)
+    return _count(read, count.get("output_tokens"), min(cached, read))  # of what isn't charged, too
 
 
 def _count(
@@ -347,10 +470,23 @@ def _number(value: Any) -> int | None:
     return value if whole and 0 <= value < 1 << 40 else None
 
 
-def _nanos(dollars: Any, ticks: Any = None) -> int | None:
-    """Return a provider's own cost, in nano-dollars, rounded up; xAI's ticks are a tenth of one."""
-    if dollars is None and _number(ticks) is not None:
-        return -(-int(ticks) // 10)
+def _reported_cost(usage: Mapping[str, Any]) -> int | None:
+    """Return a provider's own cost, in nano-dollars, rounded up; xAI's ticks are a tenth of one.
+
+    With a key of the person's own OpenRouter names its fee, and beside it the provider's bill.
+    """
+    cost, ticks = usage.get("cost"), _number(usage.get("cost_in_usd_ticks"))
+    if isinstance(cost, dict):  # Perplexity's
+        cost = cost.get("total_cost")
+    if cost is None and ticks is not None:
+        return -(-ticks // 10)
+    fee = _nanos(cost)
+    if fee is None or usage.get("is_byok") is not True:
+        return fee
+    return fee + (_nanos((usage.get("cost_details") or {}).get("upstream_inference_cost")) or 0)
+
+
+def _nanos(dollars: Any) -> int | None:
     if isinstance(dollars, bool) or not isinstance(dollars, int | float | str):
         return None
     try:
@@ -374,19 +510,37 @@ def _only_answer(answers: Any) -> Mapping[str, Any]:
 
 def _thoughts_of(delta: Mapping[str, Any]) -> str:
     """Return a piece of a model's thoughts, under any of the names that servers use."""
-    if isinstance(content := delta.get("content"), list):
-        parts = (part for part in content if part["type"] == "thinking")
-        return "".join(_text_of(part.get("thinking")) for part in parts)
+    content = delta.get("content")
+    parts = content if isinstance(content, list) else []
+    within = _part_texts(part for part in parts if part["type"] in _THOUGHT_PARTS)
     for name in _THOUGHTS:
         if text := _text_of(delta.get(name)):
-            return text
-    return ""
+            return within + text
+    for name in _THOUGHT_LISTS:
+        if text := _part_texts(delta.get(name) or ()):
+            return within + text
+    return within
+
+
+def _part_texts(parts: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(_text_of(part.get(name)) for part in parts for name in _PART_TEXTS)
+
+
+def _has_hidden_thoughts(delta: Mapping[str, Any]) -> bool:
+    """Whether thoughts came that only the provider can read."""
+    return any(part.get("data") for name in _THOUGHT_LISTS for part in delta.get(name) or ())
+
+
+def _is_thought(delta: Mapping[str, Any]) -> bool:
+    """Whether a message's content is thoughts: of gpt-oss by its channel, of Gemini by a mark."""
+    marks = (delta.get("extra_content") or {}).get("google") or {}
+    return delta.get("channel") in ("analysis", "commentary") or marks.get("thought") is True
 
 
 def _is_text_or_thoughts(content: Any) -> bool:
     """Return whether a message's content is text and thoughts alone."""
     if isinstance(content, list):
-        return all(part["type"] in ("text", "thinking") for part in content)
+        return all(part["type"] == "text" or part["type"] in _THOUGHT_PARTS for part in content)
     return not content or isinstance(content, str)
 
 

@@ -133,8 +133,9 @@ class Sequence:
             return self._send(PromptRead())
         text, confidence = self._text, self._sampler.confidence
         assert text is not None, "a word was chosen"
-        text.finish()
-        is_full = text.written >= self._prompt.cap or self._prompt.thoughts.is_thinking
+        is_full = text.written >= self._prompt.cap
+        text.finish(is_cut=is_full)
+        is_full = is_full or self._prompt.thoughts.is_thinking
         is_cut = is_full and not text.stop
         self._send(
             AnswerDone(

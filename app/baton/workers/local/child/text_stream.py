@@ -67,9 +67,10 @@ class TextStream:
             self._speed_sent = now
             self._send_message(AnswerSpeed(self._speed(now)))
 
-    def finish(self) -> None:
+    def finish(self, *, is_cut: bool = False) -> None:
         """Send what is left, without the bytes of a character that isn't whole."""
-        self._pending += self._stop.feed(self._thoughts.flush()) + self._stop.flush()
+        rest = self._thoughts.flush(is_cut=is_cut)
+        self._pending += self._stop.feed(rest) + self._stop.flush()
         now = time.monotonic()
         self._report_thinking(now)
         if self._tokens or self._pending:
