@@ -129,6 +129,9 @@ def whole_answer(stream: RecordedStream) -> dict[str, Any] | None:
     match stream.dialect:
         case "responses":
             whole: dict[str, Any] = data["response"]
+            said = {"type": "reasoning_text", "text": stream.thoughts}
+            thoughts = [{"type": "reasoning", "summary": [], "content": [said]}]
+            whole["output"] = [*thoughts[: bool(stream.thoughts)], *whole["output"]]
             return whole if "long" not in stream.shapes else None
         case "messages":
             start = copied(stream.events[0].data["message"])
@@ -151,8 +154,8 @@ def whole_answer(stream: RecordedStream) -> dict[str, Any] | None:
             return {"id": "29f1", "message": message, **data["delta"]}
     holder, name = next(count_holders(data))
     ends = [c["finish_reason"] for e in stream.events for c in _choices_of(e) if c["finish_reason"]]
-    said = {"role": "assistant", "content": stream.text, "reasoning_content": stream.thoughts}
-    choice = {"index": 0, "message": said, "finish_reason": ends[-1]}
+    message = {"role": "assistant", "content": stream.text, "reasoning_content": stream.thoughts}
+    choice = {"index": 0, "message": message, "finish_reason": ends[-1]}
     return {"id": "c", "object": "chat.completion", "choices": [choice], "usage": holder[name]}
 
 

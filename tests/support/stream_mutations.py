@@ -99,6 +99,11 @@ def _made(
     return Mutant(stream, kind, rule, pieces, **given)
 
 
+def _bill_of_part(stream: RecordedStream) -> int | None:
+    """Return what a cut stream costs; of two counts that contradict each other none is known."""
+    return None if "once" in stream.shapes else stream.bill
+
+
 def _with_data(
     stream: RecordedStream, change: Callable[[Any], Any], *, as_text: bool = False
 ) -> bytes:
@@ -332,7 +337,8 @@ def cut_at_half(stream: RecordedStream, chance: random.Random) -> Mutant | None:
     if "unopened" in stream.shapes:
         return None  # nothing shows yet that these are thoughts
     body = stream_bytes(stream)
-    return _made(stream, "cut_at_half", Rule.PREFIX, body[: chance.randrange(1, len(body) - 2)])
+    half = body[: chance.randrange(1, len(body) - 2)]
+    return _made(stream, "cut_at_half", Rule.PREFIX, half, bill=_bill_of_part(stream))
 
 
 @_kind
@@ -348,8 +354,8 @@ def cut_before_usage(stream: RecordedStream, chance: random.Random) -> Mutant | 
     at = last_count(stream)
     if at is None:
         return None
-    events = stream.events[:at]
-    return _made(stream, "cut_before_usage", Rule.PREFIX, stream_bytes(stream.with_events(*events)))
+    body = stream_bytes(stream.with_events(*stream.events[:at]))
+    return _made(stream, "cut_before_usage", Rule.PREFIX, body, bill=_bill_of_part(stream))
 
 
 @_kind

@@ -17,6 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
 
 import httpx
 
@@ -36,10 +37,10 @@ from baton.core.messages import (
 )
 from baton.core.money import BilledTokens
 from baton.ipc.messages import Cancel
-from baton.workers.cloud import CloudWorker, Gateway
+from baton.workers.cloud import CloudWorker, Gateway, gateway
 from baton.workers.cloud.child.answer_reader import AnswerReader
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
-from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules
+from baton.workers.cloud.child.http_client import CloudHttpClient
 from baton.workers.cloud.child.main import CallRunner
 from baton.workers.cloud.messages import CallWorker, SetUpGateway
 from support.stream_corpus import PRICE, RecordedStream
@@ -116,8 +117,7 @@ class _StreamRunner(CallRunner):
 
     def __init__(self, parent: Any, setup: SetUpGateway) -> None:
         super().__init__(parent, setup, {})
-        rules = ConnectionRules(setup.keys_file, offline=False, stall=60.0, total=600.0)
-        self.client = _CannedHttpClient(rules, {})
+        self.client = _CannedHttpClient(self._http._rules, {})
         self._http = self.client
         self.dialect = "chat"
         self.call: CloudCall | None = None
@@ -155,13 +155,15 @@ class _LocalGateway(Gateway):
             """Nothing leaves."""
 
         super().__init__(record, keys_file=Path("none.toml"), environ={})
-        setup = SetUpGateway(Path("none.toml"), "", {}, False, 60.0, 600.0, "low")
         self.current: _LocalCall | None = None
-        self.runner = _StreamRunner(self, setup)
+        with mock.patch.object(gateway, "start_child", return_value=self):
+            self._start()  # sends the setup
 
     def send(self, message: Any) -> None:
-        """Take what the runner says, as its parent."""
-        if self.current is not None:
+        """Take the setup as the child would, and what the runner says as its parent."""
+        if isinstance(message, SetUpGateway):
+            self.runner = _StreamRunner(self, message)
+        elif self.current is not None:
             self.current.replies.put_nowait(message)
 
     async def call(self, card: Card, request: CallWorker, *, remote: bool) -> Any:

@@ -28,36 +28,23 @@ KINDS_A_STREAM = 8
 """How many kinds of change a usual run draws for each stream."""
 
 EARLY_COUNT = "a count from before the end is confirmed where the last one is lost or can't be one"
+EMPTY_COUNT = "an empty text, list or object is taken for a count of nothing"
 NULL_DELTA = "what is no text becomes one"
-WHOLE_ANSWER = "a whole answer in JSON isn't read"
 
-BILLED_UNITS = "F7: the larger of two counts is charged, not what is billed"
-BESIDE = "F10: thoughts beside the total make the count implausible"
 COUNT_AND_ERROR = "F11: a count that comes with an error is dropped, and the end before it"
-CACHED_AT_TOP = "F19: cached tokens at the top of the count aren't read"
+CACHED_BILLED = "cached tokens of the hidden preamble make what is billed cheaper"
+FLOATS = "counts that are written with a point aren't read"
 FALLING_COUNT = "F19: a count in mid-stream that is higher than the last is charged"
-OWN_KEY = "what a provider bills beside OpenRouter's fee isn't part of the cost"
-COUNT_IN_CHOICE = "a count within the choice isn't read"
 UNKNOWN_REASON = "a reason that isn't known by name is taken for a good end"
 REFUSAL = "a refusal in a place of its own is taken for an answer"
 
-COHERE = ("plain", "thoughts", "cut_at_the_cap", "stop_sequence", "cap_in_thoughts", "filtered",
-          "tool_call", "cached_beside", "floats", "long", "many_bytes", "empty",
-          "citations")  # fmt: skip
-MOONSHOT = ("plain", "thoughts", "cached", "cut_at_the_cap", "cap_in_thoughts", "filtered",
-            "tool_call", "tool_call_after_text", "long", "many_bytes", "empty")  # fmt: skip
 MISREAD = {
-    **{f"cohere/{name}": BILLED_UNITS for name in COHERE},
-    **{f"moonshot/{name}": COUNT_IN_CHOICE for name in MOONSHOT},
-    "moonshot/cached_at_the_top": CACHED_AT_TOP,
-    "together/cached": CACHED_AT_TOP,
+    "cohere/cached_beside": CACHED_BILLED,
+    "cohere/floats": FLOATS,
     "gemini/count_falls": FALLING_COUNT,
     "vertex/count_falls": FALLING_COUNT,
     "vllm/count_falls": FALLING_COUNT,
     "openrouter/cap_then_error_with_the_count": COUNT_AND_ERROR,
-    "vllm/count_and_error_after_the_reason": COUNT_AND_ERROR,
-    "vllm/thoughts_beside_and_not_in_the_total": BESIDE,
-    "openrouter/own_key": OWN_KEY,
     "zai/filtered": UNKNOWN_REASON,
     "zai/network_error": UNKNOWN_REASON,
     "zai/context_full": UNKNOWN_REASON,
@@ -69,23 +56,21 @@ MISREAD = {
 }
 """Streams that are read otherwise than described, and why."""
 
-GEMINIS = ("plain", "cached", "cut_at_the_cap", "filtered_safety", "filtered_recitation",
-           "filtered_prohibited_content", "filtered_spii", "filtered_blocklist", "long",
-           "many_bytes")  # fmt: skip
-COUNTED_EARLY = (
-    *(f"{family}/{name}" for family in ("gemini", "vertex") for name in GEMINIS),
-    "anthropic/two_deltas",
-)
+COUNTED_EARLY = ("anthropic/two_deltas",)
 """Streams with a smaller count before the last one, which is taken where that is lost."""
 
 
 def has_known_fault(mutant: Mutant) -> bool:
     """Whether a change meets a fault that has a test of its own below."""
     kind, _, field = mutant.kind.partition(" ")
+    if mutant.stream.id == "cohere/cached_beside":
+        return True
     if kind == "whole_json":  # its count is the last of the stream's
         return True
     early = (*COUNTED_EARLY, "anthropic/count_in_the_delta_is_more")
     if mutant.stream.id in early and kind in ("last_count_lost", "negative_count"):
+        return True
+    if mutant.stream.family == "anthropic" and kind == "wrong_type" and field.startswith("cache_"):
         return True
     if mutant.stream.id in early and field:
         return any(part in field for part in ("usage", "Count", "token", "delta", "type"))
@@ -142,7 +127,10 @@ async def test_streams_that_are_misread(id: str) -> None:
     assert not description_problems(BY_ID[id], played)
 
 
-@pytest.mark.parametrize("id", MISREAD)
+CHEAPER = pytest.param("cohere/cached_beside", marks=pytest.mark.xfail(reason=CACHED_BILLED))
+
+
+@pytest.mark.parametrize("id", [CHEAPER, *[*MISREAD][1:]])
 async def test_what_is_misread_is_never_charged_too_little(id: str) -> None:
     async with StreamPlayer() as player:
         played = await player.play(plain_mutant(BY_ID[id]))
@@ -176,7 +164,6 @@ def test_every_stream_is_changed_in_twenty_ways() -> None:
             assert again == mutants
 
 
-@pytest.mark.xfail(reason=WHOLE_ANSWER)
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_whole_answer_is_read_as_its_stream_is(family: str) -> None:
     played = 0
@@ -213,6 +200,21 @@ async def test_a_count_below_nothing_is_no_count(field: str) -> None:
             stream, field, whole.rule, (body[:at] + broken + body[at + len(text) :],), stream.bill
         )
         assert not (await player.play(changed)).is_confirmed
+
+
+@pytest.mark.xfail(reason=EMPTY_COUNT)
+@pytest.mark.parametrize("value", [b'""', b"[]", b"{}"])
+@pytest.mark.parametrize("field", [b"cache_read_input_tokens", b"cache_creation_input_tokens"])
+async def test_what_is_no_number_is_no_count_of_nothing(field: bytes, value: bytes) -> None:
+    stream = BY_ID["anthropic/cached_and_written"]
+    body = b"".join(plain_mutant(stream).pieces)
+    number = b"1000" if b"read" in field else b"400"
+    head, _, tail = body.rpartition(b'"%b":%b' % (field, number))
+    async with StreamPlayer() as player:
+        whole = plain_mutant(stream)
+        body = b'%b"%b":%b%b' % (head, field, value, tail)
+        played = await player.play(Mutant(stream, "empty", whole.rule, (body,), stream.bill))
+    assert not (played.is_confirmed and played.charge < (stream.bill or 0))
 
 
 @pytest.mark.xfail(reason=NULL_DELTA)
