@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from baton.workers.cloud.child.answer_reader import AnswerReader
 from baton.workers.cloud.child.provider_errors import error_sentence
@@ -265,7 +266,7 @@ CASES: dict[str, tuple[str, bytes, str, TokenCount]] = {
             }
         ),
         "stop",
-        TokenCount(5, 4, 5),
+        TokenCount(5, 4),
     ),
     "cohere names no charge": (
         "cohere",
@@ -337,7 +338,11 @@ def test_what_is_not_whole_has_no_end(case: str, missing: int) -> None:
     # Gemini has no last word, and servers leave out their marker: everything came once the reason
     # and the count did.
     is_known = dialect in ("chat", "gemini")
-    assert not reader.at_end or (is_known and reader.usage in (count, None))
+    if reader.at_end and (found := reader.usage) is not None:
+        assert is_known
+        assert count is not None
+        assert replace(found, cached=0) == replace(count, cached=0)
+        assert found.cached <= count.cached, "the count that follows may know of a cheaper part"
 
 
 @given(st.sampled_from(sorted(DIALECTS)), st.binary(max_size=200))
@@ -644,7 +649,8 @@ def test_the_total_of_gemini_counts_where_it_is_more() -> None:
     ("last", "count"),
     [
         ({"candidatesTokenCount": 12, "totalTokenCount": 91}, TokenCount(79, 12)),
-        ({"candidatesTokenCount": 3}, TokenCount(79, 7)),  # what was written stays written
+        ({"candidatesTokenCount": 9, "totalTokenCount": 88}, TokenCount(79, 9)),
+        ({"candidatesTokenCount": 3}, TokenCount(169, 7)),
         ({"thoughtsTokenCount": 5, "totalTokenCount": 84}, TokenCount(169, 7)),
         ({"promptTokenCount": None, "candidatesTokenCount": 12}, None),
     ],

@@ -124,6 +124,7 @@ class AnswerReader(ABC):
         self.is_count_broken = False
         self._most: TokenCount | None = None
         self._is_count_last = False  # whether it came at the end, and nothing was written after it
+        self._is_final = False
         self._is_counted_now = False
         self._events = events or Events()
         self._broken = False
@@ -251,9 +252,13 @@ class AnswerReader(ABC):
         """Notice output in a place that isn't known."""
         self.has_unread |= any(value for name, value in found.items() if name not in known)
 
-    def _note_count(self, count: TokenCount | None) -> None:
-        """Take the provider's count. A later one only grows; one that can't be right is none."""
-        before = self._most
+    def _note_count(self, count: TokenCount | None, *, is_final: bool = False) -> None:
+        """Take the provider's count. A later one only grows; one that can't be right is none.
+
+        The first that `is_final`, at the answer's end, is believed whatever came on the way.
+        """
+        before = None if is_final and not self._is_final else self._most
+        self._is_final = self._is_final or is_final
         self._is_counted_now = self._is_count_last = True
         if count is not None and before is not None:
             count = replace(

@@ -6,19 +6,31 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from msgspec.structs import replace
-
 from baton.core.money import NANO
 from baton.workers.cloud.child.answer_reader import AnswerReader
 from baton.workers.cloud.child.event_frames import EventFrames
 from baton.workers.cloud.messages import TokenCount
 
 _CHAT_ENDS = {
-    **dict.fromkeys(("length", "model_length", "max_tokens"), "length"),
-    **dict.fromkeys(("tool_calls", "function_call"), "tool"),
-    "content_filter": "filter",
+    **dict.fromkeys(
+        (
+            *("length", "model_length", "max_tokens", "max_output_tokens", "max_completion_tokens"),
+            *("model_context_window_exceeded", "context_length_exceeded"),
+        ),
+        "length",
+    ),
+    **dict.fromkeys(("tool_calls", "function_call", "tool_use"), "tool"),
+    **dict.fromkeys(
+        ("content_filter", "content_filtered", "sensitive", "safety", "refusal"), "filter"
+    ),
 }
-_RESPONSES_ENDS = {"max_output_tokens": "length", "content_filter": "filter"}
+_CHAT_FAILURES = (
+    *("error", "abort", "timeout", "network_error", "server_error"),
+    "insufficient_system_resource",
+)
+_RESPONSES_ENDS = {"content_filter": "filter"}
+"""What Responses name as the reason of an incomplete answer; all others cut it."""
+
 _MESSAGES_ENDS = {
     **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
     **dict.fromkeys(("tool_use", "pause_turn"), "tool"),
@@ -90,7 +102,7 @@ class Chat(AnswerReader):
         self._note_finish(choice.get("finish_reason"))
         usage = event.get("usage") or (event.get("x_groq") or {}).get("usage")
         if usage := usage or choice.get("usage"):  # Moonshot's
-            self._note_count(_chat_count(usage))
+            self._note_count(_chat_count(usage), is_final=bool(self.finish))
             self._is_count_last = bool(self.finish) or not event.get("choices")
         if event.get("error") or event.get("object") == "error":
             self._note_error(event, event)
@@ -107,10 +119,10 @@ class Chat(AnswerReader):
         return _text_of(content) + _text_of(delta.get("refusal"))
 
     def _note_finish(self, reason: str | None) -> None:
-        if reason in ("error", "abort", "insufficient_system_resource"):
+        if reason and reason.lower() not in _CHAT_FAILURES:
+            self.finish = _CHAT_ENDS.get(reason.lower(), "stop")
+        elif reason and self.finish != "length":  # OpenRouter names an error behind a cap
             self.error = f"The provider gave up ({reason})."
-        elif reason:
-            self.finish = _CHAT_ENDS.get(reason, "stop")
 
 
 class Responses(AnswerReader):
@@ -149,7 +161,7 @@ class Responses(AnswerReader):
             self._note_item(event["item"])
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
-                return str(event["delta"])
+                return _text_of(event["delta"])
             case "response.reasoning_text.delta":
                 self._note_thoughts(_text_of(event["delta"]))
             case "response.reasoning_summary_text.delta":
@@ -158,7 +170,7 @@ class Responses(AnswerReader):
                 self._note_end(event["response"], "stop")
             case "response.incomplete":
                 why = (event["response"].get("incomplete_details") or {}).get("reason")
-                self._note_end(event["response"], _RESPONSES_ENDS.get(str(why), "stop"))
+                self._note_end(event["response"], _RESPONSES_ENDS.get(str(why), "length"))
             case "response.failed":
                 said = event.get("response") or event  # Perplexity has the error outside
                 self._note_usage(said.get("usage"))
@@ -224,7 +236,10 @@ class Messages(AnswerReader):
             case "content_block_delta":
                 return self._read_block(event["delta"])
             case "message_delta":
-                self._add(event.get("usage") or {})
+                usage = event.get("usage") or {}
+                if usage.get("output_tokens") is None:  # what came before is no count of the whole
+                    self._usage_fields.pop("output_tokens", None)
+                self._add(usage)
                 if reason := event["delta"].get("stop_reason"):
                     self.finish = _MESSAGES_ENDS.get(reason, "stop")
             case "message_stop":
@@ -252,8 +267,8 @@ class Messages(AnswerReader):
     def _note_whole(self) -> None:
         """Put the parts of the count together."""
         fields = self._usage_fields
-        read = _number(fields.get("cache_read_input_tokens") or 0)
-        written = _number(fields.get("cache_creation_input_tokens") or 0)
+        read = _number(fields.get("cache_read_input_tokens", 0))
+        written = _number(fields.get("cache_creation_input_tokens", 0))
         plain = _number(fields.get("input_tokens"))
         if plain is None or read is None or written is None:
             self._note_count(None)
@@ -263,16 +278,16 @@ class Messages(AnswerReader):
 
 
 def _larger_part(before: Any, now: Any) -> Any:
-    """Return a count that was reported again: they only ever grow."""
-    both = isinstance(now, int) and isinstance(before, int)
-    return max(before, now) if both else now
+    """Return a count that was reported again: they only ever grow, but for what is no count."""
+    old, new = _number(before), _number(now)
+    return now if old is None or new is None else max(old, new)
 
 
 class Gemini(AnswerReader):
     """Google's streamGenerateContent. It has no last word, so the connection's clean end counts.
 
-    Each chunk has a count of all so far. Of the prompt Gemini 2.0 names more on the way than at the
-    end (169 tokens, then 79), which the last count is believed for; what was written only grows.
+    Each chunk has a count of all so far; Gemini 2.0 names more on the way than at the end (169
+    tokens, then 79).
     """
 
     dialect = "gemini"
@@ -289,10 +304,8 @@ class Gemini(AnswerReader):
         candidate = _only_answer(event.get("candidates"))
         is_end = bool(candidate.get("finishReason") or self.finish)
         if usage := event.get("usageMetadata"):
-            is_whole = usage.get("candidatesTokenCount") is not None
-            if self._most and is_end and is_whole and not self._is_count_last:
-                self._most = replace(self._most, tokens_in=0)
-            self._note_count(_gemini_count(usage))
+            is_whole = None not in map(usage.get, ("candidatesTokenCount", "totalTokenCount"))
+            self._note_count(_gemini_count(usage), is_final=is_end and is_whole)
             self._is_count_last = is_end
         if event.get("error"):
             self._note_error(event, event)
@@ -475,7 +488,7 @@ def _with_thoughts(
     gateway), but for a few where the provider names its bill (`is_billed`): those are another
     tokenizer's.
     """
-    read, out, thoughts = _number(prompt), _number(written), _number(thought or 0)
+    read, out, thoughts = _number(prompt), _number(written), _part_number(thought)
     if read is None or out is None or thoughts is None:
         return None
     whole = _number(read + out if total is None else total)
@@ -489,9 +502,9 @@ def _with_thoughts(
 
 def _gemini_count(usage: Mapping[str, Any]) -> TokenCount | None:
     prompt = _number(usage.get("promptTokenCount"))
-    tools = _number(usage.get("toolUsePromptTokenCount") or 0)
-    written = _number(usage.get("candidatesTokenCount") or 0)
-    thought = _number(usage.get("thoughtsTokenCount") or 0)
+    tools = _part_number(usage.get("toolUsePromptTokenCount"))
+    written = _part_number(usage.get("candidatesTokenCount"))
+    thought = _part_number(usage.get("thoughtsTokenCount"))
     if prompt is None or tools is None or written is None or thought is None:
         return None
     if usage.get("candidatesTokenCount") is None and usage.get("totalTokenCount") is None:
@@ -502,17 +515,14 @@ def _gemini_count(usage: Mapping[str, Any]) -> TokenCount | None:
 
 def _cohere_count(usage: Mapping[str, Any]) -> TokenCount | None:
     count = usage.get("billed_units") or usage.get("tokens") or {}
-    read, cached = _number(count.get("input_tokens")), _number(usage.get("cached_tokens") or 0)
-    if read is None or cached is None:
-        return None
-    return _count(read, count.get("output_tokens"), min(cached, read))  # of what isn't charged, too
+    return _count(count.get("input_tokens"), count.get("output_tokens"))  # cached is what is free
 
 
 def _converse_count(usage: Mapping[str, Any]) -> TokenCount | None:
     plain, out = _number(usage.get("inputTokens")), _number(usage.get("outputTokens"))
-    read = _number(usage.get("cacheReadInputTokens") or 0)
-    written = _number(usage.get("cacheWriteInputTokens") or 0)
-    total = _number(usage.get("totalTokens") or 0)
+    read = _part_number(usage.get("cacheReadInputTokens"))
+    written = _part_number(usage.get("cacheWriteInputTokens"))
+    total = _part_number(usage.get("totalTokens"))
     if plain is None or out is None or read is None or written is None or total is None:
         return None
     whole = plain + read + written
@@ -523,7 +533,7 @@ def _count(
     tokens_in: Any, tokens_out: Any, cached: Any = 0, written: Any = 0, reported: int | None = None
 ) -> TokenCount | None:
     whole, out = _number(tokens_in), _number(tokens_out)
-    read, kept = _number(cached or 0), _number(written or 0)
+    read, kept = _part_number(cached), _part_number(written)
     if whole is None or out is None or read is None or kept is None:
         return None
     return TokenCount(whole, out, read, kept, reported)
@@ -531,8 +541,15 @@ def _count(
 
 def _number(value: Any) -> int | None:
     """Return a count that can be one, else None."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # Cohere's
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and 0 <= value < 1 << 40 else None
+
+
+def _part_number(value: Any) -> int | None:
+    """Return a count that may be left out, which is none of its kind."""
+    return 0 if value is None else _number(value)
 
 
 def _reported_cost(usage: Mapping[str, Any]) -> int | None:
