@@ -191,6 +191,12 @@ CASES: dict[str, tuple[str, bytes, str, TokenCount]] = {
         "stop",
         TokenCount(10, 5),
     ),
+    "moonshot without a marker": (
+        "chat",
+        stream(delta(TEXT), {"choices": [{"finish_reason": "stop", "usage": PLAIN}]}),
+        "stop",
+        TokenCount(10, 5),
+    ),
     "a count after the marker": (
         "chat",
         stream(delta(TEXT, "stop"), done=True) + stream({"choices": [], "usage": PLAIN}),
@@ -700,6 +706,11 @@ def test_a_marker_without_a_reason_or_a_count_of_the_whole_is_no_end(events: lis
     """A proxy may add the marker to what was cut."""
     _, reader = read_answer("chat", stream(*events, done=True))
     assert not reader.at_end
+
+
+def test_an_answer_with_a_reason_alone_has_its_end() -> None:
+    text, reader = read_answer("chat", stream(delta(TEXT), delta("", "stop")))
+    assert (text, reader.at_end, reader.count) == (TEXT, True, None)
 
 
 def test_an_error_before_the_cap_was_reached_is_one() -> None:

@@ -128,7 +128,6 @@ class AnswerReader(ABC):
         self._is_counted_now = False
         self._events = events or Events()
         self._broken = False
-        self._is_marked = False
         self._is_own_error = False
         self._calls_tool = False
         self._fewest = FewestTokens()
@@ -234,9 +233,8 @@ class AnswerReader(ABC):
             self._is_count_last = False
         return text
 
-    def _mark_end(self) -> None:
-        """Take the mark of the end that some dialects have."""
-        self._is_marked = True
+    def _mark_end(self) -> None:  # noqa: B027 - most dialects have none
+        """Take the mark that nothing more comes."""
 
     def _note_written(self, text: str) -> None:
         """Count text or thoughts."""

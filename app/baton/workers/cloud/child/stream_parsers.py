@@ -82,10 +82,9 @@ class Chat(AnswerReader):
     )
 
     def _ended(self) -> bool:
-        return self._is_marked or self._is_count_last
+        return True  # some servers send no mark after the reason
 
     def _mark_end(self) -> None:
-        super()._mark_end()
         if self._is_count_last:
             self.finish = self.finish or "stop"  # Snowflake's names no reason
 
