@@ -349,3 +349,58 @@ def test_anthropics_handler_makes_up_counts_and_ends(written: WrittenRequests) -
 
 def test_cohere_gives_no_count_and_no_end(written: WrittenRequests) -> None:
     assert written.parsed[MODELS["cohere"]] == [["Hello", None, None], ["", None, None]]
+
+
+# What is called of litellm by names that it doesn't promise to keep. One that changed may write
+# another request: compare the requests of its dialect with the frozen ones, then pin it again.
+
+PINNED = {
+    "llms.vertex_ai.gemini.transformation._transform_request_body": "699f916d279926ee",
+    "llms.anthropic.chat.transformation.AnthropicConfig.transform_request": "eeef892b36b0c921",
+    "llms.bedrock.chat.converse_transformation.AmazonConverseConfig.transform_request": "e8c3cac88f6622d6",
+    "llms.cohere.chat.v2_transformation.CohereV2ChatConfig.transform_request": "40b6b9834fb4f187",
+    "utils.ProviderConfigManager.get_provider_chat_config": "6d86619014b4ae45",
+}
+"""The first signs of the SHA-256 of each one's source, of litellm 1.106.2."""
+
+HASH = """
+import hashlib, inspect, json, os, sys
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+import importlib
+
+def found(path):
+    parts, place = ["litellm", *path.split(".")], len(path.split("."))
+    while True:
+        try:
+            one = importlib.import_module(".".join(parts[:place]))
+            break
+        except ImportError:
+            place -= 1
+    for name in parts[place:]:
+        one = getattr(one, name)
+    return one
+
+print(json.dumps({
+    path: hashlib.sha256(inspect.getsource(found(path)).encode()).hexdigest()[:16]
+    for path in json.loads(sys.argv[1])
+}))
+"""
+
+
+@pytest.mark.sampled(0.34)
+def test_what_is_called_of_litellm_is_what_was_compared() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "ignore", "-c", HASH, json.dumps([*PINNED])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == PINNED
+
+
+def test_each_dialect_that_litellm_writes_is_compared(written: WrittenRequests) -> None:
+    """The private function is called for Gemini's alone, of both providers."""
+    frozen = {dialect for _, (dialect, *_) in written.frozen}
+    assert {"messages", "gemini"} <= frozen
+    others = {dialect for dialect, *_ in written.others}
+    assert {"cohere", "converse", "gemini", "messages", "chat", "responses"} <= others
