@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Chunk, Message, Request, Retrying, Role, Text
+from baton.core.messages import Chunk, Message, Request, Retrying, Role, Text, Usage
 from baton.core.money import NANO
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import ANYTHING, RunTerms
@@ -126,6 +128,34 @@ async def test_it_is_asked_once_more_without_it_and_pays_once(
     assert list(reread.of(f"{worker.card.model} at {cloud.base(name)}")) == ["temperature"]
 
 
+async def test_calls_side_by_side_learn_it_once(refusing: RefusingCloud) -> None:
+    worker = server_worker(refusing.gateway, refusing.cloud.base("server"), PRICE)
+    both = await asyncio.gather(*(refusing.ask(worker, temperature=0.3) for _ in range(4)))
+    assert all(any(isinstance(chunk, Usage) for chunk in chunks) for chunks in both)
+    assert not refusing.gateway.learned._tried
+    refusing.cloud.quiet()
+    charges = await refusing.ledger.charges("run")
+    assert sum(charge.charged for charge in charges) == refusing.cloud.billed
+
+
+async def test_two_settings_that_are_refused_are_left_out_in_turn(refusing: RefusingCloud) -> None:
+    cloud = refusing.cloud
+
+    def choose(received: ReceivedRequest) -> Fault | None:
+        for name in ("temperature", "seed"):
+            if name in received.json:
+                said = f"Unsupported parameter: '{name}'."
+                cloud.manner = replace(cloud.manner, setting=said)
+                return Fault.NO_SETTING
+        return None
+
+    cloud.choose = choose
+    worker = server_worker(refusing.gateway, cloud.base("server"), PRICE)
+    chunks = await refusing.ask(worker, temperature=0.3, seed=7)
+    assert len([chunk for chunk in chunks if isinstance(chunk, Retrying)]) == 2
+    assert refusing.calls[-1].event(0).left_out == "without its temperature and without its seed"
+
+
 async def test_what_was_not_the_reason_is_not_remembered(refusing: RefusingCloud) -> None:
     refusing.cloud.choose = lambda received: Fault.NO_SETTING
     worker = server_worker(refusing.gateway, refusing.cloud.base("server"), PRICE)
@@ -141,10 +171,10 @@ async def test_what_was_not_the_reason_is_not_remembered(refusing: RefusingCloud
 def test_it_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "learned.json"
     learned = LearnedSettings(file)
-    assert learned.try_without("m", "effort", "high")
-    assert not learned.try_without("m", "effort", "high"), "it was asked so already"
-    assert learned.try_without("m", "effort", ""), "but not yet without it"
-    learned.confirm("m")
+    assert learned.try_instead("m", "effort", "high", {})
+    assert learned.try_instead("m", "effort", "low", {"effort": "high"}), "not yet without it"
+    assert not learned.try_instead("m", "effort", "low", {"effort": ""})
+    learned.confirm("m", {"effort": ""})
     assert LearnedSettings(file).text("m") == "without its reasoning effort"
     later = LearnedSettings(file).of("m")["effort"].since + REMEMBERED_DAYS * 86400 + 1
     monkeypatch.setattr("time.time", lambda: later)
@@ -159,8 +189,8 @@ def test_a_damaged_file_is_an_empty_one(tmp_path: Path, content: bytes) -> None:
     file.write_bytes(content)
     assert LearnedSettings(file).of("m") == {}
     learned = LearnedSettings(file)
-    assert learned.try_without("m", "seed", "")
-    learned.confirm("m")
+    assert learned.try_instead("m", "seed", "", {})
+    learned.confirm("m", {"seed": ""})
     assert list(LearnedSettings(file).of("m")) == ["seed"]
 
 

@@ -7,6 +7,7 @@ REMEMBERED_DAYS: a provider may take tomorrow what it refuses today.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -70,26 +71,45 @@ class LearnedSettings:
         }
         return known | self._tried.get(model, {})
 
-    def try_without(self, model: str, option: str, value: str) -> bool:
-        """Have the next request go without a setting; False where that was so already."""
-        before = self.of(model).get(option)
-        if before is not None and before.value in ("", value):
-            return False
+    def try_instead(
+        self, model: str, option: str, value: str, asked_with: Mapping[str, str]
+    ) -> bool:
+        """Have the next request send that in a setting's place ("": nothing), or return False.
+
+        `asked_with` is what was in place in the request that was refused. What was refused in place
+        of something else is left out.
+        """
+        if option in asked_with:
+            if not asked_with[option]:
+                return False
+            value = ""
         self._tried.setdefault(model, {})[option] = LearnedSetting(value, time.time())
         return True
 
-    def confirm(self, model: str) -> None:
-        """Keep what was tried: a request without it was answered."""
-        if tried := self._tried.pop(model, None):
+    def confirm(self, model: str, asked_with: Mapping[str, str]) -> None:
+        """Keep what was tried in a request that was answered."""
+        if tried := self._take_tried(model, asked_with):
             known = self._read()
             known[model] = known.get(model, {}) | tried
             if self._file is not None:
                 with suppress(OSError):
                     replace_file(self._file, msgspec.json.encode(known))
 
-    def give_up(self, model: str) -> None:
-        """Forget what was tried: it wasn't what the provider refused."""
-        self._tried.pop(model, None)
+    def give_up(self, model: str, asked_with: Mapping[str, str]) -> None:
+        """Forget what was tried in a request that failed: it wasn't what was wrong."""
+        self._take_tried(model, asked_with)
+
+    def _take_tried(self, model: str, asked_with: Mapping[str, str]) -> dict[str, LearnedSetting]:
+        """Take out what was tried and was in place in a request; other calls try others."""
+        tried = self._tried.get(model, {})
+        used = {
+            option: tried.pop(option)
+            for option, value in asked_with.items()
+            if option in tried and tried[option].value == value
+        }
+        if not tried:
+            self._tried.pop(model, None)
+        return used
 
     def _read(self) -> dict[str, dict[str, LearnedSetting]]:
         if self._known is None:

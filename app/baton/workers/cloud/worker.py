@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -87,11 +87,13 @@ MAX_NAMED_ADDRESSES = 3
 class CallAttempt:
     """One request of a call, to one of the addresses, and how far it came.
 
-    `may_repeat_sent` is whether another address may get it although this one had it.
+    `may_repeat_sent` is whether another address may get it although this one had it, `asked_with`
+    what was learned of its model and is in place.
     """
 
     lease: AddressLease
     may_repeat_sent: bool
+    asked_with: dict[str, str] = field(default_factory=dict)
     said: str = ""
     was_announced: bool = False
     is_unsent: bool = False
@@ -238,7 +240,7 @@ class CloudWorker:
                         yield Text(piece.text, piece.tokens)
                     case CallDone() as done:
                         self._gateway.forgive()
-                        self._gateway.learned.confirm(self._asked_as(attempt))
+                        self._gateway.learned.confirm(self._asked_as(attempt), attempt.asked_with)
                         usage = self._usage(done, request, attempt)
                         attempt.tokens = usage.tokens_out
                         yield usage
@@ -267,9 +269,10 @@ class CloudWorker:
     def _learn(self, failed: Failed, attempt: CallAttempt) -> None:
         """Raise SettingRefused if the request may be answered without what was refused."""
         learned, model = self._gateway.learned, self._asked_as(attempt)
-        if failed.option and learned.try_without(model, failed.option, failed.value):
+        option, value = failed.option, failed.value
+        if option and learned.try_instead(model, option, value, attempt.asked_with):
             raise SettingRefused(failed.message, failed.hint)
-        learned.give_up(model)
+        learned.give_up(model, attempt.asked_with)
 
     async def _record_failure(self, failed: Failed, request: Request, attempt: CallAttempt) -> bool:
         """Note how a call failed; return whether what was announced didn't leave."""
@@ -338,6 +341,8 @@ class CloudWorker:
         if lease.has_others and attempt.may_repeat_sent:
             slow = False  # another address may be quicker
         temperature = request.temperature
+        learned = self._gateway.learned.of(self._asked_as(attempt))
+        attempt.asked_with = {option: one.value for option, one in learned.items()}
         return CallWorker(
             who=self._name_at(lease),
             provider=card.provider,
@@ -364,10 +369,7 @@ class CloudWorker:
             most=_max_price(card),
             privacy=card.privacy.value,
             via=self._via(lease.address.url),
-            learned={
-                option: one.value
-                for option, one in self._gateway.learned.of(self._asked_as(attempt)).items()
-            },
+            learned=attempt.asked_with,
         )
 
     def _via(self, url: str) -> str:

@@ -354,10 +354,11 @@ def test_cohere_gives_no_count_and_no_end(written: WrittenRequests) -> None:
 # What is called of litellm by names that it doesn't promise to keep. One that changed may write
 # another request: compare the requests of its dialect with the frozen ones, then pin it again.
 
+CONVERSE = "llms.bedrock.chat.converse_transformation"
 PINNED = {
     "llms.vertex_ai.gemini.transformation._transform_request_body": "699f916d279926ee",
     "llms.anthropic.chat.transformation.AnthropicConfig.transform_request": "eeef892b36b0c921",
-    "llms.bedrock.chat.converse_transformation.AmazonConverseConfig.transform_request": "e8c3cac88f6622d6",
+    f"{CONVERSE}.AmazonConverseConfig.transform_request": "e8c3cac88f6622d6",
     "llms.cohere.chat.v2_transformation.CohereV2ChatConfig.transform_request": "40b6b9834fb4f187",
     "utils.ProviderConfigManager.get_provider_chat_config": "6d86619014b4ae45",
 }
