@@ -45,8 +45,14 @@ def decide_hold(bill: HoldRequest, rooms: Sequence[ScopeBalance], frozen: str = 
 
 def unknown_price_error(worker: str, model: str) -> BudgetExceeded:
     """Return the error for a worker without a price, with the setting that gives it one."""
+    unknown = f"The price of {model} is not known, so nothing was sent."
+    if worker == model:  # it was named by its model, and has no entry
+        add = f"`baton workers add {model} --price INPUT OUTPUT`"
+        return BudgetExceeded(
+            unknown, f"Look it up at the provider: {add} (US dollars per million tokens) keeps it."
+        )
     return BudgetExceeded(
-        f"The price of {model} is not known, so nothing was sent.",
+        unknown,
         f'Look it up at the provider, and put it into the [[workers]] entry with id = "{worker}" '
         "in config.toml (`baton config edit`), in US dollars per million tokens: "
         'price = { input = "DOLLARS", output = "DOLLARS" }',

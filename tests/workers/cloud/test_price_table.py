@@ -360,6 +360,8 @@ def test_what_to_do_about_an_unknown_price_is_said_to_the_letter() -> None:
     assert 'id = "gpt"' in error.hint
     assert 'price = { input = "DOLLARS", output = "DOLLARS" }' in error.hint
     assert "per million tokens" in error.hint
+    named = unknown_price_error("bedrock/x", "bedrock/x")
+    assert "`baton workers add bedrock/x --price INPUT OUTPUT`" in named.hint
 
 
 def test_the_cheapest_model_is_one_that_still_answers(ship: Ship) -> None:
