@@ -161,7 +161,7 @@ class Answer:
         return self._tokens(self.sent + self.reasoning if self.sent else 0)
 
     def _tokens(self, out: int) -> Tokens:
-        cached = min(self.reply.cached, self.tokens_in)
+        cached = min(self.reply.cached if self.speech.discounts else 0, self.tokens_in)
         written = min(self.reply.written if self.speech.keeps else 0, self.tokens_in - cached)
         return Tokens(self.tokens_in, out, cached, written, min(self.reasoning, out))
 

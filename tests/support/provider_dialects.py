@@ -67,6 +67,11 @@ class Dialect:
         """Whether this provider charges for what it puts into its cache, and so reports it."""
         return self.asked.provider in ("anthropic", "openrouter")
 
+    @property
+    def discounts(self) -> bool:
+        """Whether what it finds in its cache costs less; Cohere leaves it out of what it bills."""
+        return self.asked.provider != "cohere"
+
     def __init__(self, asked: ParsedRequest) -> None:
         self.asked = asked
         self.model = asked.model
