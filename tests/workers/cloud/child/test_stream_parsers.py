@@ -404,7 +404,6 @@ def test_odd_events_do_not_crash_it(dialect: str, event: Any) -> None:
         {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": "4"},
         PLAIN | {"cached_tokens": 4, "prompt_tokens_details": {"cached_tokens": "4"}},
         PLAIN | {"cache_creation_input_tokens": -1},
-        {"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}},
     ],
 )
 def test_a_count_that_cannot_be_right_is_none(usage: Any) -> None:
@@ -427,6 +426,20 @@ def test_what_is_no_event_leaves_no_genuine_end(dialect: str, event: bytes) -> N
     [(_, data, _, _), *_] = [case for case in CASES.values() if case[0] == dialect]
     assert read_answer(dialect, data)[1].at_end
     assert not read_answer(dialect, event, data)[1].at_end
+
+
+@pytest.mark.parametrize(("cached", "kept"), [(4, 0), (0, 4), (4, 2)])
+def test_more_cached_tokens_than_the_prompt_has_stand_beside_it(cached: int, kept: int) -> None:
+    parts = {"cached_tokens": cached, "cache_write_tokens": kept}
+    usage = {"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": parts}
+    _, reader = read_answer("chat", chat(usage))
+    assert reader.usage == TokenCount(3 + cached + kept, 5, cached, kept)
+
+
+def test_an_error_can_stand_in_a_field_of_its_own() -> None:
+    error = b'error: {"detail":"No room","error":{"message":"No room"}}\n\n'
+    _, reader = read_answer("chat", stream(delta(TEXT)) + error)
+    assert (reader.at_end, reader.error) == (False, "No room")
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ class Events:
         except UnicodeDecodeError:
             self.broken = True
             return
-        if text.startswith("data:"):
-            self._data.append(text[5:].removeprefix(" "))
+        if text.startswith(("data:", "error:")):  # llama.cpp names its errors so
+            self._data.append(text.partition(":")[2].removeprefix(" "))
             self._size += len(line)
             if self._size > MAX_EVENT_BYTES:
                 self._give_up()
