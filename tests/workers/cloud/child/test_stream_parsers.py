@@ -436,6 +436,16 @@ def test_more_cached_tokens_than_the_prompt_has_stand_beside_it(cached: int, kep
     assert reader.usage == TokenCount(3 + cached + kept, 5, cached, kept)
 
 
+@pytest.mark.parametrize("total", [0, 7])
+def test_thoughts_are_not_counted_by_a_total_that_is_too_low(total: int) -> None:
+    thought = {"completion_tokens_details": {"reasoning_tokens": 2}, "total_tokens": total}
+    usage = {"prompt_tokens": 3, "completion_tokens": 5} | thought
+    assert read_answer("chat", chat(usage))[1].usage is None
+    usage = {"promptTokenCount": 3, "candidatesTokenCount": 5, "totalTokenCount": total}
+    end = {"candidates": [{"content": {"parts": [{"text": TEXT}]}, "finishReason": "STOP"}]}
+    assert read_answer("gemini", stream({**end, "usageMetadata": usage}))[1].usage is None
+
+
 def test_an_error_can_stand_in_a_field_of_its_own() -> None:
     error = b'error: {"detail":"No room","error":{"message":"No room"}}\n\n'
     _, reader = read_answer("chat", stream(delta(TEXT)) + error)
