@@ -554,6 +554,17 @@ def test_thoughts_that_came_are_in_a_count_that_is_believed(dialect: str) -> Non
         assert reader.usage == usage
 
 
+def test_gemini_may_sum_its_thoughts_up_at_greater_length() -> None:
+    parts = [{"text": LONG, "thought": True}, {"text": TEXT}]
+    end = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+    counts = {"promptTokenCount": 8, "candidatesTokenCount": 7, "totalTokenCount": 20}
+    _, reader = read_answer("gemini", stream({**end, "usageMetadata": counts}))
+    assert reader.usage is None
+    counts["thoughtsTokenCount"] = 5
+    _, reader = read_answer("gemini", stream({**end, "usageMetadata": counts}))
+    assert reader.usage == TokenCount(8, 12)
+
+
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_a_long_run_of_one_character_may_be_few_tokens(dialect: str) -> None:
     text = f"{' ' * 2000}x"
