@@ -46,6 +46,7 @@ class ModelFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dialect: str = "chat"
     seed: str = "seed"
     usage: bool = True
+    thinks: bool = False
     said: dict[str, dict[str, Any]] = {}
     extra: dict[str, Any] = {}
     source: str = ""

@@ -142,10 +142,9 @@ def asked_name(model: str) -> str:
 
 def thinking_tokens(model: str, effort: str) -> int:
     """Return how many tokens a model may think at an effort; one that isn't known may think."""
-    known = model_facts(model)
-    if known is not None and not known.reasoning:
+    known, family = model_facts(model), family_of(model)
+    if known is not None and not (known.reasoning or family.thinks):
         return 0
-    family = family_of(model)
     return _THINKING_TOKENS.get(family.level(effort), _THINKING_TOKENS[effort])
 
 

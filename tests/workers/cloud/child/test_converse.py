@@ -82,6 +82,7 @@ def test_an_answer_is_read_with_its_end(reason: str, finish: str) -> None:
         ({"outputTokens": 0, "totalTokens": 10}, None),
         ({"cacheReadInputTokens": "4"}, None),
         ({"totalTokens": "15"}, None),
+        ({"totalTokens": 14}, None),
     ],
 )
 def test_a_count_is_whole_or_none(usage: dict[str, Any], count: TokenCount | None) -> None:

@@ -258,6 +258,24 @@ def test_a_budget_leaves_room_for_the_answer(
     assert {name: found[name] for name in found if "udget" in name} == fields
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        "together_ai/deepseek-ai/DeepSeek-R1-0528",
+        "together_ai/zai-org/GLM-4.7",
+        "fireworks_ai/accounts/fireworks/models/kimi-k2-thinking",
+        "sambanova/DeepSeek-R1",
+    ],
+)
+def test_open_models_think_at_every_provider(model: str) -> None:
+    assert model in snapshot().models
+    assert thinking_tokens(model, "low") > 0
+
+
+def test_a_model_for_instructions_does_not_think() -> None:
+    assert thinking_tokens("novita/qwen/qwen3-235b-a22b-instruct-2507", "low") == 0
+
+
 def test_more_room_is_held_for_a_model_that_thinks_more_than_wanted() -> None:
     assert thinking_tokens("openai/gpt-5-pro", "low") == thinking_tokens(
         "openai/gpt-5-mini", "high"

@@ -404,7 +404,6 @@ def test_odd_events_do_not_crash_it(dialect: str, event: Any) -> None:
         {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": "4"},
         PLAIN | {"cached_tokens": 4, "prompt_tokens_details": {"cached_tokens": "4"}},
         PLAIN | {"cache_creation_input_tokens": -1},
-        {"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}},
     ],
 )
 def test_a_count_that_cannot_be_right_is_none(usage: Any) -> None:
@@ -427,6 +426,30 @@ def test_what_is_no_event_leaves_no_genuine_end(dialect: str, event: bytes) -> N
     [(_, data, _, _), *_] = [case for case in CASES.values() if case[0] == dialect]
     assert read_answer(dialect, data)[1].at_end
     assert not read_answer(dialect, event, data)[1].at_end
+
+
+@pytest.mark.parametrize(("cached", "kept"), [(4, 0), (0, 4), (4, 2)])
+def test_more_cached_tokens_than_the_prompt_has_stand_beside_it(cached: int, kept: int) -> None:
+    parts = {"cached_tokens": cached, "cache_write_tokens": kept}
+    usage = {"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": parts}
+    _, reader = read_answer("chat", chat(usage))
+    assert reader.usage == TokenCount(3 + cached + kept, 5, cached, kept)
+
+
+@pytest.mark.parametrize("total", [0, 7])
+def test_thoughts_are_not_counted_by_a_total_that_is_too_low(total: int) -> None:
+    thought = {"completion_tokens_details": {"reasoning_tokens": 2}, "total_tokens": total}
+    usage = {"prompt_tokens": 3, "completion_tokens": 5} | thought
+    assert read_answer("chat", chat(usage))[1].usage is None
+    usage = {"promptTokenCount": 3, "candidatesTokenCount": 5, "totalTokenCount": total}
+    end = {"candidates": [{"content": {"parts": [{"text": TEXT}]}, "finishReason": "STOP"}]}
+    assert read_answer("gemini", stream({**end, "usageMetadata": usage}))[1].usage is None
+
+
+def test_an_error_can_stand_in_a_field_of_its_own() -> None:
+    error = b'error: {"detail":"No room","error":{"message":"No room"}}\n\n'
+    _, reader = read_answer("chat", stream(delta(TEXT)) + error)
+    assert (reader.at_end, reader.error) == (False, "No room")
 
 
 @pytest.mark.parametrize(
@@ -529,6 +552,17 @@ def test_thoughts_that_came_are_in_a_count_that_is_believed(dialect: str) -> Non
         _, reader = read_answer(dialect, stream(THINKING[dialect]), answer)
         assert reader.at_end
         assert reader.usage == usage
+
+
+def test_gemini_may_sum_its_thoughts_up_at_greater_length() -> None:
+    parts = [{"text": LONG, "thought": True}, {"text": TEXT}]
+    end = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+    counts = {"promptTokenCount": 8, "candidatesTokenCount": 7, "totalTokenCount": 20}
+    _, reader = read_answer("gemini", stream({**end, "usageMetadata": counts}))
+    assert reader.usage is None
+    counts["thoughtsTokenCount"] = 5
+    _, reader = read_answer("gemini", stream({**end, "usageMetadata": counts}))
+    assert reader.usage == TokenCount(8, 12)
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))

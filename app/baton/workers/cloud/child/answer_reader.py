@@ -83,8 +83,8 @@ class Events:
         except UnicodeDecodeError:
             self.broken = True
             return
-        if text.startswith("data:"):
-            self._data.append(text[5:].removeprefix(" "))
+        if text.startswith(("data:", "error:")):  # llama.cpp names its errors so
+            self._data.append(text.partition(":")[2].removeprefix(" "))
             self._size += len(line)
             if self._size > MAX_EVENT_BYTES:
                 self._give_up()
@@ -125,6 +125,7 @@ class AnswerReader(ABC):
         self._most: TokenCount | None = None
         self._is_count_last = False  # whether it came at the end, and nothing was written after it
         self._is_final = False
+        self._has_own_thought_count = False  # of thoughts of which only a summary is shown
         self._is_counted_now = False
         self._events = events or Events()
         self._broken = False
@@ -186,7 +187,8 @@ class AnswerReader(ABC):
     @property
     def fewest(self) -> int:
         """The number of tokens that the text and thoughts so far can't have less of."""
-        return self._fewest.count + self._fewest_thoughts.count
+        thoughts = 0 if self._has_own_thought_count else self._fewest_thoughts.count
+        return self._fewest.count + thoughts
 
     @property
     def has_thoughts(self) -> bool:

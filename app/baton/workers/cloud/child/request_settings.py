@@ -64,7 +64,7 @@ def settings_of(call: CloudCall, effort: str) -> RequestSettings:
     family = family_of(name) if call.through_library else ModelFamily()
     known = known_facts(name) if call.through_library else None
     call.set_dialect(family.dialect)
-    call.may_think_unseen = known is None or known.reasoning
+    call.may_think_unseen = known is None or known.reasoning or family.thinks
     if call.through_library and not (family.schema and known is not None and known.schema):
         call.schema = ""
     call.schema = _kept(call.learned, "schema", call.schema) or ""

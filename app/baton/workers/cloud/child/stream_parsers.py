@@ -266,7 +266,8 @@ class Gemini(AnswerReader):
     """Google's streamGenerateContent. It has no last word, so the connection's clean end counts.
 
     Each chunk has a count of all so far; Gemini 2.0 names more on the way than at the end (169
-    tokens, then 79).
+    tokens, then 79). Of thoughts it shows a summary, which can be longer than they are (100 words
+    for 35 tokens): their own count is believed.
     """
 
     dialect = "gemini"
@@ -285,6 +286,7 @@ class Gemini(AnswerReader):
         if usage := event.get("usageMetadata"):
             is_whole = None not in map(usage.get, ("candidatesTokenCount", "totalTokenCount"))
             self._note_count(gemini_count(usage), is_final=is_end and is_whole)
+            self._has_own_thought_count |= bool(usage.get("thoughtsTokenCount"))
             self._is_count_last = is_end
         if event.get("error"):
             self._note_error(event, event)

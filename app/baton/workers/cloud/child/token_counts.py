@@ -30,10 +30,13 @@ def chat_count(usage: Mapping[str, Any]) -> TokenCount | None:
     cached, kept = _part(_CACHED, places, min), _part(_CACHE_WRITTEN, places, max)
     if prompt is None or cached is None or kept is None:
         return None
-    if max(cached, kept) <= prompt < cached + kept:
+    whole = prompt
+    if max(cached, kept) > prompt > 0:
+        whole += cached + kept  # they stand beside it (Grok by Azure)
+    elif prompt < cached + kept:
         cached = prompt - kept  # OpenRouter counts what is kept of Gemini's as read, too
     return _count(
-        prompt,
+        whole,
         _with_thoughts(
             prompt, written, thought, usage.get("total_tokens"), is_billed=cost is not None
         ),
@@ -79,7 +82,10 @@ def _with_thoughts(
     if read is None or out is None or thoughts is None:
         return None
     whole = _number(read + out if total is None else total)
-    if whole is None or (total is None and 0 < thoughts <= out and not are_among):
+    if whole is None:
+        return None
+    is_unsaid = total is None or whole < read + out
+    if is_unsaid and 0 < thoughts <= out and not are_among:
         return None
     most = max(out, whole - read)
     if thoughts <= most or (is_billed and thoughts <= most + MAX_TOKENIZER_GAP):
@@ -125,7 +131,11 @@ def gemini_count(usage: Mapping[str, Any]) -> TokenCount | None:
         return None
     if usage.get("candidatesTokenCount") is None and usage.get("totalTokenCount") is None:
         return None
-    out = max(written + thought, (_number(usage.get("totalTokenCount")) or 0) - prompt - tools)
+    out = written + thought
+    total = _part_number(usage.get("totalTokenCount"))
+    if total is None or (usage.get("totalTokenCount") is not None and total < prompt + out):
+        return None
+    out = max(out, total - prompt - tools)
     return _count(prompt + tools, out, usage.get("cachedContentTokenCount"))
 
 
@@ -140,6 +150,8 @@ def converse_count(usage: Mapping[str, Any]) -> TokenCount | None:
     written = _part_number(usage.get("cacheWriteInputTokens"))
     total = _part_number(usage.get("totalTokens"))
     if plain is None or out is None or read is None or written is None or total is None:
+        return None
+    if usage.get("totalTokens") is not None and total < plain + out:
         return None
     whole = plain + read + written
     return _count(whole, max(out, total - whole), read, written)
