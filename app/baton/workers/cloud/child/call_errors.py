@@ -22,7 +22,7 @@ from baton.core.sanitiser import one_line
 from baton.ipc.child_http import wait_text
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.answer_reader import is_own_error
-from baton.workers.cloud.child.option_refusals import refused_option
+from baton.workers.cloud.child.option_refusals import is_about_value, refused_option
 from baton.workers.cloud.child.provider_errors import (
     context_sizes,
     error_sentence,
@@ -257,6 +257,7 @@ def _setting_refusal(call: CloudCall, said: str, option: str, value: str) -> Fai
         declined=True,
         option=option,
         value=value,
+        lasts=not is_about_value(option, said),
     )
 
 
