@@ -79,7 +79,7 @@ async def main():
         effort = asked.pop("effort")
         writer = writers.setdefault(effort, RequestWriter(effort))
         messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
-        bound = 2 + len(asked.get("schema", "")) * 4
+        bound = 4 + len(asked.get("schema", "")) * 4  # a stop of two between S and U
         one = call(messages=messages, bound=bound, **asked)
         refused, body = "", {}
         try:
