@@ -44,6 +44,7 @@ from baton.workers.cloud.messages import (
     SendRequest,
 )
 from baton.workers.cloud.price_table import is_same_model
+from baton.workers.cloud.provider_models import refuse_unasked
 from baton.workers.cloud.refused_providers import unknown_provider
 
 if TYPE_CHECKING:
@@ -340,6 +341,8 @@ class CloudWorker:
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
             raise unknown_provider(card.provider)
+        if cloud:
+            refuse_unasked(card.model)
         slow = not cloud or card.thinking > 0
         if lease.has_others and attempt.may_repeat_sent:
             slow = False  # another address may be quicker
