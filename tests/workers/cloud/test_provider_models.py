@@ -105,6 +105,24 @@ def test_models_with_fees_that_no_count_shows_are_not_asked(name: str) -> None:
         refuse_unasked(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("google/gemini-2.5-flash", "gemini/gemini-2.5-flash"),
+        ("ollama/llama3", "`baton workers detect --add`"),
+        ("openai", "`baton budget prices openai`"),
+        ("openai/", "`baton budget prices openai`"),
+        ("openai:gpt-5-mini", "openai/gpt-5-mini"),
+        ("nobody/knows", "Known: openai, "),
+        ("", "Known: openai, "),
+    ],
+)
+def test_the_name_in_an_entry_is_put_right(name: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        refuse_unasked(name)
+    assert said in raised.value.hint
+
+
 def test_no_listed_model_is_refused() -> None:
     for name in snapshot().models:
         refuse_unasked(name)

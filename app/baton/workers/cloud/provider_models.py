@@ -88,8 +88,15 @@ def provider_model(name: str) -> str:
 
 
 def refuse_unasked(name: str) -> None:
-    """Raise ConfigError for a known provider's model that isn't asked."""
+    """Raise ConfigError for what isn't asked, with the right name where it has another."""
     provider, _, model = name.partition("/")
+    if provider not in PROVIDERS:
+        provider_model(name)
+        unknown = unknown_provider(provider)
+        raise ConfigError(unknown.message, did_you_mean(full_names(name)) or unknown.hint)
+    if not model:
+        hint = f"`baton budget prices {provider}` lists its models."
+        raise ConfigError(f"{one_line(name, 80)!r} names no model. Nothing was sent.", hint)
     begins, why = ASKED_MODELS.get(provider, ("", ""))
     hint = ""
     if any(fnmatchcase(name.lower(), pattern) for pattern in WITH_FEES):
@@ -103,10 +110,6 @@ def refuse_unasked(name: str) -> None:
 def _listed_name(name: str) -> str:
     """Return a known provider's model by the name that is asked. Raises ConfigError."""
     refuse_unasked(name)
-    provider, _, model = name.partition("/")
-    if not model:
-        hint = f"`baton budget prices {provider}` lists its models."
-        raise ConfigError(f"{one_line(name, 80)!r} names no model. Nothing was sent.", hint)
     full = asked_name(name)
     alike = [] if full in snapshot().models else _alike(name)
     if len(alike) == 1:

@@ -339,8 +339,6 @@ class CloudWorker:
         """Return what the gateway must know. Raises ConfigError."""
         card, patience, lease = self.card, self._gateway.patience, attempt.lease
         cloud = card.kind == "cloud"
-        if cloud and card.provider not in PROVIDERS:
-            raise unknown_provider(card.provider)
         if cloud:
             refuse_unasked(card.model)
         slow = not cloud or card.thinking > 0
