@@ -65,6 +65,10 @@ _UNCLEAR_STATUSES = (408, 424, 499, 504, 524)
 failed while it read the request (424, Bedrock)."""
 
 
+_SETTING_STATUSES = (400, 422, 500)
+"""With these a setting is refused; 500 is what llama-server makes of a chat template's refusal."""
+
+
 async def response_failure(call: CloudCall, response: httpx.Response, sent: bytes) -> Failure:
     """Return the failure that an answer other than 200 to a body that was sent means."""
     body, is_whole = await _read_error_body(response)
@@ -80,7 +84,7 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
             f"{call.who} has moved (HTTP {status}). Nothing was sent to its new address.",
             "Check the address.",
         )
-    if declined and status in (400, 422):
+    if declined and status in _SETTING_STATUSES:
         refused = refused_option(error, said, json.loads(sent))
         if refused is not None:
             return _setting_refusal(call, _shown_text(said, call.key), *refused)
@@ -90,10 +94,6 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
     if failure is not None:
         return failure
     shown = _shown_text(said, call.key)
-    if declined and status in (400, 422):
-        refused = refused_option(error, said, json.loads(sent))
-        if refused is not None:
-            return _setting_refusal(call, shown, *refused)
     if declined and status < 500:
         return _request_refusal(call, shown, status)
     charged = "Nothing was charged. " if declined else ""

@@ -48,26 +48,26 @@ _FIELD = re.compile(
 _REFUSES = re.compile(
     r"unsupported|type is unavailable"
     r"|not (?:\w+ )?(?:support|allow|permit|enabled|accept|recogni[sz]ed|available|a valid)"
-    r"|(?:(?:does|do|is|are)(?:n['’]t| not)|can(?:['’]t| ?not)) (?:\w+ )?"
+    r"|(?:(?:does|do|is|are)(?:n.t| not)|can(?:.t| ?not)) (?:\w+ )?"
     r"(?:support|allow|permit|accept|enabled|be (?:set|used|specified|disabled))"
     r"|unknown|unrecogni[sz]ed|unexpected|invalid|deprecated|only .{1,40} (?:is|are) allowed"
     r"|(?:must|should) be|cannot both|extra inputs|no longer|mandatory|incompatible"
     r"|not compatible|(?:may|can) only|only (?:set|enabled)|doesn't match|does not match"
     r"|extraneous|fixed at|range|failed to parse|too many states|input tag"
-    r"|不支持|非法|无效|nicht unterstützt|n['’]est pas|no (?:es|está) |サポートし",
+    r"|不支持|非法|无效|nicht unterstützt|サポートし",
     re.IGNORECASE,
 )
 """Words of a refusal of a setting."""
 
 _ABOUT_VALUE = re.compile(
     r"between|range|at (?:most|least)|(?:less|greater|more|higher|lower) than|(?:max|min)imum|[<>]"
-    r"|positive|non-negative|both|greedy|when (?!streaming)|invalid value|参数非法",
+    r"|positive|non-negative|both|greedy|when (?!streaming)|invalid value(?!.{0,80}thinking)|参数非法",
     re.IGNORECASE,
 )
 """Words of a refusal that another value, or the same one beside other settings, would not get."""
 
 _ABOUT_SCHEMA = re.compile(
-    r"invalid schema|schema (?:produces|is too)|format\.schema|grammar|must contain the word",
+    r"invalid schema|schema (?:produces|is too)|format\.schema|parse grammar|must contain the word",
     re.IGNORECASE,
 )
 """Words of the refusal of a schema that another schema would not get."""
@@ -82,7 +82,8 @@ _PLACE_OF_ROLE = re.compile(r"messages?\[?\d*\]?\.?role|role", re.IGNORECASE)
 _INSTEAD = re.compile(r"(?:use|mean) ['\"`]?(max_\w*tokens)", re.IGNORECASE)
 _CAP_UNKNOWN = re.compile("unknown|unrecogni[sz]ed|extra inputs|unsupported", re.IGNORECASE)
 _LISTED = re.compile(
-    r"\b(?:supported|allowed|valid|accepted|permitted|one of|(?:must|should) be|either|choose|use|only)\b"
+    r"\b(?:supported|allowed|valid|accepted|permitted|one of|(?:must|should) be|either|choose|use"
+    r"|only)\b"
     r"(?P<list>.{0,160})",
     re.IGNORECASE | re.DOTALL,
 )
