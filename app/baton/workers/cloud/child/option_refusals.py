@@ -61,7 +61,8 @@ _REFUSES = re.compile(
 
 _ABOUT_VALUE = re.compile(
     r"between|range|at (?:most|least)|(?:less|greater|more|higher|lower) than|(?:max|min)imum|[<>]"
-    r"|positive|non-negative|both|greedy|when (?!streaming)|invalid value(?!.{0,80}thinking)|参数非法",
+    r"|positive|non-negative|both|greedy|when (?!streaming)|参数非法"
+    r"|invalid value(?!.{0,80}thinking)",
     re.IGNORECASE,
 )
 """Words of a refusal that another value, or the same one beside other settings, would not get."""
