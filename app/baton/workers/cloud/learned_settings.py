@@ -92,7 +92,9 @@ class LearnedSettings:
             if not asked_with[option]:
                 return False
             value = ""
-        self._tried.setdefault(model, {})[option] = LearnedSetting(value, time.time() if lasts else 0.0)
+        self._tried.setdefault(model, {})[option] = LearnedSetting(
+            value, time.time() if lasts else 0.0
+        )
         return True
 
     def confirm(self, model: str, asked_with: Mapping[str, str]) -> None:

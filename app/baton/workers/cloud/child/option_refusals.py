@@ -60,9 +60,9 @@ _REFUSES = re.compile(
 """Words of a refusal of a setting."""
 
 _ABOUT_VALUE = re.compile(
-    r"between|range|at (?:most|least)|(?:less|greater|more|higher|lower) than|(?:max|min)imum|[<>]"
+    r"between|range|at (?:most|least)|(?:less|greater|more|higher|lower) than|(?:max|min)imum"
     r"|positive|non-negative|both|greedy|when (?!streaming)|参数非法"
-    r"|invalid value(?!.{0,80}thinking)",
+    r"|invalid value(?!.{0,80}thinking)|[<>]=? ?\d+\b(?!>)",
     re.IGNORECASE,
 )
 """Words of a refusal that another value, or the same one beside other settings, would not get."""
