@@ -170,6 +170,21 @@ async def test_two_settings_that_are_refused_are_left_out_in_turn(refusing: Refu
     assert refusing.calls[-1].event(0).left_out == "without its temperature and without its seed"
 
 
+async def test_a_strict_server_may_refuse_all_that_a_client_sets(refusing: RefusingCloud) -> None:
+    cloud, names = refusing.cloud, ("temperature", "top_p", "seed", "stop", "stream_options")
+
+    def choose(received: ReceivedRequest) -> Fault | None:
+        name = next((name for name in names if name in received.json), "")
+        cloud.manner = replace(cloud.manner, setting=f"Unsupported parameter: '{name}'.")
+        return Fault.NO_SETTING if name else None
+
+    cloud.choose = choose
+    worker = server_worker(refusing.gateway, cloud.base("server"), PRICE)
+    chunks = await refusing.ask(worker, temperature=0.3, top_p=0.9, seed=7, stop=("END",))
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+    assert cloud.posts == 1 + len(names)
+
+
 async def test_what_was_not_the_reason_is_not_remembered(refusing: RefusingCloud) -> None:
     refusing.cloud.choose = lambda received: Fault.NO_SETTING
     worker = server_worker(refusing.gateway, refusing.cloud.base("server"), PRICE)
