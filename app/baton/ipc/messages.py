@@ -68,7 +68,7 @@ class Failed(FinalReply, tag="failed"):
 
     `needed` and `limit` are ContextTooLong's. `declined` is a refusal that costs nothing, `unsent`
     a request of which not a byte left. `option` is the setting that was refused, `value` what may
-    be sent in its place ("": nothing).
+    be sent in its place ("": nothing), `lasts` whether any value of it would be refused.
     """
 
     error: str = ""
@@ -80,6 +80,7 @@ class Failed(FinalReply, tag="failed"):
     unsent: bool = False
     option: str = ""
     value: str = ""
+    lasts: bool = True
 
 
 class Discard(Message, tag="discard"):

@@ -36,10 +36,11 @@ class Failure(Exception):
         unsent: bool = False,
         option: str = "",
         value: str = "",
+        lasts: bool = True,
     ) -> None:
         super().__init__(message)
         self.failed = Failed(
-            error, message, hint, needed, limit, declined, unsent, option=option, value=value
+            error, message, hint, needed, limit, declined, unsent, option, value, lasts
         )
 
     def reply(self, id: int = 0) -> Failed:

@@ -20,7 +20,7 @@ from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from baton.workers.cloud import CloudWorker, Gateway, LearnedSettings
-from baton.workers.cloud.child.option_refusals import refused_option
+from baton.workers.cloud.child.option_refusals import is_about_value, refused_option
 from baton.workers.cloud.learned_settings import OPTION_NAMES, REMEMBERED_DAYS
 from support.cloud_worker_calls import PRICE, Log, cloud_worker, server_worker
 from support.fake_cloud import Cloud, Fault, ReceivedRequest
@@ -46,6 +46,18 @@ GEMINI = {
     "systemInstruction": {},
     "generationConfig": {"thinkingConfig": {}, "seed": 1, "temperature": 1},
 }
+CONVERSE = {
+    "messages": [],
+    "system": [{"text": "S"}],
+    "inferenceConfig": {"maxTokens": 5, "temperature": 0.1, "topP": 0.4},
+}
+BODIES = {
+    "chat": CHAT,
+    "converse": CONVERSE,
+    "gemini": GEMINI,
+    "messages": MESSAGES,
+    "responses": RESPONSES,
+}
 ROWS = [
     json.loads(line)
     for line in Path(__file__).with_name("setting_refusals.jsonl").read_text("utf-8").splitlines()
@@ -55,10 +67,11 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["said"])[:60])
 def test_a_refusal_names_the_setting_and_what_to_send(row: dict[str, Any]) -> None:
-    bodies = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES, "gemini": GEMINI}
-    body = bodies[row["dialect"]] | row.get("sent", {})
+    body = BODIES[row["dialect"]] | row.get("sent", {})
     meant = row["means"] and tuple(row["means"])
     assert refused_option(row["error"], row["said"], body) == meant
+    if meant:
+        assert is_about_value(meant[0], row["said"]) is not row.get("lasts", True)
 
 
 class RefusingCloud:
@@ -77,9 +90,8 @@ class RefusingCloud:
 
         budget = RunBudget(self.ledger, None, RunTerms({Scope.DAY: NANO}), ANYTHING, run="run")
         self.gateway.record = self.ledger.sent
-        asked = Request(
-            (Message(Role.USER, "Hello"),), max_tokens=300, label=Label.CLOUD, **options
-        )
+        messages = options.pop("messages", (Message(Role.USER, "Hello"),))
+        asked = Request(messages, max_tokens=300, label=Label.CLOUD, **options)
         return [chunk async for chunk in MeteredWorker(worker, budget, record).stream(asked)]
 
 
@@ -125,7 +137,9 @@ async def test_it_is_asked_once_more_without_it_and_pays_once(
     await refusing.ask(worker, temperature=0.3)
     assert cloud.posts == 3, "it is remembered"
     reread = LearnedSettings(refusing.gateway.learned._file)
-    assert list(reread.of(f"{worker.card.model} at {cloud.base(name)}")) == ["temperature"]
+    assert list(reread.of(f"{worker.card.model} at {cloud.base(name)}, effort low")) == [
+        "temperature"
+    ]
 
 
 async def test_calls_side_by_side_learn_it_once(refusing: RefusingCloud) -> None:
@@ -156,6 +170,21 @@ async def test_two_settings_that_are_refused_are_left_out_in_turn(refusing: Refu
     assert refusing.calls[-1].event(0).left_out == "without its temperature and without its seed"
 
 
+async def test_a_strict_server_may_refuse_all_that_a_client_sets(refusing: RefusingCloud) -> None:
+    cloud, names = refusing.cloud, ("temperature", "top_p", "seed", "stop", "stream_options")
+
+    def choose(received: ReceivedRequest) -> Fault | None:
+        name = next((name for name in names if name in received.json), "")
+        cloud.manner = replace(cloud.manner, setting=f"Unsupported parameter: '{name}'.")
+        return Fault.NO_SETTING if name else None
+
+    cloud.choose = choose
+    worker = server_worker(refusing.gateway, cloud.base("server"), PRICE)
+    chunks = await refusing.ask(worker, temperature=0.3, top_p=0.9, seed=7, stop=("END",))
+    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+    assert cloud.posts == 1 + len(names)
+
+
 async def test_what_was_not_the_reason_is_not_remembered(refusing: RefusingCloud) -> None:
     refusing.cloud.choose = lambda received: Fault.NO_SETTING
     worker = server_worker(refusing.gateway, refusing.cloud.base("server"), PRICE)
@@ -163,9 +192,44 @@ async def test_what_was_not_the_reason_is_not_remembered(refusing: RefusingCloud
         await refusing.ask(worker, temperature=0.3)
     assert refusing.cloud.posts == 2
     assert not refusing.gateway.learned.of(
-        f"{worker.card.model} at {refusing.cloud.base('server')}"
+        f"{worker.card.model} at {refusing.cloud.base('server')}, effort low"
     )
     assert all(charge.charged == 0 for charge in await refusing.ledger.charges("run"))
+
+
+async def test_an_answer_to_another_request_confirms_nothing(refusing: RefusingCloud) -> None:
+    learned = refusing.gateway.learned
+    learned.try_instead("m", "temperature", "", {})
+    learned.confirm("m", {})
+    learned.give_up("m", {})
+    assert list(learned.of("m")) == ["temperature"]
+    learned.give_up("m", {"temperature": ""})
+    assert not learned.of("m")
+
+
+async def test_a_value_out_of_range_is_left_out_once(refusing: RefusingCloud) -> None:
+    words = "temperature must be between 0 and 1"
+    refusing.cloud.manner = replace(refusing.cloud.manner, setting=words)
+    refusing.cloud.choose = lambda received: (
+        Fault.NO_SETTING if received.json.get("temperature", 0) > 1 else None
+    )
+    worker = server_worker(refusing.gateway, refusing.cloud.base("server"), PRICE)
+    await refusing.ask(worker, temperature=1.5)
+    await refusing.ask(worker, temperature=0.7)
+    assert refusing.cloud.posts == 3
+    assert refusing.cloud.received[-1].json["temperature"] == 0.7
+
+
+async def test_what_is_refused_at_one_effort_is_asked_at_another(
+    refusing: RefusingCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud, gateway = refusing.cloud, refusing.gateway
+    worker = server_worker(gateway, cloud.base("server"), PRICE)
+    await refusing.ask(worker, temperature=0.3)
+    cloud.choose = lambda received: None
+    monkeypatch.setattr(gateway, "effort", "none")
+    await refusing.ask(worker, temperature=0.3)
+    assert cloud.received[-1].json["temperature"] == 0.3
 
 
 def test_it_is_forgotten_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,3 +260,21 @@ def test_a_damaged_file_is_an_empty_one(tmp_path: Path, content: bytes) -> None:
 
 def test_all_that_can_be_learned_has_a_name() -> None:
     assert {row["means"][0] for row in ROWS if row["means"]} <= OPTION_NAMES.keys()
+
+
+async def test_a_refused_system_text_stands_before_the_prompt(refusing: RefusingCloud) -> None:
+    words = "System role not supported"
+    refusing.cloud.manner = replace(refusing.cloud.manner, setting=words)
+    roles: list[list[str]] = []
+
+    def choose(received: ReceivedRequest) -> Fault | None:
+        roles.append([said["role"] for said in received.json["messages"]])
+        return Fault.NO_SETTING if roles[-1] != ["user", "assistant", "user"] else None
+
+    refusing.cloud.choose = choose
+    said = ((Role.SYSTEM, "S"), (Role.USER, "U"), (Role.ASSISTANT, "A"), (Role.USER, "V"))
+    messages = tuple(Message(role, text) for role, text in said)
+    worker = server_worker(refusing.gateway, refusing.cloud.base("server"), PRICE)
+    await refusing.ask(worker, messages=messages)
+    assert roles[0] == ["system", "user", "assistant", "user"]
+    assert refusing.cloud.received[-1].json["messages"][0]["content"] == "S\n\nU"

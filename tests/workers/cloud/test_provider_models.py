@@ -13,6 +13,7 @@ from baton.workers.cloud.provider_models import (
     full_names,
     known_provider,
     provider_model,
+    refuse_unasked,
     why_unusable,
 )
 from baton.workers.cloud.refused_providers import provider_refusals
@@ -45,6 +46,9 @@ from baton.workers.cloud.refused_providers import provider_refusals
         ("qwen/qwen3-32b", "groq/qwen/qwen3-32b"),
         ("meta-llama/llama-3.3-70b-instruct", "openrouter/meta-llama/llama-3.3-70b-instruct"),
         ("google/not-there", "gemini/not-there"),
+        ("fireworks/deepseek-v4-flash", "fireworks_ai/accounts/fireworks/models/deepseek-v4-flash"),
+        ("togethercomputer/llama", "together_ai/llama"),
+        ("openai/", "`baton budget prices openai`"),
     ],
 )
 def test_another_name_is_put_right_and_not_asked(name: str, meant: str) -> None:
@@ -83,6 +87,47 @@ def test_a_refused_provider_names_others_that_sell_its_model() -> None:
     assert "or novita/minimax/minimax-m2.5?" in raised.value.hint
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "groq/compound-mini",
+        "openai/gpt-4o-search-preview",
+        "openai/o4-mini-deep-research",
+        "openrouter/openai/gpt-5-mini:online",
+        "openrouter/perplexity/sonar",
+        "vercel_ai_gateway/perplexity/sonar-pro",
+    ],
+)
+def test_models_with_fees_that_no_count_shows_are_not_asked(name: str) -> None:
+    with pytest.raises(ConfigError, match="for fees that no count of tokens shows"):
+        provider_model(name)
+    with pytest.raises(ConfigError):
+        refuse_unasked(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("google/gemini-2.5-flash", "gemini/gemini-2.5-flash"),
+        ("ollama/llama3", "`baton workers detect --add`"),
+        ("openai", "`baton budget prices openai`"),
+        ("openai/", "`baton budget prices openai`"),
+        ("openai:gpt-5-mini", "openai/gpt-5-mini"),
+        ("nobody/knows", "Known: openai, "),
+        ("", "Known: openai, "),
+    ],
+)
+def test_the_name_in_an_entry_is_put_right(name: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        refuse_unasked(name)
+    assert said in raised.value.hint
+
+
+def test_no_listed_model_is_refused() -> None:
+    for name in snapshot().models:
+        refuse_unasked(name)
+
+
 def test_models_of_vertex_that_are_not_gemini_say_why() -> None:
     with pytest.raises(ConfigError, match=r"doesn't ask vertex_ai/claude-opus-4-8: of its models"):
         provider_model("vertex_ai/claude-opus-4-8")
@@ -112,6 +157,9 @@ def test_what_means_nothing_is_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "first"),
     [
+        ("openai:gpt-5-mini", "openai/gpt-5-mini"),
+        ("google-gla:gemini-2.5-flash", "gemini/gemini-2.5-flash"),
+        ("xai:grok-99", "xai/grok-99"),
         ("gpt-5-mini", "openai/gpt-5-mini"),
         ("GPT-5-mini", "openai/gpt-5-mini"),
         ("claude-haiku-4-5", "anthropic/claude-haiku-4-5"),

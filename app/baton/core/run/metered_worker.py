@@ -237,7 +237,7 @@ def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-MAX_REFUSED_SETTINGS = 4
+MAX_REFUSED_SETTINGS = 8
 """How often a call is made in all, with one setting less each time."""
 
 

@@ -35,7 +35,10 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class LearnedSetting(msgspec.Struct, frozen=True):
-    """What is sent in a setting's place ("": nothing), and since when, in seconds of the epoch."""
+    """What is sent in a setting's place ("": nothing), and since when, in seconds of the epoch.
+
+    `since` is 0 where it holds for one request, whose own value was refused.
+    """
 
     value: str
     since: float
@@ -72,25 +75,34 @@ class LearnedSettings:
         return known | self._tried.get(model, {})
 
     def try_instead(
-        self, model: str, option: str, value: str, asked_with: Mapping[str, str]
+        self,
+        model: str,
+        option: str,
+        value: str,
+        asked_with: Mapping[str, str],
+        *,
+        lasts: bool = True,
     ) -> bool:
         """Have the next request send that in a setting's place ("": nothing), or return False.
 
         `asked_with` is what was in place in the request that was refused. What was refused in place
-        of something else is left out.
+        of something else is left out. What doesn't last isn't remembered after that request.
         """
         if option in asked_with:
             if not asked_with[option]:
                 return False
             value = ""
-        self._tried.setdefault(model, {})[option] = LearnedSetting(value, time.time())
+        self._tried.setdefault(model, {})[option] = LearnedSetting(
+            value, time.time() if lasts else 0.0
+        )
         return True
 
     def confirm(self, model: str, asked_with: Mapping[str, str]) -> None:
         """Keep what was tried in a request that was answered."""
-        if tried := self._take_tried(model, asked_with):
+        tried = self._take_tried(model, asked_with)
+        if lasting := {option: one for option, one in tried.items() if one.since}:
             known = self._read()
-            known[model] = known.get(model, {}) | tried
+            known[model] = known.get(model, {}) | lasting
             if self._file is not None:
                 with suppress(OSError):
                     replace_file(self._file, msgspec.json.encode(known))

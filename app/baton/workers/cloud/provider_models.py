@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
@@ -17,18 +18,20 @@ from baton.workers.cloud.refused_providers import provider_refusals, unknown_pro
 
 ALIASES = {
     "anthropic": "claude",
-    "azure": "azureopenai",
+    "azure": "azureopenai openaiazure",
     "bedrock": "amazon amazonbedrock aws bedrockconverse",
     "bedrock_mantle": "mantle",
     "cohere": "coherechat",
     "deepseek": "deepseekai",
     "fireworks_ai": "fireworks",
-    "gemini": "aistudio google googleai googlegemini",
+    "gemini": "aistudio google googleai googlegemini googlegla",
+    "github_copilot": "copilot",
     "huggingface": "hf",
     "mistral": "mistralai",
     "moonshot": "kimi moonshotai",
     "novita": "novitaai",
-    "together_ai": "together",
+    "nvidia_nim": "nim nvidia",
+    "together_ai": "together togethercomputer",
     "vercel_ai_gateway": "aigateway vercel",
     "vertex_ai": "googlevertex vertex",
     "xai": "grok",
@@ -40,6 +43,18 @@ ASKED_MODELS = {
     "vertex_ai": ("gemini-", "of its models only Gemini speaks a dialect that Baton reads")
 }
 """How the models begin that are asked of a provider, where that isn't all, and the reason."""
+
+WITH_FEES = (
+    *("groq/compound*", "groq/groq/compound*", "openai/*-search-*", "openai/*deep-research*"),
+    *("openrouter/*:online", "openrouter/perplexity/*", "vercel_ai_gateway/perplexity/*"),
+    *("openrouter/openai/*-search-*", "openrouter/*deep-research*"),
+    *("vercel_ai_gateway/openai/*-search-*", "vercel_ai_gateway/*deep-research*"),
+)
+"""Models that search or run programs by themselves: what that costs is in no count of tokens.
+
+Sources: the price pages of OpenAI (tools), Groq (compound) and Perplexity, and OpenRouter's page on
+web search, looked at on 28 November 2026.
+"""
 
 MIN_NAME_CHARS = 3
 """A shorter one isn't taken for the beginning of a model's name."""
@@ -65,18 +80,36 @@ def provider_model(name: str) -> str:
     if provider and provider not in provider_refusals():
         meant = f"{provider}/{model}"
         is_listed = any(name.startswith(f"{provider}/") for name in snapshot().models)
-        names = _alike(meant) or (is_listed and (names or _fitting(model))) or [meant]
+        by_short = [full for full in (asked_name(meant),) if full in snapshot().models]
+        names = _alike(meant) or by_short or (is_listed and (names or _fitting(model))) or [meant]
     if not names:
         return ""
     raise ConfigError(unknown_provider(written).message, did_you_mean(names))
 
 
+def refuse_unasked(name: str) -> None:
+    """Raise ConfigError for what isn't asked, with the right name where it has another."""
+    provider, _, model = name.partition("/")
+    if provider not in PROVIDERS:
+        provider_model(name)
+        unknown = unknown_provider(provider)
+        raise ConfigError(unknown.message, did_you_mean(full_names(name)) or unknown.hint)
+    if not model:
+        hint = f"`baton budget prices {provider}` lists its models."
+        raise ConfigError(f"{one_line(name, 80)!r} names no model. Nothing was sent.", hint)
+    begins, why = ASKED_MODELS.get(provider, ("", ""))
+    hint = ""
+    if any(fnmatchcase(name.lower(), pattern) for pattern in WITH_FEES):
+        why = "it searches or runs programs by itself, for fees that no count of tokens shows"
+        hint = "Choose a model without them: `baton budget prices WORDS` lists some."
+    elif model.startswith(begins):
+        return
+    raise ConfigError(f"Baton doesn't ask {one_line(name, 80)}: {why}. Nothing was sent.", hint)
+
+
 def _listed_name(name: str) -> str:
     """Return a known provider's model by the name that is asked. Raises ConfigError."""
-    provider, _, model = name.partition("/")
-    begins, why = ASKED_MODELS.get(provider, ("", ""))
-    if not model.startswith(begins):
-        raise ConfigError(f"Baton doesn't ask {one_line(name, 80)}: {why}. Nothing was sent.")
+    refuse_unasked(name)
     full = asked_name(name)
     alike = [] if full in snapshot().models else _alike(name)
     if len(alike) == 1:
@@ -95,8 +128,11 @@ def known_provider(written: str) -> str:
 def full_names(name: str) -> list[str]:
     """Return the full names that a model's name without its provider fits, its maker's first.
 
-    Where none fits, those of its versions.
+    Where none fits, those of its versions. "openai:gpt-5-mini" is a full name, too.
     """
+    written, sign, model = re.sub(r"[:\\]", "/", name, count=1).partition("/")
+    if sign and model and "/" not in name and (provider := known_provider(written)) in PROVIDERS:
+        return _alike(f"{provider}/{model}") or _fitting(model) or [f"{provider}/{model}"]
     found, begun = _fitting(name), _fold(undated(name))
     if found or len(begun) < MIN_NAME_CHARS:
         return found

@@ -44,6 +44,7 @@ from baton.workers.cloud.messages import (
     SendRequest,
 )
 from baton.workers.cloud.price_table import is_same_model
+from baton.workers.cloud.provider_models import refuse_unasked
 from baton.workers.cloud.refused_providers import unknown_provider
 
 if TYPE_CHECKING:
@@ -88,12 +89,13 @@ class CallAttempt:
     """One request of a call, to one of the addresses, and how far it came.
 
     `may_repeat_sent` is whether another address may get it although this one had it, `asked_with`
-    what was learned of its model and is in place.
+    what was learned of its model and is in place, `left_out` that in words.
     """
 
     lease: AddressLease
     may_repeat_sent: bool
     asked_with: dict[str, str] = field(default_factory=dict)
+    left_out: str = ""
     said: str = ""
     was_announced: bool = False
     is_unsent: bool = False
@@ -263,14 +265,16 @@ class CloudWorker:
                 await uninterrupted(call.close(GRACE_SECONDS))
 
     def _asked_as(self, attempt: CallAttempt) -> str:
-        """Return what settings are learned for: its model where an attempt goes."""
-        return f"{self.card.model} at {attempt.lease.address.url}"
+        """Return what settings are learned for: its model where an attempt goes, at an effort."""
+        where = f"{self.card.model} at {attempt.lease.address.url}"
+        return f"{where}, effort {self._gateway.effort}"
 
     def _learn(self, failed: Failed, attempt: CallAttempt) -> None:
         """Raise SettingRefused if the request may be answered without what was refused."""
         learned, model = self._gateway.learned, self._asked_as(attempt)
         option, value = failed.option, failed.value
-        if option and learned.try_instead(model, option, value, attempt.asked_with):
+        asked_with, lasts = attempt.asked_with, failed.lasts
+        if option and learned.try_instead(model, option, value, asked_with, lasts=lasts):
             raise SettingRefused(failed.message, failed.hint)
         learned.give_up(model, attempt.asked_with)
 
@@ -335,14 +339,15 @@ class CloudWorker:
         """Return what the gateway must know. Raises ConfigError."""
         card, patience, lease = self.card, self._gateway.patience, attempt.lease
         cloud = card.kind == "cloud"
-        if cloud and card.provider not in PROVIDERS:
-            raise unknown_provider(card.provider)
+        if cloud:
+            refuse_unasked(card.model)
         slow = not cloud or card.thinking > 0
         if lease.has_others and attempt.may_repeat_sent:
             slow = False  # another address may be quicker
         temperature = request.temperature
-        learned = self._gateway.learned.of(self._asked_as(attempt))
-        attempt.asked_with = {option: one.value for option, one in learned.items()}
+        learned, model = self._gateway.learned, self._asked_as(attempt)
+        attempt.asked_with = {option: one.value for option, one in learned.of(model).items()}
+        attempt.left_out = learned.text(model)
         return CallWorker(
             who=self._name_at(lease),
             provider=card.provider,
@@ -391,8 +396,7 @@ class CloudWorker:
 
     def _usage(self, done: CallDone, request: Request, attempt: CallAttempt) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""
-        left_out = self._gateway.learned.text(self._asked_as(attempt))
-        return replace(self._counted(done, request, attempt.said), left_out=left_out)
+        return replace(self._counted(done, request, attempt.said), left_out=attempt.left_out)
 
     def _counted(self, done: CallDone, request: Request, said: str) -> Usage:
         finish = Finish(done.finish) if done.finish in set(Finish) else Finish.STOP

@@ -166,6 +166,15 @@ def test_what_is_asked_again_without_a_setting_is_of_no_other_kind(line: str) ->
     assert row["means"] is None or kinds == [None, None]
 
 
+async def test_a_template_that_knows_no_system_role_is_asked_without_it() -> None:
+    body = {"error": {"code": 500, "message": "System role not supported", "type": "server_error"}}
+    call = make_call({"provider": "server", "dialect": "chat"})
+    response = httpx.Response(500, stream=httpx.ByteStream(json.dumps(body).encode()))
+    sent = json.dumps({"messages": [{"role": "system", "content": "S"}]}).encode()
+    failed = (await call_errors.response_failure(call, response, sent)).failed
+    assert (failed.option, failed.value, failed.declined) == ("system", "user", True)
+
+
 ENDINGS = ("", ".", "..", "…", "!", "?", ":", ",", ";", "。", '."', " .", "\n", ")", ".)", "'")
 WORDS = (
     "",

@@ -79,7 +79,7 @@ async def main():
         effort = asked.pop("effort")
         writer = writers.setdefault(effort, RequestWriter(effort))
         messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
-        bound = 2 + len(asked.get("schema", "")) * 4
+        bound = 4 + len(asked.get("schema", "")) * 4  # a stop of two between S and U
         one = call(messages=messages, bound=bound, **asked)
         refused, body = "", {}
         try:
@@ -219,6 +219,32 @@ def departures(models: tuple[str, ...]) -> dict[str, list[Any]]:
 @pytest.mark.sampled(0.5)
 def test_litellm_asks_for_thinking_as_the_table_does_but_where_that_is_known() -> None:
     assert departures(tuple(snapshot().models)) == json.loads(DEPARTURES.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "azure/o1-mini",
+        "gemini/gemini-2.5-flash-image",
+        "mistral/mistral-medium-2505",
+        "mistral/mistral-medium-2508",
+        "openai/o1-preview-2024-09-12",
+        "xai/grok-4-1-fast-non-reasoning",
+        "xai/grok-4-fast-non-reasoning",
+    ],
+)
+def test_models_that_know_no_effort_are_asked_for_none(model: str) -> None:
+    [[refused, body, *_]] = written_requests([call_of(model, "high", "default")])
+    names = {"reasoning_effort", "reasoning", "thinking", "thinkingConfig"}
+    assert not refused
+    assert not names & options_of(body).keys()
+
+
+@pytest.mark.parametrize("router", ["openrouter", "perplexity", "vercel_ai_gateway"])
+def test_claude_behind_a_router_gets_one_of_temperature_and_top_p(router: str) -> None:
+    model = f"{router}/anthropic/claude-sonnet-4.5"
+    [[_, body, *_]] = written_requests([call_of(model, "none", "drawn")])
+    assert not {"temperature", "top_p"} <= body.keys()
 
 
 def test_an_effort_is_the_nearest_that_a_model_takes() -> None:

@@ -22,7 +22,7 @@ from baton.core.sanitiser import one_line
 from baton.ipc.child_http import wait_text
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.answer_reader import is_own_error
-from baton.workers.cloud.child.option_refusals import refused_option
+from baton.workers.cloud.child.option_refusals import is_about_value, refused_option
 from baton.workers.cloud.child.provider_errors import (
     context_sizes,
     error_sentence,
@@ -65,6 +65,10 @@ _UNCLEAR_STATUSES = (408, 424, 499, 504, 524)
 failed while it read the request (424, Bedrock)."""
 
 
+_SETTING_STATUSES = (400, 422, 500)
+"""With these a setting is refused; 500 is what llama-server makes of a chat template's refusal."""
+
+
 async def response_failure(call: CloudCall, response: httpx.Response, sent: bytes) -> Failure:
     """Return the failure that an answer other than 200 to a body that was sent means."""
     body, is_whole = await _read_error_body(response)
@@ -80,7 +84,7 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
             f"{call.who} has moved (HTTP {status}). Nothing was sent to its new address.",
             "Check the address.",
         )
-    if declined and status in (400, 422):
+    if declined and status in _SETTING_STATUSES:
         refused = refused_option(error, said, json.loads(sent))
         if refused is not None:
             return _setting_refusal(call, _shown_text(said, call.key), *refused)
@@ -90,10 +94,6 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
     if failure is not None:
         return failure
     shown = _shown_text(said, call.key)
-    if declined and status in (400, 422):
-        refused = refused_option(error, said, json.loads(sent))
-        if refused is not None:
-            return _setting_refusal(call, shown, *refused)
     if declined and status < 500:
         return _request_refusal(call, shown, status)
     charged = "Nothing was charged. " if declined else ""
@@ -257,6 +257,7 @@ def _setting_refusal(call: CloudCall, said: str, option: str, value: str) -> Fai
         declined=True,
         option=option,
         value=value,
+        lasts=not is_about_value(option, said),
     )
 
 

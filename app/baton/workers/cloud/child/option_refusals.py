@@ -10,9 +10,17 @@ from baton.workers.cloud.model_families import LEVELS
 
 OPTIONS: tuple[tuple[str, str], ...] = (
     (
+        "schema",
+        r"response[_ ]?(?:format|(?:json_?)?schema|mime_?type)(?:\.\w+)?|output[_ ]format"
+        r"|output_config\.format(?:\.\w+)*|text\.format(?:\.\w+)*|json[_ ](?:schema|mode)"
+        r"|structured outputs?|grammar|(?:specified|output) schema",
+    ),
+    (
         "effort",
         r"(?:model_)?reasoning[ _.]?effort|reasoning\.(?:effort|enabled)|output_config(?:\.effort)?"
-        r"|thinking(?:[ _.]?(?:level|budget|config|type|mode))*|budget[_ ]tokens|reasoning|effort",
+        r"|(?:include_?)?(?:thinking|thoughts)(?:[ _.]?(?:level|budget|config|type|mode|enabled"
+        r"|adaptive|disabled|display|tokens))*|reasoning value|think value|budget[_ ]tokens"
+        r"|reasoning|effort",
     ),
     ("extra", r"reasoning_format|include_reasoning"),
     ("temperature", r"temperature"),
@@ -20,13 +28,8 @@ OPTIONS: tuple[tuple[str, str], ...] = (
     ("seed", r"(?:random_)?seed"),
     ("cap", r"max_(?:completion_|output_)?tokens"),
     (
-        "schema",
-        r"response_(?:format|(?:json_)?schema|mime_type)|output_format|output_config\.format"
-        r"|text\.format|json_schema|structured outputs?",
-    ),
-    (
         "system",
-        r"(?:system|developer) (?:role|message|prompt|instruction)s?",
+        r"(?:system|developer) (?:role|message|prompt|instruction|field)s?",
     ),
     ("usage", r"stream_options(?:\.include_usage)?|include_usage"),
     ("stop", r"stop[ _]sequences?|(?<=['\"`])stop(?=['\"`])|(?<=: )stop$|^stop$"),
@@ -34,25 +37,54 @@ OPTIONS: tuple[tuple[str, str], ...] = (
 """The settings of a request, and their fields in all dialects and sentences."""
 
 _FIELD = re.compile(
-    "|".join(rf"(?P<{option}>(?<![\w.])(?:{words})(?!\w))" for option, words in OPTIONS),
-    re.IGNORECASE,
+    "|".join(
+        rf"(?P<{option}>(?<![\w.-])(?:(?:body|(?:generation|thinking)_config)\.)*(?:{words})"
+        rf"(?![a-z0-9_-]))"
+        for option, words in OPTIONS
+    ),
+    re.IGNORECASE | re.ASCII,
 )
 
 _REFUSES = re.compile(
     r"unsupported|type is unavailable"
-    r"|not (?:\w+ )?(?:support|allow|permit|enabled|accept|recogni[sz]ed|available)"
-    r"|(?:does|do|is|are|can)(?:n't| not| ?not) (?:\w+ )?"
+    r"|not (?:\w+ )?(?:support|allow|permit|enabled|accept|recogni[sz]ed|available|a valid)"
+    r"|(?:(?:does|do|is|are)(?:n.t| not)|can(?:.t| ?not)) (?:\w+ )?"
     r"(?:support|allow|permit|accept|enabled|be (?:set|used|specified|disabled))"
     r"|unknown|unrecogni[sz]ed|unexpected|invalid|deprecated|only .{1,40} (?:is|are) allowed"
-    r"|must be|cannot both|extra inputs|no longer|mandatory|incompatible|not compatible",
+    r"|(?:must|should) be|cannot both|extra inputs|no longer|mandatory|incompatible"
+    r"|not compatible|(?:may|can) only|only (?:set|enabled)|doesn't match|does not match"
+    r"|extraneous|fixed at|range|failed to parse|too many states|input tag"
+    r"|不支持|非法|无效|nicht unterstützt|サポートし",
     re.IGNORECASE,
 )
 """Words of a refusal of a setting."""
 
+_ABOUT_VALUE = re.compile(
+    r"between|range|at (?:most|least)|(?:less|greater|more|higher|lower) than|(?:max|min)imum"
+    r"|positive|non-negative|both|greedy|when (?!streaming)|参数非法"
+    r"|invalid value(?!.{0,80}thinking)|[<>]=? ?\d+\b(?!>)",
+    re.IGNORECASE,
+)
+"""Words of a refusal that another value, or the same one beside other settings, would not get."""
+
+_ABOUT_SCHEMA = re.compile(
+    r"invalid schema|schema (?:produces|is too)|format\.schema|parse grammar|must contain the word",
+    re.IGNORECASE,
+)
+"""Words of the refusal of a schema that another schema would not get."""
+
+_BETWEEN_TWO = (
+    ("temperature.{1,40}top_p.{1,40}(both|only use one)", "top_p"),
+    ("max_tokens.{1,40}(greater|more|larger|higher) than.{1,20}(budget|thinking)", "effort"),
+)
+"""Sentences about two settings, and which of them can be left out."""
+
 _PLACE_OF_ROLE = re.compile(r"messages?\[?\d*\]?\.?role|role", re.IGNORECASE)
-_INSTEAD = re.compile(r"use '?`?(max_\w*tokens)", re.IGNORECASE)
+_INSTEAD = re.compile(r"(?:use|mean) ['\"`]?(max_\w*tokens)", re.IGNORECASE)
+_CAP_UNKNOWN = re.compile("unknown|unrecogni[sz]ed|extra inputs|unsupported", re.IGNORECASE)
 _LISTED = re.compile(
-    r"(?:supported|allowed|valid|accepted|permitted|one of|must be|either|choose|use|only)\b"
+    r"\b(?:supported|allowed|valid|accepted|permitted|one of|(?:must|should) be|either|choose|use"
+    r"|only)\b"
     r"(?P<list>.{0,160})",
     re.IGNORECASE | re.DOTALL,
 )
@@ -73,8 +105,15 @@ def refused_option(error: object, said: str, body: Mapping[str, Any]) -> tuple[s
         return option, _effort_instead(said, body)
     if option == "cap":
         named = _INSTEAD.search(said)
+        if named is None and "max_completion_tokens" in body and _CAP_UNKNOWN.search(said):
+            return option, "max_tokens"
         return (option, named[1].lower()) if named is not None else None
     return option, "user" if option == "system" else ""
+
+
+def is_about_value(option: str, said: str) -> bool:
+    """Whether a setting was refused for its value in one request, and may be taken in others."""
+    return bool((_ABOUT_SCHEMA if option == "schema" else _ABOUT_VALUE).search(said))
 
 
 def _named_option(field: str, said: str) -> str | None:
@@ -82,12 +121,13 @@ def _named_option(field: str, said: str) -> str | None:
     if field:
         if _PLACE_OF_ROLE.fullmatch(field):
             return "system" if re.search("system|developer", said, re.IGNORECASE) else None
-        if found := _FIELD.fullmatch(field):
+        if found := _FIELD.fullmatch(field.removeprefix("body.")):
             return found.lastgroup if _REFUSES.search(said) or not said else None
     if not _REFUSES.search(said):
         return None
-    if re.search("temperature.{1,40}top_p.{1,40}(both|only use one)", said, re.IGNORECASE):
-        return "top_p"
+    for words, option in _BETWEEN_TWO:
+        if re.search(words, said, re.IGNORECASE):
+            return option
     found = _FIELD.search(said)
     return found.lastgroup if found is not None else None
 
@@ -109,10 +149,9 @@ def _was_sent(option: str, body: Mapping[str, Any]) -> bool:
     if option == "system":
         messages = body.get("messages") or body.get("input") or ()
         roles = {said.get("role") for said in messages}
-        return bool({"systemInstruction", "system_instruction"} & body.keys()) or bool(
-            roles & {"system", "developer"}
-        )
-    fields = {*body, *(body.get("generationConfig") or ())}
+        apart = {"system", "systemInstruction", "system_instruction"} & body.keys()
+        return bool(apart or roles & {"system", "developer"})
+    fields = {*body, *(body.get("generationConfig") or ()), *(body.get("inferenceConfig") or ())}
     if "format" in (body.get("output_config") or ()):
         fields.add("output_format")
     return any(
@@ -124,11 +163,19 @@ def _was_sent(option: str, body: Mapping[str, Any]) -> bool:
 
 def _effort_instead(said: str, body: Mapping[str, Any]) -> str:
     """Return the effort to ask for in place of a refused one: the nearest that is named, or ""."""
-    sent = str(body.get("reasoning_effort") or (body.get("reasoning") or {}).get("effort") or "")
+    match body:
+        case (
+            {"reasoning_effort": str(sent)}
+            | {"reasoning": {"effort": str(sent)}}
+            | {"output_config": {"effort": str(sent)}}
+            | {"generationConfig": {"thinkingConfig": {"thinkingLevel": str(sent)}}}
+        ):
+            pass
+        case _:
+            return ""
     lists = (found["list"] for found in _LISTED.finditer(said))
-    named = {
-        word.lower() for text in lists for word in _WORD.findall(text) if word.lower() in _EFFORTS
-    } - {sent}
+    words = (word for text in lists for word in _WORD.findall(text) if word != "None")
+    named = {word.lower() for word in words if word.lower() in _EFFORTS} - {sent}
     most = LEVELS.index(sent) if sent in LEVELS else LEVELS.index("low")
     below = [level for level in LEVELS[: most + 1] if level in named]
     above = [level for level in LEVELS[most + 1 :] if level in named]

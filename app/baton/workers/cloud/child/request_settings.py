@@ -45,13 +45,20 @@ class RequestSettings:
         return {name: value for name, value in fields.items() if value is not None}
 
     def messages(self, call: CloudCall) -> list[dict[str, str]]:
-        """Return a call's messages, the system's with the role that the model takes."""
+        """Return a call's messages, the system's with the role that the model takes.
+
+        As the user's it stands before the first prompt: templates that know no system's role want
+        user and assistant to alternate.
+        """
         roles = {"system": self.system}
-        return [
-            {**said, **self.said.get(role, {}), "role": roles.get(role, role)}
-            for said in call.messages
-            for role in (said["role"],)
-        ]
+        found: list[dict[str, str]] = []
+        for said in call.messages:
+            role = roles.get(said["role"], said["role"])
+            message = {**said, **self.said.get(said["role"], {}), "role": role}
+            if found and self.system == role == "user" == found[-1]["role"]:
+                message["content"] = f"{found.pop()['content']}\n\n{message['content']}"
+            found.append(message)
+        return found
 
 
 def settings_of(call: CloudCall, effort: str) -> RequestSettings:
