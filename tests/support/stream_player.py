@@ -231,7 +231,7 @@ class StreamPlayer:
                 privacy=Label.CLOUD,
                 price=PRICE,
                 provider=provider,
-                model="m" if is_server else f"{provider}/m",
+                model="m" if is_server else f"{provider}/gemini-m",
                 remote=True,
             )
             self._workers[family] = CloudWorker(card, self._gateway, base_url=url)
