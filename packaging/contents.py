@@ -49,6 +49,8 @@ DATA = (
     ("app/baton/bench/conductor_episodes.toml", "baton/bench"),
     ("app/baton/core/plan/follow_up_words.toml", "baton/core/plan"),
     ("app/baton/workers/cloud/families.toml", "baton/workers/cloud"),
+    ("app/baton/workers/cloud/provider_names.toml", "baton/workers/cloud"),
+    ("app/baton/workers/cloud/child/setting_refusals.toml", "baton/workers/cloud/child"),
     ("app/baton/workers/cloud/prices.json", "baton/workers/cloud"),
     ("app/baton/workers/cloud/refused_providers.toml", "baton/workers/cloud"),
     ("app/baton/workers/cloud/child/provider_errors.toml", "baton/workers/cloud/child"),

@@ -34,7 +34,7 @@ from baton.workers.cloud import price_table
 from baton.workers.cloud.child.cloud_call import CloudCall
 from baton.workers.cloud.child.request_guard import UnfitRequest, check_request, check_url
 from baton.workers.cloud.child.request_writer import RequestWriter
-from baton.workers.cloud.provider_models import ASKED_MODELS
+from baton.workers.cloud.provider_models import why_never_asked
 
 LITELLM, MODELS_DEV = "litellm", "models.dev"
 
@@ -325,11 +325,10 @@ def reason_against(
     name: str, listed: Mapping[str, ListedModel], sources: Mapping[str, Mapping[str, str]]
 ) -> str:
     """Return why a model isn't taken, or ""."""
-    provider, _, bare = name.partition("/")
+    provider = name.partition("/")[0]
     only = next(iter(listed)) if len(listed) == 1 else ""
-    begins, why = ASKED_MODELS.get(provider, ("", ""))
-    if not bare.startswith(begins):
-        return why
+    if reason := why_never_asked(name):
+        return reason[0]
     if only == MODELS_DEV and listed[only].is_withdrawn:
         return IS_WITHDRAWN
     is_older = only == MODELS_DEV and sources[MODELS_DEV]["date"] < sources[LITELLM]["date"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from baton.core.errors import ConfigError
@@ -9,7 +11,7 @@ from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import price_table
 from baton.workers.cloud.price_table import is_over, snapshot
 from baton.workers.cloud.provider_models import (
-    ALIASES,
+    NAMES_FILE,
     full_names,
     known_provider,
     provider_model,
@@ -64,7 +66,8 @@ def test_a_provider_has_an_alias(name: str) -> None:
 
 
 def test_the_aliases_say_something_and_hide_no_provider() -> None:
-    aliases = [alias for names in ALIASES.values() for alias in names.split()]
+    known = tomllib.loads(NAMES_FILE.read_text("utf-8"))["aliases"]
+    aliases = [alias for names in known.values() for alias in names.split()]
     assert all(alias == alias.lower() and alias.isalnum() for alias in aliases)
     assert len({*aliases}) == len(aliases)
     for name in (*PROVIDERS, *provider_refusals()):

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import re
 import time
+import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
@@ -16,45 +20,7 @@ from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud.price_table import asked_name, is_over, snapshot, undated
 from baton.workers.cloud.refused_providers import provider_refusals, unknown_provider
 
-ALIASES = {
-    "anthropic": "claude",
-    "azure": "azureopenai openaiazure",
-    "bedrock": "amazon amazonbedrock aws bedrockconverse",
-    "bedrock_mantle": "mantle",
-    "cohere": "coherechat",
-    "deepseek": "deepseekai",
-    "fireworks_ai": "fireworks",
-    "gemini": "aistudio google googleai googlegemini googlegla",
-    "github_copilot": "copilot",
-    "huggingface": "hf",
-    "mistral": "mistralai",
-    "moonshot": "kimi moonshotai",
-    "novita": "novitaai",
-    "nvidia_nim": "nim nvidia",
-    "together_ai": "together togethercomputer",
-    "vercel_ai_gateway": "aigateway vercel",
-    "vertex_ai": "googlevertex vertex",
-    "xai": "grok",
-    "zai": "zaiorg zhipu zhipuai",
-}
-"""What others call the providers, without signs: "x-ai" and "Z.ai" need no row."""
-
-ASKED_MODELS = {
-    "vertex_ai": ("gemini-", "of its models only Gemini speaks a dialect that Baton reads")
-}
-"""How the models begin that are asked of a provider, where that isn't all, and the reason."""
-
-WITH_FEES = (
-    *("groq/compound*", "groq/groq/compound*", "openai/*-search-*", "openai/*deep-research*"),
-    *("openrouter/*:online", "openrouter/perplexity/*", "vercel_ai_gateway/perplexity/*"),
-    *("openrouter/openai/*-search-*", "openrouter/*deep-research*"),
-    *("vercel_ai_gateway/openai/*-search-*", "vercel_ai_gateway/*deep-research*"),
-)
-"""Models that search or run programs by themselves: what that costs is in no count of tokens.
-
-Sources: the price pages of OpenAI (tools), Groq (compound) and Perplexity, and OpenRouter's page on
-web search, looked at on 28 November 2026.
-"""
+NAMES_FILE = Path(__file__).with_name("provider_names.toml")
 
 MIN_NAME_CHARS = 3
 """A shorter one isn't taken for the beginning of a model's name."""
@@ -97,14 +63,19 @@ def refuse_unasked(name: str) -> None:
     if not model:
         hint = f"`baton budget prices {provider}` lists its models."
         raise ConfigError(f"{one_line(name, 80)!r} names no model. Nothing was sent.", hint)
-    begins, why = ASKED_MODELS.get(provider, ("", ""))
-    hint = ""
-    if any(fnmatchcase(name.lower(), pattern) for pattern in WITH_FEES):
-        why = "it searches or runs programs by itself, for fees that no count of tokens shows"
-        hint = "Choose a model without them: `baton budget prices WORDS` lists some."
-    elif model.startswith(begins):
-        return
-    raise ConfigError(f"Baton doesn't ask {one_line(name, 80)}: {why}. Nothing was sent.", hint)
+    if reason := why_never_asked(name):
+        why, instead = reason
+        message = f"Baton doesn't ask {one_line(name, 80)}: {why}. Nothing was sent."
+        raise ConfigError(message, instead)
+
+
+def why_never_asked(name: str) -> tuple[str, str] | None:
+    """Return why a provider's model isn't asked, and what to do instead; None for one that is."""
+    provider, _, model = name.partition("/")
+    fees, asked = _names()["fees"], _names()["asked"].get(provider)
+    if any(fnmatchcase(name.lower(), pattern) for pattern in fees["models"]):
+        return fees["why"], fees["instead"]
+    return None if asked is None or model.startswith(asked["begins"]) else (asked["why"], "")
 
 
 def _listed_name(name: str) -> str:
@@ -121,7 +92,9 @@ def _listed_name(name: str) -> str:
 def known_provider(written: str) -> str:
     """Return Baton's name of a provider that is asked or refused, however it is written, or ""."""
     known = {_fold(name): name for name in (*provider_refusals(), *PROVIDERS)}
-    meant = {alias: name for name, aliases in ALIASES.items() for alias in aliases.split()}
+    meant = {
+        alias: name for name, aliases in _names()["aliases"].items() for alias in aliases.split()
+    }
     return known.get(_fold(meant.get(_fold(written), written)), "")
 
 
@@ -138,6 +111,11 @@ def full_names(name: str) -> list[str]:
         return found
     makers = (model for model in _by_provider() if model.count("/") == 1)
     return [model for model in makers if _fold(model.partition("/")[2]).startswith(begun)]
+
+
+@cache
+def _names() -> dict[str, Any]:
+    return tomllib.loads(NAMES_FILE.read_text("utf-8"))
 
 
 def _fitting(name: str) -> list[str]:

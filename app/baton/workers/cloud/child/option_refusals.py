@@ -3,81 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from baton.workers.cloud.model_families import LEVELS
 
-OPTIONS: tuple[tuple[str, str], ...] = (
-    (
-        "schema",
-        r"response[_ ]?(?:format|(?:json_?)?schema|mime_?type)(?:\.\w+)?|output[_ ]format"
-        r"|output_config\.format(?:\.\w+)*|text\.format(?:\.\w+)*|json[_ ](?:schema|mode)"
-        r"|structured outputs?|grammar|(?:specified|output) schema",
-    ),
-    (
-        "effort",
-        r"(?:model_)?reasoning[ _.]?effort|reasoning\.(?:effort|enabled)|output_config(?:\.effort)?"
-        r"|(?:include_?)?(?:thinking|thoughts)(?:[ _.]?(?:level|budget|config|type|mode|enabled"
-        r"|adaptive|disabled|display|tokens))*|reasoning value|think value|budget[_ ]tokens"
-        r"|reasoning|effort",
-    ),
-    ("extra", r"reasoning_format|include_reasoning"),
-    ("temperature", r"temperature"),
-    ("top_p", r"top_?p"),
-    ("seed", r"(?:random_)?seed"),
-    ("cap", r"max_(?:completion_|output_)?tokens"),
-    (
-        "system",
-        r"(?:system|developer) (?:role|message|prompt|instruction|field)s?",
-    ),
-    ("usage", r"stream_options(?:\.include_usage)?|include_usage"),
-    ("stop", r"stop[ _]sequences?|(?<=['\"`])stop(?=['\"`])|(?<=: )stop$|^stop$"),
-)
-"""The settings of a request, and their fields in all dialects and sentences."""
+TABLE_FILE = Path(__file__).with_name("setting_refusals.toml")
 
-_FIELD = re.compile(
-    "|".join(
-        rf"(?P<{option}>(?<![\w.-])(?:(?:body|(?:generation|thinking)_config)\.)*(?:{words})"
-        rf"(?![a-z0-9_-]))"
-        for option, words in OPTIONS
-    ),
-    re.IGNORECASE | re.ASCII,
-)
 
-_REFUSES = re.compile(
-    r"unsupported|type is unavailable"
-    r"|not (?:\w+ )?(?:support|allow|permit|enabled|accept|recogni[sz]ed|available|a valid)"
-    r"|(?:(?:does|do|is|are)(?:n.t| not)|can(?:.t| ?not)) (?:\w+ )?"
-    r"(?:support|allow|permit|accept|enabled|be (?:set|used|specified|disabled))"
-    r"|unknown|unrecogni[sz]ed|unexpected|invalid|deprecated|only .{1,40} (?:is|are) allowed"
-    r"|(?:must|should) be|cannot both|extra inputs|no longer|mandatory|incompatible"
-    r"|not compatible|(?:may|can) only|only (?:set|enabled)|doesn't match|does not match"
-    r"|extraneous|fixed at|range|failed to parse|too many states|input tag"
-    r"|不支持|非法|无效|nicht unterstützt|サポートし",
-    re.IGNORECASE,
-)
-"""Words of a refusal of a setting."""
+@dataclass(frozen=True, slots=True)
+class RefusalWords:
+    """The table's words: the `field` of a setting, which is its group, and words of a refusal.
 
-_ABOUT_VALUE = re.compile(
-    r"between|range|at (?:most|least)|(?:less|greater|more|higher|lower) than|(?:max|min)imum"
-    r"|positive|non-negative|both|greedy|when (?!streaming)|参数非法"
-    r"|invalid value(?!.{0,80}thinking)|[<>]=? ?\d+\b(?!>)",
-    re.IGNORECASE,
-)
-"""Words of a refusal that another value, or the same one beside other settings, would not get."""
+    `value` and `schema` are words of a refusal that another value, or another schema, would not
+    get. `between` are sentences about two settings, and which of them can be left out.
+    """
 
-_ABOUT_SCHEMA = re.compile(
-    r"invalid schema|schema (?:produces|is too)|format\.schema|parse grammar|must contain the word",
-    re.IGNORECASE,
-)
-"""Words of the refusal of a schema that another schema would not get."""
+    field: re.Pattern[str]
+    refuses: re.Pattern[str]
+    value: re.Pattern[str]
+    schema: re.Pattern[str]
+    between: Sequence[tuple[str, re.Pattern[str]]]
 
-_BETWEEN_TWO = (
-    ("temperature.{1,40}top_p.{1,40}(both|only use one)", "top_p"),
-    ("max_tokens.{1,40}(greater|more|larger|higher) than.{1,20}(budget|thinking)", "effort"),
-)
-"""Sentences about two settings, and which of them can be left out."""
+
+@cache
+def refusal_words() -> RefusalWords:
+    """Return the words of `setting_refusals.toml`."""
+    table = tomllib.loads(TABLE_FILE.read_text("utf-8"))
+    fields = (
+        rf"(?P<{option}>(?<![\w.-])(?:(?:body|(?:generation|thinking)_config)\.)*"
+        rf"(?:{'|'.join(words)})(?![a-z0-9_-]))"
+        for option, words in table["options"].items()
+    )
+    words = {name: re.compile("|".join(row), re.IGNORECASE) for name, row in table["words"].items()}
+    return RefusalWords(
+        field=re.compile("|".join(fields), re.IGNORECASE | re.ASCII),
+        between=[(opt, re.compile(row, re.IGNORECASE)) for opt, row in table["between"].items()],
+        **words,
+    )
+
 
 _PLACE_OF_ROLE = re.compile(r"messages?\[?\d*\]?\.?role|role", re.IGNORECASE)
 _INSTEAD = re.compile(r"(?:use|mean) ['\"`]?(max_\w*tokens)", re.IGNORECASE)
@@ -113,22 +81,24 @@ def refused_option(error: object, said: str, body: Mapping[str, Any]) -> tuple[s
 
 def is_about_value(option: str, said: str) -> bool:
     """Whether a setting was refused for its value in one request, and may be taken in others."""
-    return bool((_ABOUT_SCHEMA if option == "schema" else _ABOUT_VALUE).search(said))
+    words = refusal_words()
+    return bool((words.schema if option == "schema" else words.value).search(said))
 
 
 def _named_option(field: str, said: str) -> str | None:
     """Return the option that an error names by its field, or in its sentence."""
+    words = refusal_words()
     if field:
         if _PLACE_OF_ROLE.fullmatch(field):
             return "system" if re.search("system|developer", said, re.IGNORECASE) else None
-        if found := _FIELD.fullmatch(field.removeprefix("body.")):
-            return found.lastgroup if _REFUSES.search(said) or not said else None
-    if not _REFUSES.search(said):
+        if found := words.field.fullmatch(field.removeprefix("body.")):
+            return found.lastgroup if words.refuses.search(said) or not said else None
+    if not words.refuses.search(said):
         return None
-    for words, option in _BETWEEN_TWO:
-        if re.search(words, said, re.IGNORECASE):
+    for option, sentence in words.between:
+        if sentence.search(said):
             return option
-    found = _FIELD.search(said)
+    found = words.field.search(said)
     return found.lastgroup if found is not None else None
 
 
@@ -157,7 +127,7 @@ def _was_sent(option: str, body: Mapping[str, Any]) -> bool:
     return any(
         found.lastgroup == option
         for name in fields
-        if (found := _FIELD.fullmatch(re.sub(r"([a-z])([A-Z])", r"\1_\2", name)))
+        if (found := refusal_words().field.fullmatch(re.sub(r"([a-z])([A-Z])", r"\1_\2", name)))
     )
 
 
