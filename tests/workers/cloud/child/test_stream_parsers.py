@@ -1110,3 +1110,11 @@ def test_halves_of_characters_are_joined_over_events_and_none_is_left_at_a_cap(f
     said += reader.feed(b"data: [DONE]\n\n") + reader.rest()
     end = "\ufffd\ufffd" if finish == "stop" else ""
     assert said == f"a\U0001f600 \ufffd b\ufffd \ufffdc{end}"
+
+
+@pytest.mark.parametrize(("usage", "is_free"), [(None, True), ({"input_tokens": 9}, False)])
+def test_an_error_after_a_counted_prompt_may_cost_something(usage: Any, is_free: bool) -> None:
+    events = [{"type": "message_start", "message": {"usage": usage}}] if usage else []
+    failed = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    _, reader = read_answer("messages", stream(*events, failed))
+    assert (reader.error, reader.is_refusal) == ("Overloaded", is_free)

@@ -130,6 +130,7 @@ class AnswerReader(ABC):
         self._events = events or Events()
         self._broken = False
         self._is_own_error = False
+        self._is_counted_begun = False
         self._calls_tool = False
         self._fewest = FewestTokens()
         self._fewest_thoughts = FewestTokens()
@@ -180,9 +181,10 @@ class AnswerReader(ABC):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the provider's own error came before any output, which costs nothing."""
+        """Whether the provider's own error came before any output or count: it costs nothing."""
         output = self.written or self.has_unread or self.finish or self.count is not None
-        return self._is_own_error and not output and not self.broken
+        has_begun = bool(output) or self._is_counted_begun
+        return self._is_own_error and not has_begun and not self.broken
 
     @property
     def fewest(self) -> int:

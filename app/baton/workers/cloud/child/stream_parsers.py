@@ -224,6 +224,7 @@ class Messages(AnswerReader):
                 # Its count of output is a beginning; the whole comes with message_delta.
                 usage = event["message"].get("usage") or {}
                 self._add({k: v for k, v in usage.items() if k != "output_tokens"})
+                self._is_counted_begun = bool(usage)  # the prompt was read, and may be charged
             case "content_block_start":
                 return self._read_block(event["content_block"])
             case "content_block_delta":
