@@ -451,7 +451,7 @@ async def refused_requests(models: Iterable[str]) -> list[tuple[str, str]]:
             )
         except UnfitRequest as error:
             refused.append((name, str(error)))
-        except Exception as error:  # whatever litellm raises
+        except Exception as error:  # litellm raises any kind
             refused.append((name, f"litellm can't write it ({type(error).__name__})"))
     return refused
 

@@ -192,7 +192,7 @@ def _new_entry(target: str, settings: Settings, options: AddOptions) -> dict[str
         if name:
             provider_model(target)  # raises where it means something
         elif names := full_names(target):
-            raise ConfigError(f"{target!r} is no model that runs here.", did_you_mean(names))
+            raise ConfigError(f"{target!r} isn't a model that runs here.", did_you_mean(names))
         there = ", ".join(model.id for model in found) or "none"
         raise ConfigError(
             f"{target!r} is no address, no provider's model and no model that runs here.",

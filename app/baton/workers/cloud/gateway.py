@@ -65,7 +65,7 @@ class CallTimeouts:
     A wait is for silence: every byte begins it again, also that of a ping. `first` and `stall` are
     for models that don't think. One that may think, or a server's, which may have to be loaded
     first and read a long prompt, may be silent for `first_of_slow` before a word and between two:
-    gpt-5-pro thinks for many minutes and shows nothing of it. Where the call could be made at
+    gpt-5-pro thinks for many minutes without showing it. Where the call could be made at
     another address as well, only `connect_of_many` is waited for a connection.
     """
 

@@ -93,6 +93,7 @@ def openais_name(model: str) -> str:
     return f"openai/{model.removeprefix(prefix)}" if prefix else model
 
 
+@cache
 def family_of(model: str) -> ModelFamily:
     """Return what is known of a model ("openai/gpt-5-mini"): all entries that match, in one."""
     names = {model, openais_name(model)}

@@ -151,7 +151,7 @@ def thinking_tokens(model: str, effort: str) -> int:
 def cheapest_model(provider: str, today: str) -> str:
     """Return the provider's model that costs least and isn't at its end on that day, or "".
 
-    A free one only where there is no other: those are refused more often, whatever the key is.
+    A free one only where there is no other: those are refused more often, with any key.
     """
     costs: dict[str, tuple[bool, int]] = {}
     for model in (name for name in snapshot().models if name.startswith(f"{provider}/")):

@@ -1,7 +1,7 @@
 """What a streamed answer is in every dialect: events, text, the provider's count, and its end.
 
 Some servers and proxies send it as a whole, in JSON, although it was to be streamed: that is read
-as well, whatever the answer is labelled as.
+as well, under any content type.
 
 Pure readers: bytes in, text out, cut anywhere (also inside a character). They don't believe much:
 a count that can't be right is no count, and an end is one only where the provider said so in its
@@ -257,7 +257,7 @@ class AnswerReader(ABC):
     def _note_count(self, count: TokenCount | None, *, is_final: bool = False) -> None:
         """Take the provider's count. A later one only grows; one that can't be right is none.
 
-        The first that `is_final`, at the answer's end, is believed whatever came on the way.
+        The first that `is_final`, at the answer's end, replaces what came on the way.
         """
         before = None if is_final and not self._is_final else self._most
         self._is_final = self._is_final or is_final

@@ -3,7 +3,7 @@
 Baton calls those parts of litellm that turn data into data. litellm opens no connection, sees no
 part of an answer, and gets `KEY_PLACEHOLDER` for a key. Its `.env` files, price download, logs and
 the start of `uname` are switched off before it is imported. What `families.toml` decides stands in
-the body whatever litellm writes.
+the body in place of what litellm writes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _configuration(call: CloudCall) -> Any:
     from litellm.types.utils import LlmProviders
     from litellm.utils import ProviderConfigManager
 
-    if call.dialect == "converse":  # whatever litellm asks a model in by itself
+    if call.dialect == "converse":  # where litellm asks some models in another dialect
         from litellm import AmazonConverseConfig
 
         return AmazonConverseConfig()
