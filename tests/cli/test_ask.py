@@ -17,11 +17,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from baton.cli.options import add_named_worker
 from baton.core.labels import Label
 from baton.core.messages import Prompt, Text
 from baton.core.ports import ConversationPosition
 from baton.history import Store
-from baton.platform.settings import find_paths
+from baton.platform.settings import Settings, find_paths
 from support.command_line import Call, Process
 from support.sample_pdfs import write_pdf
 from support.scripted_baton import Scripted, scripted
@@ -439,6 +440,7 @@ def test_what_is_no_model_is_one_sentence_and_code_5(
         ("moonshotai/kimi-k2.6", "Did you mean moonshot/kimi-k2.6?"),
         ("watsonx/granite", "doesn't ask the provider 'watsonx': it wants a"),
         ("vertex_ai/claude-opus-4-8", "only Gemini speaks a dialect"),
+        (" google/gemini-2.5-flash ", "Did you mean gemini/gemini-2.5-flash?"),
     ],
 )
 def test_another_name_of_a_model_is_one_sentence_and_code_2(
@@ -621,3 +623,8 @@ def test_the_doctor_finds_what_is_broken(
     assert "There is no worker 'smal' (the setting `conductor`). Did you mean" in done.out
     assert find_paths().database.read_bytes() == b"not a database" * 100
     assert "canary" not in done.out + done.err
+
+
+def test_blanks_around_a_models_name_are_left_out() -> None:
+    settings, id = add_named_worker(Settings(), " openai/gpt-5-mini ")
+    assert (id, settings.workers[-1].model) == ("openai/gpt-5-mini", "openai/gpt-5-mini")

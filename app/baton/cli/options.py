@@ -286,8 +286,8 @@ def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, 
 
     file = expand_home(worker).absolute()
     is_file = is_file or worker.startswith((".", "~", os.sep)) or file.is_file()
-    if model := "" if is_file else provider_model(worker):
-        adhoc: WorkerSettings = CloudWorkerSettings(id=worker, model=model)
+    if model := "" if is_file else provider_model(worker.strip()):
+        adhoc: WorkerSettings = CloudWorkerSettings(id=worker.strip(), model=model)
     else:
         adhoc = LocalWorkerSettings(id=file.stem, model=str(file))
     return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id

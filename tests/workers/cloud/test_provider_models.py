@@ -202,5 +202,5 @@ def test_what_is_unusable_is_named_with_the_reason(monkeypatch: pytest.MonkeyPat
     assert why_unusable(["OPENAI", "ol"]) == over
     assert why_unusable([]) == {"openai/odd": "no price", "xai/x": "?"} | over
     assert why_unusable(["google"]) == {"google": "Baton asks these models as gemini/."}
-    assert "needs base_url and price." in why_unusable(["azure"])["azure"]
-    assert "needs price." in why_unusable(["huggingface"])["huggingface"]
+    assert "needs `base_url` and `price`." in why_unusable(["azure"])["azure"]
+    assert "needs `price`." in why_unusable(["huggingface"])["huggingface"]

@@ -158,7 +158,7 @@ def why_unusable(words: Iterable[str]) -> dict[str, str]:
         elif provider and provider != word:
             found[word] = f"Baton asks these models as {provider}/."
         elif provider and not any(model.startswith(f"{provider}/") for model in models):
-            needs = "price" if PROVIDERS[provider].base_url else "base_url and price"
+            needs = "`price`" if PROVIDERS[provider].base_url else "`base_url` and `price`"
             found[word] = f"The list has no prices of it: a worker's entry needs {needs}."
     over = {m: f"withdrawn on {models[m]['until']}" for m in models if is_over(m, today)}
     named = {**snapshot().left_out, **over}
