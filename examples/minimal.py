@@ -6,7 +6,7 @@ PYTHONPATH=app python examples/minimal.py
 import asyncio
 
 from baton.core.messages import Card, Prompt
-from baton.core.plan.plan import Plan, Step
+from baton.core.plan_types import Plan, Step
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store

@@ -47,7 +47,7 @@ ROUTER = (
 
 DATA = (
     ("app/baton/bench/conductor_episodes.toml", "baton/bench"),
-    ("app/baton/core/plan/follow_up_words.toml", "baton/core/plan"),
+    ("app/baton/core/reading/follow_up_words.toml", "baton/core/reading"),
     ("app/baton/workers/cloud/families.toml", "baton/workers/cloud"),
     ("app/baton/workers/cloud/provider_names.toml", "baton/workers/cloud"),
     ("app/baton/workers/cloud/child/setting_refusals.toml", "baton/workers/cloud/child"),

@@ -73,8 +73,8 @@ async def open_metered_worker(
     address: str, name: str
 ) -> AsyncIterator[Callable[[], Awaitable[list[float]]]]:
     """Give what asks that provider through gate, ledger and gateway: the times of its pieces."""
+    from baton.core.permissions import PromptLimits, RunTerms
     from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-    from baton.core.run.policy import PromptLimits, RunTerms
     from baton.money import Ledger
     from baton.workers.cloud import CloudWorker, Gateway
     from support.fake_cloud import BASES

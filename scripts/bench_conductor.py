@@ -43,11 +43,11 @@ from baton.core.labels import Label  # noqa: E402
 from baton.core.ledger_types import Policy, Scope  # noqa: E402
 from baton.core.messages import Card, Message, Prompt, Request, Role, Text  # noqa: E402
 from baton.core.money import NANO, Price, Rates  # noqa: E402
+from baton.core.permissions import PromptLimits, RunTerms  # noqa: E402
 from baton.core.plan.answer_grades import Dataset, Question, is_held_out  # noqa: E402
-from baton.core.plan.plan import Plan, Step  # noqa: E402
+from baton.core.plan_types import Plan, Step  # noqa: E402
 from baton.core.ports import NEW  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
-from baton.core.run.policy import PromptLimits, RunTerms  # noqa: E402
 from baton.core.run.run_context import Services  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
 

@@ -172,8 +172,8 @@ async def _first_tokens() -> list[float]:
     from baton.compose import compose
     from baton.core.events import Called, Started
     from baton.core.messages import Prompt
+    from baton.core.permissions import PromptLimits
     from baton.core.ports import ConversationPosition
-    from baton.core.run.policy import PromptLimits
     from baton.platform.settings import Settings, find_paths
 
     with home() as env:
@@ -320,7 +320,7 @@ async def _routes(count: int) -> list[float]:
     """Return how many milliseconds each of so many routes took, sorted."""
     from baton.core.labels import Label
     from baton.core.messages import Card, Role, Turn, TurnStatus
-    from baton.core.plan.plan import Material
+    from baton.core.plan_types import Material
     from baton.routing import LearnedRouter, ScorerLimits
 
     roster = [

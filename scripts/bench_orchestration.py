@@ -40,10 +40,10 @@ from baton.bench.conductor_score import bootstrap_interval  # noqa: E402
 from baton.cli.bench.bench_report import Plot, Point, draw_svg  # noqa: E402
 from baton.core.messages import Chunk, Prompt, Request  # noqa: E402
 from baton.core.money import NANO, Price, Rates, parse_usd  # noqa: E402
-from baton.core.plan.plan import KINDS  # noqa: E402
+from baton.core.permissions import PromptLimits  # noqa: E402
+from baton.core.plan_types import KINDS  # noqa: E402
 from baton.core.ports import Worker  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
-from baton.core.run.policy import PromptLimits  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
 from support.fake_cloud import Cloud, ReceivedRequest, Reply  # noqa: E402
 

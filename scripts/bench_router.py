@@ -71,7 +71,7 @@ from train_router import (
     with_trust,
 )
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.core.routing_types import RatedAnswer
 from baton.core.spending.pace_controller import share_decider
 from baton.routing.child.linear_heads import KindHead, LengthHead

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from routing_pairs import GSM_B, MANY, MATH_B, PRO, SEEN, Pair
 from routing_rows import Floats, Holdout, Rows
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.core.routing_types import Candidate
 from baton.routing.child.router_model import RouterModel
 

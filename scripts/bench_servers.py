@@ -123,8 +123,8 @@ async def _run(rates: Sequence[float], killed: Sequence[int]) -> tuple[Load, flo
 
 
 async def _keep_asking(folder: Path, servers: Sequence[ScriptedServer], load: Load) -> None:
+    from baton.core.permissions import PromptLimits, RunTerms
     from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-    from baton.core.run.policy import PromptLimits, RunTerms
     from baton.money import Ledger
     from baton.workers.cloud import CloudWorker, Gateway, WorkerAddress
 

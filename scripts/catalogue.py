@@ -26,7 +26,7 @@ OTHER_LICENCES = frozenset({"gemma", "lfm1.0", "llama3.2"})
 
 RULES: dict[str, tuple[tuple[str, float, float], ...]] = {
     # Level = start + slope * points. Where models of 2024 had such scores, this gives about what
-    # core/plan/skill_estimates.py says of their size.
+    # core/planning/skill_estimates.py says of their size.
     "math": (
         ("GSM8K", 0.9, 0.022),
         ("GSM-Plus", 1.1, 0.022),

@@ -34,9 +34,9 @@ from baton.cli.bench.live_bench import code_executor  # noqa: E402
 from baton.cli.json_output import run_object  # noqa: E402
 from baton.compose import compose  # noqa: E402
 from baton.core.messages import Chunk, Prompt, Purpose, Request, Usage  # noqa: E402
+from baton.core.permissions import PromptLimits  # noqa: E402
 from baton.core.ports import Worker  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
-from baton.core.run.policy import PromptLimits  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
 from baton.platform.settings import find_paths, load_settings  # noqa: E402
 from baton.workers.tools import build_tools  # noqa: E402

@@ -14,7 +14,7 @@ import numpy as np
 from fit_abilities import fit_abilities
 
 from baton.core.model_names import canonical_name
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.routing.child.first_stage import Floats
 
 Table = dict[str, dict[str, list[float]]]

@@ -47,7 +47,7 @@ from fit_trust import HeldOut, Trust, fit_trust
 from routing_rows import Rows
 from routing_skills import skill_table
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.core.routing_types import Candidate
 from baton.routing.child.first_stage import Basis, FirstStage, Floats, set_inputs
 from baton.routing.child.linear_heads import DESIGN_COLUMNS, KindHead, LengthHead

@@ -18,8 +18,8 @@ from baton.bench.conductor_score import Episode, ExpectedPart, PlanScore
 from baton.core.errors import BatonError, WorkerError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.messages import Chunk, Purpose, Request, Text
-from baton.core.plan.request_parts import TrainedConductor
-from baton.core.plan.skill_table import SkillTable
+from baton.core.planning.request_parts import TrainedConductor
+from baton.core.planning.skill_table import SkillTable
 from baton.core.run.rule_router import RuleRouter
 from baton.workers.scripted_worker import Script, ScriptedWorker
 from support.scripted_conductors import PlainTools, plan_text

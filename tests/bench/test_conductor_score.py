@@ -17,9 +17,9 @@ from baton.bench.conductor_score import (
     score_plan,
     value_text,
 )
-from baton.core.plan.plan import DIRECT_SUBTASK, PROMPT, Plan, Step, single_step_plan
-from baton.core.plan.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS, PlanPart
-from baton.core.plan.request_words import may_have_parts
+from baton.core.plan_types import DIRECT_SUBTASK, PROMPT, Plan, Step, single_step_plan
+from baton.core.planning.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS, PlanPart
+from baton.core.reading.request_words import may_have_parts
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.computation.plan_check import check_parts
 from baton.workers.tools.computation.plan_steps import compute_step

@@ -14,9 +14,9 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Finish, Message, Request, RequestSent, Role, Text, Usage
 from baton.core.money import Price, Rates
+from baton.core.permissions import ANYTHING, RunTerms
 from baton.core.plan.answer_grades import Dataset
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from support.recordings import BIG, OTHER, SMALL, row, rows, write
 

@@ -24,9 +24,9 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
 from baton.core.money import NANO, Price, Rates
+from baton.core.permissions import PromptLimits, RunTerms
 from baton.core.plan.answer_grades import Dataset, Question, RecordedAnswer
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits, RunTerms
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger

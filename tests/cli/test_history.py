@@ -15,9 +15,9 @@ import pytest
 
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Prompt
+from baton.core.permissions import PromptLimits
 from baton.core.ports import ConversationPosition
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits
 from baton.core.run.run_context import Services
 from baton.core.sanitiser import sanitise
 from baton.history import Store

@@ -9,7 +9,7 @@ from baton.cli.json_output import event_object, failure_line, run_object
 from baton.core import events as ev
 from baton.core.errors import ConfigError
 from baton.core.messages import Finish, Purpose
-from baton.core.plan.plan import single_step_plan
+from baton.core.plan_types import single_step_plan
 from baton.core.view import RunView
 from support.stored_runs import BEGUN, EVENTS as PLAYED
 

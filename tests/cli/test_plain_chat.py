@@ -21,8 +21,8 @@ import pytest
 from baton.cli.output import Output
 from baton.cli.plain_commands import COMMANDS
 from baton.cli.plain_session import LATE_SECONDS, PlainSession
+from baton.core.permissions import ANYTHING
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import ANYTHING
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.platform.settings import Settings, find_paths, load_settings
@@ -40,7 +40,7 @@ from baton.compose.local_workers import LocalWorkers
 from baton.compose.remote_workers import RemoteWorkers
 from baton.core.messages import Card, Text
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms
+from baton.core.permissions import RunTerms
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger

@@ -20,10 +20,10 @@ from baton.cli.prompt_run import OutputOptions, TerminalAsker, TextRenderer, off
 from baton.core import events as ev
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
-from baton.core.plan.plan import Plan, Step
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import Plan, Step
 from baton.core.ports import CallOffer, Choice, ConversationPosition, Question
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits
 from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store

@@ -13,7 +13,7 @@ import pytest
 from baton.core import events as ev
 from baton.core.errors import WorkerError
 from baton.core.messages import Finish, Text
-from baton.core.plan.plan import Plan, Step, single_step_plan
+from baton.core.plan_types import Plan, Step, single_step_plan
 from baton.platform.settings import find_paths
 from baton.presentation.plans import record_view, resume_hint, run_progress
 from support.command_line import Call

@@ -24,7 +24,7 @@ from baton.core.messages import Loading, Prompt, Reading, Text
 from baton.core.errors import ContextTooLong
 from baton.core.run.orchestra import Orchestra
 from baton.core.ports import ConversationPosition
-from baton.core.run.policy import PromptLimits
+from baton.core.permissions import PromptLimits
 from baton.core.run.run_context import Services
 
 def hostile(request):

@@ -16,7 +16,7 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose
 from baton.core.money import NANO
-from baton.core.plan.plan import Plan, Step, single_step_plan
+from baton.core.plan_types import Plan, Step, single_step_plan
 from baton.core.ports import NEW
 from baton.history import Store
 from baton.money import Ledger

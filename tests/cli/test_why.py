@@ -12,7 +12,7 @@ from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.messages import Finish
 from baton.core.money import NANO
-from baton.core.plan.plan import single_step_plan
+from baton.core.plan_types import single_step_plan
 from baton.presentation.explanation import run_reasons
 from support.command_line import Call
 from support.stored_runs import BEGUN, EVENTS, call_event, record, store_run

@@ -24,7 +24,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.messages import Chunk, Prompt
 from baton.core.money import FREE, NANO, parse_usd
-from baton.core.run.policy import PromptLimits, RunTerms, may_use
+from baton.core.permissions import PromptLimits, RunTerms, may_use
 from baton.core.view import fold_events
 from baton.models.model_download import ModelDownload
 from baton.models.model_types import FileStamp, LibraryModel, ModelRecord

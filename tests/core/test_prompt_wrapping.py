@@ -7,11 +7,11 @@ from hypothesis import given, strategies as st
 
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
-from baton.core.plan.plan import Material
-from baton.core.plan.tool_routing import can_compute
+from baton.core.plan_types import Material
 from baton.core.ports import Route
 from baton.core.prompt_wrapping import bare_question, spoken_words, strip_wrapping
-from baton.core.quality.unknowable import missing_knowledge
+from baton.core.reading.bare_expressions import can_compute
+from baton.core.reading.missing_knowledge import missing_knowledge
 from baton.core.run.rule_router import RuleRouter
 from support.wrapped_prompts import WRAPPERS, ordinary_questions
 

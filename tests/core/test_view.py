@@ -5,7 +5,7 @@ import pytest
 from baton.core import events as ev
 from baton.core.events import Event, Phase
 from baton.core.messages import Finish, Purpose
-from baton.core.plan.plan import Plan, single_step_plan
+from baton.core.plan_types import Plan, single_step_plan
 from baton.core.view import RunView, activity_text
 
 

@@ -15,7 +15,7 @@ from baton.core.errors import ConfigError
 from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, TurnStatus
-from baton.core.plan.plan import Need, Plan, Step, direct_step
+from baton.core.plan_types import Need, Plan, Step, direct_step
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import Store
 from baton.platform import sqlite

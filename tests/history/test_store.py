@@ -22,7 +22,7 @@ from baton.core.events import Called, Cancelled, Event, Failed, Finished, Planne
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy
 from baton.core.messages import Attachment, Finish, Prompt, Purpose, Role, TurnStatus
-from baton.core.plan.plan import KINDS, Need, Plan, Step, single_step_plan
+from baton.core.plan_types import KINDS, Need, Plan, Step, single_step_plan
 from baton.core.ports import ConversationPosition
 from baton.history import Store, rows
 from baton.platform.sqlite import DatabaseDamaged, sqlite_version, version_warning

@@ -49,10 +49,10 @@ from baton.core import (
     labels,
     ledger_types,
     messages,
+    plan_types as plan,
 )
-from baton.core.plan import plan
+from baton.core.permissions import RunTerms
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms
 from baton.core.run.run_context import Services
 from baton.core.strategies import STRATEGIES, strategy_of_mode
 from baton.core.view import RunView

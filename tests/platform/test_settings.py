@@ -16,7 +16,7 @@ from baton.compose.worker_entries import append_workers
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.money import parse_usd
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.platform.settings import (
     LocalWorkerSettings,
     ServerWorkerSettings,

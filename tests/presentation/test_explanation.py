@@ -15,9 +15,9 @@ from baton.core.history_types import RunRecord
 from baton.core.ledger_types import Policy
 from baton.core.messages import Chunk, Declined, Finish, Request, Text, Usage
 from baton.core.money import NANO
-from baton.core.plan.plan import Plan
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import Plan
 from baton.core.run import step_executor
-from baton.core.run.policy import PromptLimits
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView, fold_events
 from baton.presentation.explanation import run_reasons

@@ -13,7 +13,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, ScopeBalance, Standing
 from baton.core.messages import Card, TurnStatus
 from baton.core.money import FREE, NANO, Price, Rates
-from baton.core.run.policy import RunTerms
+from baton.core.permissions import RunTerms
 from baton.core.view import RunView, fold_events
 from baton.presentation.home import cloud_text, models_text, recent_text
 from baton.presentation.words import ago_text

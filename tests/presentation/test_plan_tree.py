@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from baton.core.plan.plan import MAX_STEPS, Step
+from baton.core.plan_types import MAX_STEPS, Step
 from baton.presentation.plan_tree import plan_tree
 
 

@@ -18,10 +18,10 @@ from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import Price, Rates
-from baton.core.plan.plan import Material
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import Material
 from baton.core.ports import Route
 from baton.core.routing_types import Candidate, Draft, RatedAnswer
-from baton.core.run.policy import PromptLimits
 from baton.ipc import process, supervisor
 from baton.routing import LearnedRouter, ScorerLimits as Patience, refit_router, scorer_process
 from baton.routing.protocol import candidate, candidates, excerpt

@@ -20,8 +20,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Text, Usage
 from baton.core.money import NANO
+from baton.core.permissions import PromptLimits
 from baton.core.ports import ConversationPosition
-from baton.core.run.policy import PromptLimits
 from baton.platform.sqlite import connect
 from baton.workers.scripted_worker import ScriptedWorker
 from server.test_attack_rows import (

@@ -17,7 +17,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
 from baton.core.money import FREE, NANO, Price, Rates
-from baton.core.run.policy import PromptLimits
+from baton.core.permissions import PromptLimits
 from baton.server import ServingLimits
 from baton.server.access import Grant
 from baton.workers.cloud.redaction import Redaction

@@ -23,8 +23,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
 from baton.core.money import NANO
+from baton.core.permissions import PromptLimits
 from baton.core.ports import NEW, ConversationPosition
-from baton.core.run.policy import PromptLimits
 from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker

@@ -9,7 +9,7 @@ from baton.core.events import Called
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Finish, Purpose, Request, RequestSent, Text, Usage
 from baton.core.money import NANO
-from baton.core.plan.plan import Need, Plan, Step
+from baton.core.plan_types import Need, Plan, Step
 from baton.core.view import RunView
 from baton.server.access import Grant
 from baton.server.served_answer import count_tokens

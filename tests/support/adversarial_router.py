@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 from baton.core.messages import Card
-from baton.core.plan.plan import KINDS, Material
+from baton.core.plan_types import KINDS, Material
 from baton.core.ports import Route
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.rule_router import RuleRouter

@@ -18,10 +18,10 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
 from baton.core.money import NANO, Price, Rates
-from baton.core.plan.plan import Plan
+from baton.core.permissions import RunTerms
+from baton.core.plan_types import Plan
 from baton.core.ports import Redactor
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger

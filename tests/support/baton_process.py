@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from baton.compose import Baton, compose
 from baton.core.messages import Prompt
-from baton.core.run.policy import PromptLimits
+from baton.core.permissions import PromptLimits
 from baton.ipc import messages
 from baton.platform.settings import find_paths, load_settings
 

@@ -24,7 +24,7 @@ from huggingface_hub.hf_api import ModelInfo
 from baton.core.catalogue_types import Source
 from baton.core.code_blocks import blocks, prose
 from baton.core.errors import BatonError, ConfigError, PlanError
-from baton.core.plan import plan_schema, templates
+from baton.core.planning import plan_schema, templates
 from baton.core.sanitiser import one_line, sanitise
 from baton.download import releases
 from baton.download.child import hub_metadata, signed_release

@@ -24,8 +24,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Charge, Egress, Scope
 from baton.core.messages import Card, Chunk, Message, Request, RequestSent, Role, Text
 from baton.core.money import Price, Rates
+from baton.core.permissions import ANYTHING, RunTerms
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway

@@ -11,8 +11,8 @@ from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Prompt
+from baton.core.permissions import PromptLimits, RunTerms
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits, RunTerms
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from baton.core.permissions import RunTerms
 from baton.core.ports import Redactor, Worker
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger

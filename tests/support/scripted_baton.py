@@ -11,8 +11,8 @@ from baton.compose import Baton, library
 from baton.compose.local_workers import LocalWorkers
 from baton.compose.remote_workers import RemoteWorkers
 from baton.core.messages import Card
+from baton.core.permissions import RunTerms
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from baton.core.plan.plan_lines import PlanPart
-from baton.core.plan.request_parts import CheckedPart
+from baton.core.planning.plan_lines import PlanPart
+from baton.core.planning.request_parts import CheckedPart
 
 
 class PlainTools:
-    """Marks nothing, and finds nothing wrong (core.plan.request_parts.RequestTools)."""
+    """Marks nothing, and finds nothing wrong (core.planning.request_parts.RequestTools)."""
 
     def warm(self) -> None:
         """Nothing takes long here."""

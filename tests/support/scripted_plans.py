@@ -30,10 +30,10 @@ from baton.core.messages import (
     Usage,
 )
 from baton.core.money import NANO, Price, Rates
-from baton.core.plan.plan import Plan, Step
+from baton.core.permissions import ANYTHING, PromptLimits, RunTerms
+from baton.core.plan_types import Plan, Step
 from baton.core.ports import NEW, ConversationPosition, Question, Redactor, Strategy
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import ANYTHING, PromptLimits, RunTerms
 from baton.core.run.run import Run
 from baton.core.run.run_context import Services
 from baton.core.view import RunView

@@ -18,9 +18,9 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Card
 from baton.core.money import NANO, Price, Rates
+from baton.core.permissions import RunTerms
 from baton.core.ports import Router, Worker
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms
 from baton.core.run.rule_router import RuleRouter
 from baton.core.run.run_context import Services
 from baton.history import Store

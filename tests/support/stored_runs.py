@@ -10,7 +10,7 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose, TurnStatus
 from baton.core.money import NANO
-from baton.core.plan.plan import Need, Plan, Step
+from baton.core.plan_types import Need, Plan, Step
 from baton.core.ports import NEW
 from baton.history import Store
 from baton.platform.settings import find_paths

@@ -8,6 +8,7 @@ from typing import Any
 
 from baton.core.errors import BatonError, WorkerError
 from baton.core.events import Checked, Verdict
+from baton.core.judging.draft_scoring import judge_by_rule, word_likeness, written_drafts
 from baton.core.labels import Label
 from baton.core.messages import (
     AnswerFormat,
@@ -20,14 +21,12 @@ from baton.core.messages import (
     TurnStatus,
 )
 from baton.core.money import Price, Rates
-from baton.core.plan.assignment import assign_workers
-from baton.core.plan.plan import Material, Need, Outcome, Plan, Step
-from baton.core.plan.turn_roles import scores_by_rule
+from baton.core.plan_types import Material, Need, Outcome, Plan, Step
+from baton.core.planning.assignment import assign_workers
+from baton.core.planning.turn_roles import scores_by_rule
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom, Strategy
 from baton.core.routing_types import Estimate, Judgement
-from baton.core.run.routing_context import drafts
 from baton.core.strategies import make_strategy
-from baton.core.strategies._draft_scoring import judge_by_rule, word_likeness
 from baton.workers.template_files import read_templates
 
 BILLION = 1_000_000_000
@@ -133,7 +132,7 @@ class ScriptedContext:
 
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         authors = {n: outcome.plan.steps[n - 1].worker for n in steps}
-        shown = drafts(self.routing, outcome, authors, dict.fromkeys(self.wrong, 1))
+        shown = written_drafts(self.routing, outcome, authors, dict.fromkeys(self.wrong, 1))
         return judge_by_rule(self.routing.route, self.routing.roster, shown)
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from baton.core.messages import Card, Chunk, Prompt, Request, Text
-from baton.core.plan.plan import Plan, Step
+from baton.core.plan_types import Plan, Step
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from baton.core import events as ev
 from baton.core.ledger_types import Policy
-from baton.core.plan.plan import Plan
+from baton.core.plan_types import Plan
 from support.scripted_plans import StubWorker, cloud, hang_at, local, open_orchestra, step
 
 FOUR = Plan(

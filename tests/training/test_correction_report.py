@@ -9,7 +9,7 @@ import correction_report as report
 import gym
 import pytest
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 
 
 def worker(name: str, skill: float, price: float = 0.0) -> gym.Worker:

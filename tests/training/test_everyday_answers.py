@@ -21,7 +21,7 @@ from everyday_rules import EverydayPrompt, is_right, read_prompts  # noqa: E402
 
 from baton.bench.strategy_bench import Execute  # noqa: E402
 from baton.cli.bench.live_bench import code_executor  # noqa: E402
-from baton.core.plan.plan import KINDS  # noqa: E402
+from baton.core.plan_types import KINDS  # noqa: E402
 from baton.workers.tools import build_tools  # noqa: E402
 
 FOLDER = ROOT / "scripts" / "training" / "router"

@@ -11,7 +11,7 @@ import gym
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 
 
 def worker(name: str, price: float = 0.0, context_k: float = 32, **skills: float) -> gym.Worker:

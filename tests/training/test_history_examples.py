@@ -17,7 +17,7 @@ from baton.core.errors import ConfigError
 from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose, TurnStatus
-from baton.core.plan.plan import HISTORY, PROMPT, Need, Plan, Step, direct_step
+from baton.core.plan_types import HISTORY, PROMPT, Need, Plan, Step, direct_step
 from baton.core.ports import ConversationPosition
 from baton.history import Store
 

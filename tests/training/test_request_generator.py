@@ -13,7 +13,7 @@ import templates
 from request_generator import COMPOUND, HAND, HEADS, NONE, NOON, TEXT, TOOL, Generator
 from slots import NUMBER_WORDS, fill_slot
 
-from baton.core.plan.plan_lines import parse_lines
+from baton.core.planning.plan_lines import parse_lines
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.marked_text import mark
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from routing_skills import skill_table

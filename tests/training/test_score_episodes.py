@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import score_episodes
 
-from baton.core.plan.plan_lines import parse_lines
-from baton.core.plan.request_parts import WrittenPlan
+from baton.core.planning.plan_lines import parse_lines
+from baton.core.planning.request_parts import WrittenPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 ROSTER = [

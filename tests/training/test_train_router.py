@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.core.routing_types import Candidate
 from baton.routing.child.first_stage import ARRAYS_FILE, METADATA_FILE, FirstStage
 from baton.routing.child.router_model import RouterModel

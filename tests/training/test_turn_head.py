@@ -10,8 +10,14 @@ import pytest
 import turn_head
 from hypothesis import given, settings, strategies as st
 
-from baton.core.plan.plan import KINDS
-from baton.core.plan.turn_roles import MAX_TURNS, TurnPosition, TurnRole, WorkerFacts, is_allowed
+from baton.core.plan_types import KINDS
+from baton.core.planning.turn_roles import (
+    MAX_TURNS,
+    TurnPosition,
+    TurnRole,
+    WorkerFacts,
+    is_allowed,
+)
 from baton.routing.child.linear_heads import TurnHead
 from baton.routing.child.text_features import WIDTH
 

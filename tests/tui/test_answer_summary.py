@@ -8,7 +8,7 @@ from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Card, Finish, Purpose
-from baton.core.plan.plan import Plan, direct_step
+from baton.core.plan_types import Plan, direct_step
 from baton.core.view import RunView, fold_events
 from baton.presentation import answers
 from baton.tui.prompt_queue import record_view

@@ -29,8 +29,8 @@ from baton.core.messages import (
     Usage,
     Writing,
 )
+from baton.core.permissions import PromptLimits
 from baton.core.ports import ConversationPosition
-from baton.core.run.policy import PromptLimits
 from baton.history import Store
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.runs import RunController

@@ -17,8 +17,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Prompt, Request, Text, TurnStatus
 from baton.core.money import NANO
+from baton.core.permissions import RunTerms
 from baton.core.ports import NEW, RecordedRun
-from baton.core.run.policy import RunTerms
 from baton.history import Store
 from baton.tui.widgets.home_view import RecentRow
 from baton.workers.scripted_worker import ScriptedWorker

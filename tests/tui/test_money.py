@@ -20,7 +20,7 @@ from baton.core.ledger_types import (
 )
 from baton.core.messages import Chunk, Purpose, Request, RequestSent, Text
 from baton.core.money import FREE, NANO, BilledTokens
-from baton.core.plan.plan import Plan, Step
+from baton.core.plan_types import Plan, Step
 from baton.history import Store
 from baton.platform.settings import load_settings
 from baton.presentation import charges

@@ -14,8 +14,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, TurnStatus, Usage
 from baton.core.money import NANO
+from baton.core.permissions import PromptLimits
 from baton.core.ports import CallOffer, Choice, Question
-from baton.core.run.policy import PromptLimits
 from baton.presentation.answers import destination_text
 from baton.presentation.charges import call_price_text
 from baton.tui.widgets.question_view import ChoiceView, OfferCard

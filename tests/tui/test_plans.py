@@ -25,7 +25,7 @@ from baton.core.messages import (
     TurnStatus,
     Usage,
 )
-from baton.core.plan.plan import Need, Plan, Step
+from baton.core.plan_types import Need, Plan, Step
 from baton.core.ports import StepPrice
 from baton.tui.app import BatonApp
 from baton.tui.prompt_queue import QueuedPrompt, record_view
@@ -434,7 +434,7 @@ async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor
 
 
 async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
-    from baton.core.plan.templates import parse_workflow
+    from baton.core.planning.templates import parse_workflow
 
     drawn = parse_workflow(EDITED, "mine")
     async with open_app(tmp_path, say, size=(100, 30)) as session:

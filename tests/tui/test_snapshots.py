@@ -26,9 +26,9 @@ from baton.core.messages import (
     Writing,
 )
 from baton.core.money import FREE, NANO, BilledTokens, Price, Rates
-from baton.core.plan.plan import Need, Plan, Step
+from baton.core.permissions import RunTerms
+from baton.core.plan_types import Need, Plan, Step
 from baton.core.redaction_types import HiddenText, RedactedTexts
-from baton.core.run.policy import RunTerms
 from baton.tui.prompt_queue import QueuedPrompt
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_session import CARD, GPT, STRONG, sorry

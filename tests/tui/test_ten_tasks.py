@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from baton.core.ledger_types import Policy
 from baton.core.messages import Chunk, Prompt, Request, Text
-from baton.core.plan.plan import Plan, Step
+from baton.core.plan_types import Plan, Step
 from baton.tui.prompt_queue import QueuedPrompt
 from support.app_session import AppSession, open_app, remote_script
 

@@ -25,7 +25,7 @@ from baton.core.messages import (
     TurnStatus,
     Usage,
 )
-from baton.core.plan.plan import Need, Plan, Step
+from baton.core.plan_types import Need, Plan, Step
 from baton.core.ports import NEW
 from baton.history import Store
 from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen

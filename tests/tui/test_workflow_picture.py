@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from baton.core import events as ev
 from baton.core.labels import Label
 from baton.core.messages import Card, Finish, Purpose
-from baton.core.plan.plan import MAX_STEPS, Plan, Step
+from baton.core.plan_types import MAX_STEPS, Plan, Step
 from baton.core.ports import StepPrice
 from baton.core.view import RunView, fold_events
 from baton.tui.workflow_picture import (

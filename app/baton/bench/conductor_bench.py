@@ -32,15 +32,15 @@ from baton.core.messages import (
     TurnStatus,
     Usage,
 )
-from baton.core.plan.assignment import assign_workers
-from baton.core.plan.conductor import LanguageConductor
-from baton.core.plan.plan import Material, Plan
-from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
-from baton.core.plan.request_parts import TrainedConductor, WrittenPlan, split_request
-from baton.core.plan.skill_table import SkillTable
+from baton.core.permissions import PromptLimits, RunTerms
+from baton.core.plan_types import Material, Plan
+from baton.core.planning.assignment import assign_workers
+from baton.core.planning.conductor import LanguageConductor
+from baton.core.planning.plan_lines import TOOL_HEADS, parse_lines
+from baton.core.planning.request_parts import TrainedConductor, WrittenPlan, split_request
+from baton.core.planning.skill_table import SkillTable
 from baton.core.ports import Router, RoutingContext, SpendingRoom, Worker
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import PromptLimits, RunTerms
 
 _TERMS, _LIMITS = RunTerms(mode="local", offline=True), PromptLimits(label=Label.LOCAL)
 

@@ -16,8 +16,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from baton.core.plan.plan import PROMPT, Plan, Step, single_step_plan
-from baton.core.plan.plan_lines import TOOL_HEADS
+from baton.core.plan_types import PROMPT, Plan, Step, single_step_plan
+from baton.core.planning.plan_lines import TOOL_HEADS
 
 MODEL_CREDIT = 0.5
 """What a tool's part is worth that a model does in words: it may come out wrong."""

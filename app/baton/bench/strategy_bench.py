@@ -33,6 +33,7 @@ from baton.core.events import Called, Decision, Event, Failed, Offered, StepFail
 from baton.core.hold_decision import overcharge_error
 from baton.core.messages import Card, Prompt
 from baton.core.money import FREE, BilledTokens
+from baton.core.permissions import PromptLimits
 from baton.core.plan.answer_grades import (
     PYTHON,
     Dataset,
@@ -44,7 +45,6 @@ from baton.core.plan.answer_grades import (
     wilson_interval,
 )
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView
 from baton.platform.durable_files import open_private
 

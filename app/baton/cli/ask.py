@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from baton.cli.prompt_run import OutputOptions
     from baton.compose import Baton
     from baton.core.messages import Attachment, Card, Prompt
+    from baton.core.permissions import PromptLimits
     from baton.core.run.orchestra import Orchestra
-    from baton.core.run.policy import PromptLimits
     from baton.history import Store
 
 
@@ -155,7 +155,7 @@ def answer_prompt(options: AskOptions) -> int:
     if not (text.strip() or options.files) and os.isatty(0):
         raise _empty_prompt_error()
     from baton.compose import compose
-    from baton.core.plan.tool_routing import is_computable
+    from baton.core.reading.bare_expressions import is_computable
 
     # What a tool answers alone needs no model; text that is piped in besides may need one, later.
     is_computed = settings.tools and not worker and is_computable(text)
@@ -265,7 +265,7 @@ def _label(options: AskOptions) -> Label:
 
 
 def _limits(options: AskOptions) -> PromptLimits:
-    from baton.core.run.policy import PromptLimits
+    from baton.core.permissions import PromptLimits
 
     return PromptLimits(
         _label(options),

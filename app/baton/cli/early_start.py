@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from baton.core.errors import BatonError
-from baton.core.plan.tool_routing import is_computable
+from baton.core.reading.bare_expressions import is_computable
 from baton.ipc.process import MODEL_FOLDER, SINGLE_THREAD_VARIABLES, command, environment
 from baton.ipc.spare_process import start_spare
 from baton.platform.settings import LocalWorkerSettings, find_paths, load_settings

@@ -27,7 +27,7 @@ from baton.cli.prompt_run import drain_output, wait_until_written
 from baton.compose import Baton
 from baton.core.errors import BatonError
 from baton.core.labels import Label
-from baton.core.run.policy import PromptLimits
+from baton.core.permissions import PromptLimits
 from baton.core.sanitiser import one_line, sanitise
 from baton.platform.os_signals import (
     ENDING_SIGNALS,

@@ -18,8 +18,8 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import strictest
 from baton.core.messages import MENTION_SIGNS, Prompt, Role, TurnStatus
 from baton.core.money import show_usd
+from baton.core.permissions import PromptLimits
 from baton.core.ports import Ask, ConversationPosition, Question
-from baton.core.run.policy import PromptLimits
 from baton.core.run.run import Run
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView

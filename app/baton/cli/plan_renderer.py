@@ -10,7 +10,7 @@ from baton.core.events import Event
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.messages import Card
 from baton.core.money import show_usd
-from baton.core.plan.plan import Plan
+from baton.core.plan_types import Plan
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
 from baton.presentation.plans import access_text, need_text, step_numbers, subtask_text

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from baton.compose import Baton
     from baton.core.events import Routed
     from baton.core.history_types import RunRecord
-    from baton.core.run.policy import PromptLimits
+    from baton.core.permissions import PromptLimits
     from baton.history import Store
 
 _MAX_RUNS_SEARCHED = 200
@@ -66,7 +66,7 @@ def resume(
     if as_json and as_events:
         raise ConfigError("--json and --events exclude each other.", "Choose one.")
     from baton.cli.prompt_run import OutputOptions
-    from baton.core.run.policy import PromptLimits
+    from baton.core.permissions import PromptLimits
 
     form = "json" if as_json else "events" if as_events else "whole" if no_stream else "text"
     limits = PromptLimits(

@@ -227,7 +227,7 @@ def _open_app(options: AppOptions) -> int:
 
     from baton.compose import compose
     from baton.core.labels import Label
-    from baton.core.run.policy import ANYTHING, PromptLimits
+    from baton.core.permissions import ANYTHING, PromptLimits
     from baton.platform.secrets import remove_keys
 
     baton = compose(settings, paths)

@@ -20,7 +20,7 @@ from baton.core.hold_decision import shown_rounded_up
 from baton.core.ledger_types import Egress
 from baton.core.messages import Finish
 from baton.core.money import show_usd
-from baton.core.plan.plan import FILE, HISTORY, PROMPT
+from baton.core.plan_types import FILE, HISTORY, PROMPT
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.history import Store

@@ -22,7 +22,7 @@ from baton.core.hold_decision import shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card, Message, Prompt, Role, max_input_tokens
 from baton.core.money import format_usd
-from baton.core.run.policy import PromptLimits, RunTerms, check
+from baton.core.permissions import PromptLimits, RunTerms, check
 from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView

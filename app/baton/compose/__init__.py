@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from baton.compose.worker_entries import AddOptions
     from baton.core.ledger_types import Scope
-    from baton.core.plan.request_parts import TrainedConductor
-    from baton.core.plan.skill_table import SkillTable
+    from baton.core.planning.request_parts import TrainedConductor
+    from baton.core.planning.skill_table import SkillTable
     from baton.core.ports import Template, Worker
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
@@ -347,8 +347,8 @@ def compose(
 
     import_without("ssl", "asyncio")  # only child processes talk to the world
     from baton.core.model_roles import RULE_CONDUCTOR
+    from baton.core.permissions import RunTerms
     from baton.core.run.orchestra import Orchestra
-    from baton.core.run.policy import RunTerms
     from baton.core.run.run_context import Services
     from baton.core.spending.pace_controller import Pacing
     from baton.history import Store
@@ -406,7 +406,7 @@ def compose(
 
 def _trained(local: LocalWorkers, workers: Mapping[str, Worker]) -> TrainedConductor | None:
     """Return the conductor that comes with Baton, where the starter model is here."""
-    from baton.core.plan.request_parts import TrainedConductor
+    from baton.core.planning.request_parts import TrainedConductor
     from baton.workers.tools import RequestReader, ToolWorker
 
     worker = local.conductor()
@@ -528,7 +528,7 @@ def _go_offline(stock: Library, away: RemoteWorkers, offline: bool) -> None:
 
 def skill_table(store: Store | None) -> SkillTable:
     """Return what workers are good at, by what Baton ships and by that history (None: without)."""
-    from baton.core.plan.skill_table import MAX_RECENT_ANSWERS, SkillTable
+    from baton.core.planning.skill_table import MAX_RECENT_ANSWERS, SkillTable
     from baton.routing import read_scores, shipped_folder
 
     own = None if store is None else partial(store.feedback.outcomes, MAX_RECENT_ANSWERS)

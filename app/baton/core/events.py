@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Finish, Purpose
-from baton.core.plan.plan import Plan
+from baton.core.plan_types import Plan
 
 
 class Phase(StrEnum):

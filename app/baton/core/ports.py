@@ -23,10 +23,10 @@ from baton.core.messages import (
     TurnStatus,
 )
 from baton.core.money import BilledTokens
-from baton.core.plan.plan import Material, Need, Outcome, Plan
+from baton.core.permissions import ANYTHING, PromptLimits
+from baton.core.plan_types import Material, Need, Outcome, Plan
 from baton.core.redaction_types import RedactedTexts
 from baton.core.routing_types import Draft, Estimate, Judgement, TextVector
-from baton.core.run.policy import ANYTHING, PromptLimits
 
 
 class Worker(Protocol):
@@ -291,7 +291,7 @@ class Router(Protocol):
     async def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
-        """Return a row for each role of core.plan.turn_roles: a score for each worker in it.
+        """Return a row for each role of core.planning.turn_roles: a score for each worker in it.
 
         `position` and `workers` are what that module's figures say of them.
         """
@@ -439,7 +439,7 @@ class StrategyContext(PlanningContext, Protocol):
     async def score_turns(
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
-        """Return a row for each role of core.plan.turn_roles: a score for each worker in it."""
+        """Return a row for each role of core.planning.turn_roles: a score for each worker in it."""
         ...
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:

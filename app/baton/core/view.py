@@ -35,7 +35,7 @@ from baton.core.events import (
 )
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Finish
-from baton.core.plan.plan import Plan, Step
+from baton.core.plan_types import Plan, Step
 from baton.core.sanitiser import one_line
 
 _INCOMPLETE_REASONS = {

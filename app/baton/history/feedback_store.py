@@ -9,9 +9,9 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.feedback import RATINGS, AnswerSignals, Signal
+from baton.core.judging.short_answer import announced_answer, answers_agree, short_answer
 from baton.core.labels import Label
 from baton.core.messages import TurnStatus
-from baton.core.plan.short_answer import announced_answer, answers_agree, short_answer
 from baton.core.view import RunView, StepView, fold_events
 from baton.history import rows
 from baton.platform.sqlite import Connection, Row

@@ -16,7 +16,7 @@ import msgspec
 import baton
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, Score, Source, ThinkingMode
 from baton.core.errors import ModelFileError
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 
 CATALOGUE_FILE = "catalogue.toml"
 

@@ -23,7 +23,7 @@ from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, ThinkingMode
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.machine import Hardware
-from baton.core.plan.skill_estimates import skill_by_size
+from baton.core.planning.skill_estimates import skill_by_size
 from baton.gguf.memory_fit import (
     SPARE_BYTES,
     Fit,

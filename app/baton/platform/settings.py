@@ -19,7 +19,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.model_roles import OWN_MODELS_PREFIX, RULE_CONDUCTOR
 from baton.core.money import parse_usd
-from baton.core.plan.plan import KINDS, Kind
+from baton.core.plan_types import KINDS, Kind
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import PRIVATE_FILE, make_folder, read_ordinary, replace_file
 from baton.platform.secrets import is_no_key, key_variables, remove_keys

@@ -8,7 +8,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import TurnStatus
 from baton.core.money import show_usd
-from baton.core.run.policy import RunTerms
+from baton.core.permissions import RunTerms
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import CardsById, interruption_text

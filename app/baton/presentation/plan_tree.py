@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from baton.core.plan.plan import Step
+from baton.core.plan_types import Step
 
 _MAX_INDENT = 3
 _MIN_STEM_COLUMNS = 4

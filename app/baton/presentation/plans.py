@@ -10,7 +10,7 @@ from baton.core.history_types import RunRecord
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.labels import Label, address_label
 from baton.core.money import show_usd
-from baton.core.plan.plan import FILE, HISTORY, PROMPT, Need, Step
+from baton.core.plan_types import FILE, HISTORY, PROMPT, Need, Step
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView, fold_events
 from baton.presentation.words import count_text, join_words

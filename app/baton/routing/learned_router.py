@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from baton.core.errors import WorkerUnavailable
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card
-from baton.core.plan.plan import Material
+from baton.core.plan_types import Material
 from baton.core.ports import Route
+from baton.core.reading.follow_up import request_text
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, TextVector
 from baton.core.run.rule_router import RuleRouter, routed, tool_alone
 from baton.ipc.process import ChildDied
@@ -119,7 +120,7 @@ class LearnedRouter:
         """Return the route of the newest prompt; see core.ports.Router."""
         if (tool := tool_alone(material, roster)) is not None:
             return tool
-        estimate = await self.estimate(material.request, candidates(roster))
+        estimate = await self.estimate(request_text(material), candidates(roster))
         route = routed(material, roster, estimate)
         is_late = estimate is None and not self.trouble
         return replace(route, decided_by="late") if is_late else route
@@ -147,7 +148,7 @@ class LearnedRouter:
             return await self._rule.judge(material, route, roster, drafts)
         try:
             request = JudgeDrafts(
-                excerpt(material.request), workers, cut_drafts(drafts), route.estimate
+                excerpt(request_text(material)), workers, cut_drafts(drafts), route.estimate
             )
             reply = await self._scorer.ask(request, JudgementReply, _JUDGING_SLACK + len(drafts))
             found = valid_judgement(reply.value, len(drafts), [worker.id for worker in workers])

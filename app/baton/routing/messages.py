@@ -55,7 +55,7 @@ class EmbedText(Message, tag="embed"):
 
 
 class ScoreTurns(Message, tag="turns"):
-    """Score each worker in each role of the next turn; see core.plan.turn_roles."""
+    """Score each worker in each role of the next turn; see core.planning.turn_roles."""
 
     text: str
     position: list[float]

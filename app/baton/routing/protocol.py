@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from baton.core.messages import Card
-from baton.core.plan.plan import KINDS
-from baton.core.plan.skill_estimates import parameter_billions
-from baton.core.plan.turn_roles import TurnRole
+from baton.core.plan_types import KINDS
+from baton.core.planning.skill_estimates import parameter_billions
+from baton.core.planning.turn_roles import TurnRole
 from baton.core.routing_types import (
     MAX_VECTOR_TOKENS,
     VECTOR_WIDTH,

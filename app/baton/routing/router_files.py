@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 
 import baton
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 
 SHIPPED_FILES = ("encoder.onnx", "tokenizer.json")
 """Without these nothing can be scored; the heads have their own names and are looked for later."""

@@ -16,9 +16,10 @@ from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import AnswerFormat, Message, Prompt, Request, Role, estimated_tokens
 from baton.core.model_roles import OWN_MODELS_PREFIX, STARTER_ID
+from baton.core.permissions import PromptLimits, RunTerms, may_use
+from baton.core.planning.skill_estimates import strength
 from baton.core.ports import CountingWorker
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits, RunTerms, may_use, strength
 from baton.core.run.run import Run
 from baton.core.text_match import ANSWER_CHARS, label_by_sayings, plain_text, said_texts
 from baton.history import Store

@@ -23,7 +23,7 @@ from textual.geometry import Size
 from textual.worker import WorkerFailed
 
 from baton.core.errors import BatonError
-from baton.core.run.policy import ANYTHING, PromptLimits
+from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
 from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
 from baton.tui import crash_report, desktop, key_bindings, themes

@@ -14,7 +14,7 @@ from baton.core.events import Started
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Prompt
-from baton.core.plan.plan import Plan
+from baton.core.plan_types import Plan
 from baton.core.view import RunView, fold_events
 
 if TYPE_CHECKING:

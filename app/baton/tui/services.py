@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.run.policy import ANYTHING, PromptLimits
+from baton.core.permissions import ANYTHING, PromptLimits
 
 if TYPE_CHECKING:
     from baton.compose.worker_entries import AddOptions

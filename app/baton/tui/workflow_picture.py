@@ -13,7 +13,7 @@ from textual.content import Content
 
 from baton.core.events import Phase
 from baton.core.money import show_usd
-from baton.core.plan.plan import Plan
+from baton.core.plan_types import Plan
 from baton.core.ports import StepPrice
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView

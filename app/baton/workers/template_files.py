@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from baton.core.errors import ConfigError
-from baton.core.plan.templates import Workflow, parse_workflow
+from baton.core.planning.templates import Workflow, parse_workflow
 
 _SUFFIX = ".toml"
 _MAX_BYTES = 256 * 1024

@@ -36,8 +36,8 @@ from torch.nn import functional
 from train import EncodedExample, Piece
 
 from baton.bench.conductor_score import bootstrap_interval
-from baton.core.plan.plan import KINDS, MAX_DRAWN_STEPS
-from baton.core.plan.plan_lines import TOOL_HEADS
+from baton.core.plan_types import KINDS, MAX_DRAWN_STEPS
+from baton.core.planning.plan_lines import TOOL_HEADS
 
 LANGUAGE = "en"
 SEEDS = (1, 2)

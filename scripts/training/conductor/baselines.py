@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import gym
 
-from baton.core.plan.plan import Need
-from baton.core.run.rule_router import text_need
+from baton.core.plan_types import Need
+from baton.core.reading.task_kind import text_need
 
 _JOIN = re.compile(
     r"(?:[.;?!]\s+|,?\s+)(?:and then|and also|and|then|also|und dann|und|dann|et puis|et|puis|"

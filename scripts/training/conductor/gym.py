@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 
 SLOPE, OFFSET = 1.7, 1.4
 STEP_COST = 0.015

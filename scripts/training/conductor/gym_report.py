@@ -28,9 +28,9 @@ from turn_head import Head
 
 from baton.core.errors import PlanError
 from baton.core.messages import estimated_tokens
-from baton.core.plan.plan import KINDS
-from baton.core.plan.plan_lines import PlanPart, parse_lines
-from baton.core.plan.request_parts import WrittenPlan
+from baton.core.plan_types import KINDS
+from baton.core.planning.plan_lines import PlanPart, parse_lines
+from baton.core.planning.request_parts import WrittenPlan
 from baton.workers.tools.computation.lexicon import guess_language
 from baton.workers.tools.computation.marked_text import mark
 

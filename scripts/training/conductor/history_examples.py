@@ -17,9 +17,9 @@ from baton.core.errors import ConfigError
 from baton.core.feedback import Signal, rating
 from baton.core.history_types import PastRun
 from baton.core.messages import Purpose
-from baton.core.plan.plan import Plan, Step
-from baton.core.plan.plan_lines import TOOL_HEADS, WHOLE_REQUEST, PlanPart, format_lines
-from baton.core.plan.request_parts import DOUBTFUL_NEED
+from baton.core.plan_types import Plan, Step
+from baton.core.planning.plan_lines import TOOL_HEADS, WHOLE_REQUEST, PlanPart, format_lines
+from baton.core.planning.request_parts import DOUBTFUL_NEED
 from baton.core.view import RunView, fold_events
 from baton.history.queries import past_runs
 from baton.platform.sqlite import connect, explain_errors, transaction

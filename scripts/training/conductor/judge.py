@@ -25,8 +25,8 @@ from plan_check import HEADS, check_plan, is_same
 from planner import Planner, WrittenPlan
 
 from baton.core.messages import Request
-from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
-from baton.core.plan.request_parts import (
+from baton.core.planning.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.planning.request_parts import (
     CheckedPart,
     RequestReader,
     WrittenPlan as PlanText,

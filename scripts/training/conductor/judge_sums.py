@@ -25,7 +25,7 @@ from judge import PlanCache, Planning, followed_parts
 from plan_check import HEADS
 from planner import Planner
 
-from baton.core.plan.tool_routing import can_compute
+from baton.core.reading.bare_expressions import can_compute
 from baton.workers.local import conductor_adapter, starter
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration

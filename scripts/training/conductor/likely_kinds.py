@@ -11,7 +11,7 @@ from dataclasses import replace
 import gym
 import numpy as np
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.routing import shipped_folder
 from baton.routing.child.linear_heads import KindHead
 from baton.routing.child.text_features import Encoder, text_features

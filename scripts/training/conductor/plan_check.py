@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any
 
-from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
-from baton.core.plan.request_parts import CheckedPart
+from baton.core.planning.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.planning.request_parts import CheckedPart
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
 from baton.workers.tools.computation.evaluation import evaluate

@@ -20,7 +20,7 @@ from request_generator import Example
 
 from baton.core.errors import PlanError
 from baton.core.messages import estimated_tokens
-from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
+from baton.core.planning.plan_lines import PlanPart, is_repeating, parse_lines
 from baton.workers.tools.computation import CannotCompute
 
 WRONG = 0.5

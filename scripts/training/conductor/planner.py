@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy  # noqa: F401 - before pint, which keeps it out of the tools' process
 
-from baton.core.plan import request_parts
-from baton.core.plan.plan import KINDS
-from baton.core.plan.plan_lines import is_repeating, plan_grammar
+from baton.core.plan_types import KINDS
+from baton.core.planning import request_parts
+from baton.core.planning.plan_lines import is_repeating, plan_grammar
 from baton.core.sampling_settings import Sampling
 from baton.workers.local.child import llama
 from baton.workers.local.child.llama_loader import c

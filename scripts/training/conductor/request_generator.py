@@ -19,7 +19,7 @@ import templates
 from real_texts import RealText
 
 from baton.core.errors import PlanError
-from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
+from baton.core.planning.plan_lines import TOOL_HEADS, parse_lines
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.expression_check import CONSTANTS

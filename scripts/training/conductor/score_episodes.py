@@ -25,15 +25,15 @@ from plan_check import check_plan
 
 from baton.core.errors import PlanError
 from baton.core.messages import estimated_tokens
-from baton.core.plan.plan import DIRECT_SUBTASK, Need
-from baton.core.plan.plan_lines import PlanPart, is_repeating, parse_lines
-from baton.core.plan.request_parts import (
+from baton.core.plan_types import DIRECT_SUBTASK, Need
+from baton.core.planning.plan_lines import PlanPart, is_repeating, parse_lines
+from baton.core.planning.request_parts import (
     WrittenPlan,
     doubtful_parts,
     is_worth_following,
     with_implied_inputs,
 )
-from baton.core.run.rule_router import text_need
+from baton.core.reading.task_kind import text_need
 
 if TYPE_CHECKING:
     from likely_kinds import KindReader

@@ -28,7 +28,7 @@ from request_generator import Example, Generator
 from torch.nn import functional
 
 from baton.core.errors import BatonError
-from baton.core.plan.plan_lines import TOOL_HEADS
+from baton.core.planning.plan_lines import TOOL_HEADS
 from baton.platform.settings import find_paths
 
 WARM_UP = 0.03

@@ -1,4 +1,4 @@
-"""Trains the head that says who speaks next, and as what (`core.plan.turn_roles`), by sep-CMA-ES.
+"""Trains the head that says who speaks next, as what (`core.planning.turn_roles`): sep-CMA-ES.
 
     scripts/train_conductor --turns --out OUT --data DIR [--seed N]
 
@@ -32,8 +32,8 @@ import templates
 from numpy.typing import NDArray
 from request_generator import TEXT, TOOL, Generator
 
-from baton.core.plan.plan import KINDS, Need
-from baton.core.plan.turn_roles import (
+from baton.core.plan_types import KINDS, Need
+from baton.core.planning.turn_roles import (
     MAX_TURNS,
     POSITION_FEATURES,
     WORKER_FEATURES,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.routing.child.first_stage import Places
 from baton.routing.child.linear_heads import (
     LOG_TOKENS_RANGE,

@@ -13,8 +13,8 @@ from baton.compose.local_workers import LocalWorkers
 from baton.compose.remote_workers import RemoteWorkers
 from baton.core.errors import WorkerUnavailable
 from baton.core.messages import Card, Chunk, Request, Text
-from baton.core.plan.plan_lines import TOOL_HEADS
-from baton.core.plan.request_parts import TrainedConductor
+from baton.core.planning.plan_lines import TOOL_HEADS
+from baton.core.planning.request_parts import TrainedConductor
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store

@@ -22,7 +22,7 @@ from baton.cli.doctor import check_list, program_checks
 from baton.cli.doctor.check import CheckResult, CheckState
 from baton.core.messages import Message, Role
 from baton.core.money import BilledTokens, Price
-from baton.core.plan.plan import Material, Plan
+from baton.core.plan_types import Material, Plan
 from baton.doctor import PARTS
 from baton.doctor.child import PARTS as TABLE
 from baton.workers.local import starter

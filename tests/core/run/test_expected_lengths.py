@@ -12,11 +12,11 @@ from baton.core import events as ev
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Attachment, Card, Prompt, Role, Turn, TurnStatus
-from baton.core.plan.plan import DIRECT_SUBTASK, KINDS, Material, Need, Plan, Step, direct_step
-from baton.core.plan.token_estimates import TOKENS_P99, step_tokens_p99
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import DIRECT_SUBTASK, KINDS, Material, Need, Plan, Step, direct_step
+from baton.core.planning.token_estimates import TOKENS_P99, step_tokens_p99
 from baton.core.ports import ConversationPosition, Route
 from baton.core.routing_types import Estimate
-from baton.core.run.policy import PromptLimits
 from baton.core.run.rule_router import RuleRouter
 from support.scripted_plans import StubWorker, answer_with, cloud, local, open_orchestra
 

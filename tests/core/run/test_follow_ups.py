@@ -11,11 +11,11 @@ import pytest
 
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
-from baton.core.plan.follow_up import is_follow_up
-from baton.core.plan.plan import Material
-from baton.core.plan.request_parts import TrainedConductor, split_request
+from baton.core.plan_types import Material
+from baton.core.planning.request_parts import TrainedConductor, split_request
 from baton.core.ports import RoutingContext
-from baton.core.quality.unknowable import Lack, missing_knowledge
+from baton.core.reading.follow_up import is_follow_up
+from baton.core.reading.missing_knowledge import Lack, missing_knowledge
 from baton.core.run.rule_router import RuleRouter
 
 DATA: dict[str, Any] = tomllib.loads((Path(__file__).parent / "follow_ups.toml").read_text("utf-8"))

@@ -39,10 +39,10 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import FREE
-from baton.core.plan.plan import DIRECT_SUBTASK, FILE, MAX_STEPS, Plan, Step
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import DIRECT_SUBTASK, FILE, MAX_STEPS, Plan, Step
 from baton.core.ports import NEW, ConversationPosition
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits
 from baton.core.run.run_context import Services
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from baton.core import events as ev
 from baton.core.messages import Prompt, TurnStatus
+from baton.core.permissions import PromptLimits
 from baton.core.ports import ConversationPosition
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits
 from baton.core.run.run_context import Services
 from baton.history import Store
 from support.local_worker_calls import CAPITAL, small

@@ -27,8 +27,8 @@ from baton.core.messages import (
     Usage,
 )
 from baton.core.money import NANO, BilledTokens
+from baton.core.permissions import PromptLimits, RunTerms
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger
 from baton.workers.cloud.redaction import Redaction
 from baton.workers.scripted_worker import ScriptedWorker

@@ -11,7 +11,8 @@ from baton.core.errors import WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import FREE
-from baton.core.run.policy import PromptLimits, RunTerms, stronger
+from baton.core.permissions import PromptLimits, RunTerms
+from baton.core.planning.skill_estimates import stronger
 from baton.presentation.answers import destination_text, summarise_answer
 from support.scripted_plans import (
     OrchestraSession,

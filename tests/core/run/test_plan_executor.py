@@ -15,10 +15,10 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Status
 from baton.core.messages import Chunk, Purpose, Request, Text, TurnStatus
 from baton.core.money import NANO
-from baton.core.plan.plan import Outcome, Plan
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import Outcome, Plan
 from baton.core.ports import Proposal, StrategyContext
 from baton.core.run import step_executor as parts
-from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView
 from support.scripted_plans import (
     DOWN,

@@ -15,10 +15,10 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Hold, HoldRequest, Policy, Scope
 from baton.core.messages import Chunk, Purpose, Request, Text
 from baton.core.money import FREE, NANO
-from baton.core.plan.plan import Plan, direct_step, single_step_plan
+from baton.core.permissions import ANYTHING, PromptLimits
+from baton.core.plan_types import Plan, direct_step, single_step_plan
 from baton.core.ports import ConversationPosition, Question
 from baton.core.run import step_executor as parts
-from baton.core.run.policy import ANYTHING, PromptLimits
 from baton.core.strategies._steps import Delegation
 from baton.core.view import RunView, activity_text
 from support.scripted_plans import (

@@ -12,11 +12,11 @@ from baton.core.events import Routed, Sent
 from baton.core.labels import Label
 from baton.core.messages import Card, Prompt
 from baton.core.money import Price, Rates
-from baton.core.plan.assignment import assign_workers, without_unfit_workers
-from baton.core.plan.plan import Material, Need, Plan, Step
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import Material, Need, Plan, Step
+from baton.core.planning.assignment import assign_workers, without_unfit_workers
 from baton.core.ports import Route
 from baton.core.routing_types import Estimate
-from baton.core.run.policy import PromptLimits
 from baton.core.run.rule_router import RuleRouter, routed
 from support.scripted_plans import (
     OrchestraSession,

@@ -34,10 +34,10 @@ from baton.core.messages import (
     Usage,
 )
 from baton.core.money import NANO, Price, Rates
-from baton.core.plan.skill_table import SkillTable
+from baton.core.permissions import PromptLimits, RunTerms, may_use
+from baton.core.planning.skill_table import SkillTable
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext, Worker
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits, RunTerms, may_use
 from baton.core.run.run_context import Services
 from baton.core.strategies.single import Single
 from baton.history import Store

@@ -45,10 +45,10 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import FREE, NANO
-from baton.core.plan.plan import DIRECT_SUBTASK, FILE, KINDS, MAX_STEPS, Need, Outcome, Plan, Step
+from baton.core.permissions import PromptLimits, RunTerms, may_use
+from baton.core.plan_types import DIRECT_SUBTASK, FILE, KINDS, MAX_STEPS, Need, Outcome, Plan, Step
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext
 from baton.core.run import step_executor as part
-from baton.core.run.policy import PromptLimits, RunTerms, may_use
 from baton.core.run.run import Run
 from baton.core.run.run_context import Services
 from baton.core.strategies import STRATEGIES

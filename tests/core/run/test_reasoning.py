@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 from baton.core import events as ev
 from baton.core.messages import Chunk, Finish, Request, Text, Thinking, TurnStatus, Usage
-from baton.core.run.policy import PromptLimits
+from baton.core.permissions import PromptLimits
 from support.scripted_plans import Responder, StubWorker, local, open_orchestra
 
 ONE = PromptLimits(strategy="single")

@@ -14,6 +14,7 @@ import pytest
 from baton.core import events as ev
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerError, WorkerUnavailable
 from baton.core.events import Verdict
+from baton.core.judging.checks import check_text
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import (
@@ -28,12 +29,11 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import FREE, NANO
-from baton.core.plan.checks import check_text
-from baton.core.plan.plan_schema import PlanSchema
+from baton.core.permissions import PromptLimits
+from baton.core.planning.plan_schema import PlanSchema
 from baton.core.ports import NEW, CallOffer, Question
 from baton.core.run import step_executor as parts
 from baton.core.run.approval import written_parts
-from baton.core.run.policy import PromptLimits
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView
 from baton.workers.template_files import read_templates

@@ -19,9 +19,9 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Chunk, Prompt, Request
 from baton.core.money import NANO
-from baton.core.plan.plan import DIRECT_SUBTASK, Outcome, Plan, Step, single_step_plan
+from baton.core.permissions import ANYTHING, PromptLimits
+from baton.core.plan_types import DIRECT_SUBTASK, Outcome, Plan, Step, single_step_plan
 from baton.core.ports import ConversationPosition, Proposal, StrategyContext
-from baton.core.run.policy import ANYTHING, PromptLimits
 from baton.core.run.run_context import Services
 from support.ledger_processes import bill
 from support.scripted_plans import (

@@ -17,8 +17,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Finish, Request, Text, Usage
 from baton.core.money import NANO, Price, Rates
+from baton.core.permissions import PromptLimits
 from baton.core.routing_types import Estimate
-from baton.core.run.policy import PromptLimits
 from baton.core.run.routing_context import sound_estimate
 from support.adversarial_router import Adversary
 from support.scripted_plans import (

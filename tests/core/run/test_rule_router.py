@@ -11,10 +11,10 @@ from hypothesis import given, settings, strategies as st
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
 from baton.core.money import Price, Rates
-from baton.core.plan.assignment import success_chance, success_difficulty
-from baton.core.plan.plan import KINDS, Material, Need
-from baton.core.plan.tool_routing import can_compute
+from baton.core.plan_types import KINDS, Material, Need
+from baton.core.planning.assignment import success_chance, success_difficulty
 from baton.core.ports import Route
+from baton.core.reading.bare_expressions import can_compute
 from baton.core.routing_types import Estimate
 from baton.core.run.rule_router import RuleRouter, routed
 from baton.workers.tools.computation.plan_steps import compute

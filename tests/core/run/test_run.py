@@ -13,9 +13,9 @@ from baton.core import events as ev
 from baton.core.errors import ConfigError, ContextTooLong, StoreError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Role, Text, TurnStatus, Usage
+from baton.core.permissions import PromptLimits
 from baton.core.ports import ConversationPosition, Question, take_default
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits
 from baton.core.run.run import Run
 from baton.core.run.run_context import Services
 from baton.core.view import RunView

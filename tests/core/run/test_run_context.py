@@ -13,9 +13,9 @@ from baton.core import events as ev
 from baton.core.errors import StoreError
 from baton.core.ledger_types import Policy, Scope, ScopeBalance, Standing
 from baton.core.money import FREE, NANO
-from baton.core.plan.plan import Outcome, Plan, single_step_plan
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import Outcome, Plan, single_step_plan
 from baton.core.ports import Proposal, SpendingRoom, StrategyContext
-from baton.core.run.policy import PromptLimits
 from baton.core.spending.pace_controller import Pacing
 from baton.history import Store
 from support.scripted_plans import (

@@ -10,10 +10,10 @@ from hypothesis import example, given, strategies as st
 
 from baton.core.errors import BatonError
 from baton.core.events import Verdict
+from baton.core.judging.checks import check_text, is_checkable
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.core.plan.checks import check_text, is_checkable
-from baton.core.plan.plan import Need
+from baton.core.plan_types import Need
 from baton.core.ports import SpendingRoom
 from baton.core.strategies import make_strategy
 from support.strategy_context import (

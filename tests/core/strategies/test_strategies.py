@@ -14,9 +14,9 @@ from baton.core.errors import BatonError, BudgetExceeded, ConfigError
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.model_roles import RULE_CONDUCTOR
-from baton.core.plan.plan import MAX_STEPS, Need, Step
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import MAX_STEPS, Need, Step
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom
-from baton.core.run.policy import PromptLimits
 from baton.core.strategies import STRATEGIES, make_strategy, strategy_of_mode
 from baton.core.strategies._template import TemplateStrategy
 from baton.core.strategies._verification import AUDIT

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings, strategies as st
 
-from baton.core.plan.plan import KINDS, Need
-from baton.core.plan.turn_roles import (
+from baton.core.plan_types import KINDS, Need
+from baton.core.planning.turn_roles import (
     MAX_TURNS,
     POSITION_FEATURES,
     WORKER_FEATURES,

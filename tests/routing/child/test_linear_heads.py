@@ -13,8 +13,8 @@ from fit_heads import fit_kind_head
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from baton.core.plan.plan import KINDS, Need
-from baton.core.plan.turn_roles import (
+from baton.core.plan_types import KINDS, Need
+from baton.core.planning.turn_roles import (
     POSITION_FEATURES,
     WORKER_FEATURES,
     TurnPosition,

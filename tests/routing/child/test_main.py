@@ -17,8 +17,8 @@ import pytest_asyncio
 
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
-from baton.core.plan.plan import KINDS, Material, Need
-from baton.core.plan.turn_roles import (
+from baton.core.plan_types import KINDS, Material, Need
+from baton.core.planning.turn_roles import (
     TurnPosition,
     TurnRole,
     WorkerFacts,

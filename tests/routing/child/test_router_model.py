@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from baton.core.plan.plan import KINDS
-from baton.core.plan.token_estimates import TOKENS_P99
+from baton.core.plan_types import KINDS
+from baton.core.planning.token_estimates import TOKENS_P99
 from baton.core.routing_types import Candidate, Draft, Estimate
 from baton.routing.child.personal_offsets import SeenTexts
 from baton.routing.child.router_model import RouterFileError, RouterModel

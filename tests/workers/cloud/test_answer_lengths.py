@@ -12,9 +12,9 @@ import pytest
 
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
+from baton.core.permissions import PromptLimits as Allowed, RunTerms
 from baton.core.ports import NEW, Question
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits as Allowed, RunTerms
 from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store

@@ -13,8 +13,8 @@ from baton.core.errors import ContextTooLong, SettingRefused, WorkerError
 from baton.core.ledger_types import Scope
 from baton.core.messages import AnswerFormat, Declined, max_input_tokens
 from baton.core.money import NANO
+from baton.core.permissions import PromptLimits, RunTerms
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger
 from baton.workers.cloud import CloudWorker, Gateway
 from support.cloud_worker_calls import (

@@ -16,8 +16,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Message, Request, Retrying, Role, Text, Usage
 from baton.core.money import NANO
+from baton.core.permissions import ANYTHING, RunTerms
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from baton.workers.cloud import CloudWorker, Gateway, LearnedSettings
 from baton.workers.cloud.child.option_refusals import is_about_value, refused_option

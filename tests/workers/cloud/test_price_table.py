@@ -20,7 +20,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
 from baton.core.money import NANO, Price, Rates
-from baton.core.run.policy import RunTerms, check
+from baton.core.permissions import RunTerms, check
 from baton.core.view import RunView
 from baton.platform.secrets import PROVIDERS
 from baton.platform.settings import (

@@ -30,8 +30,8 @@ from baton.core.messages import (
     Text,
     Usage,
 )
+from baton.core.permissions import ANYTHING, RunTerms
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from baton.workers.cloud import CloudWorker, Gateway, WorkerAddress
 from baton.workers.local.local_servers import ask_engines, host_addresses

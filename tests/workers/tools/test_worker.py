@@ -22,7 +22,7 @@ from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Message, Request, Role, Text, Usage, fenced
 from baton.core.money import FREE
-from baton.core.plan.plan_lines import parse_lines
+from baton.core.planning.plan_lines import parse_lines
 from baton.workers.tools import RequestReader, Toolbox, ToolWorker, build_tools, sandbox
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.plan_steps import compute

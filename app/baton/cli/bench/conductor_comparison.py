@@ -16,7 +16,7 @@ from baton.cli.output import emit, emit_json, notify
 from baton.cli.stores import format_columns
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError
-from baton.core.plan.conductor import can_conduct
+from baton.core.planning.conductor import can_conduct
 from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.platform.settings import LocalWorkerSettings, Paths, Settings, find_paths, load_settings

@@ -24,7 +24,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Scope, SpendingStyle
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import BilledTokens, format_usd, parse_usd, show_usd
-from baton.core.plan.plan import Material
+from baton.core.plan_types import Material
 from baton.core.view import RunView
 from baton.platform.settings import find_paths, load_settings
 from baton.presentation.plans import record_view
@@ -146,7 +146,7 @@ async def _count_cases(estimator: _Estimator, past: Sequence[PastRun]) -> Collec
 
 
 async def _make_estimator(baton: Baton, router: Router) -> _Estimator:
-    from baton.core.run.policy import helpers
+    from baton.core.permissions import helpers
 
     orchestra = baton.orchestra
     roster = await orchestra.services.skills.cards_with_skills(orchestra.roster)
@@ -200,7 +200,7 @@ class _Estimator:
         return card.privacy if card is not None else Label.CLOUD
 
     async def _estimated(self, run: PastRun, view: RunView, case: PastPrompt) -> PastPrompt:
-        from baton.core.strategies._draft_scoring import expected_quality
+        from baton.core.judging.draft_scoring import expected_quality
 
         roster = (self.here, *(card for card in self.roster.values() if card is not self.here))
         route = await self.router.route(_material(run), roster)

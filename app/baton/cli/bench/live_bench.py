@@ -118,7 +118,7 @@ class LiveBench(Bench):
         self, one: Round, questions: Sequence[Question], before: Sequence[PlayedQuestion]
     ) -> AsyncIterator[PlayedQuestion]:
         """Play questions by the person's workers, for what is left of the budget."""
-        from baton.core.run.policy import PromptLimits
+        from baton.core.permissions import PromptLimits
 
         assert self._baton is not None
         orchestra = self._baton.orchestra

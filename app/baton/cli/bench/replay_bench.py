@@ -23,10 +23,10 @@ from baton.core.hold_decision import MAX_AMOUNT_NANOS
 from baton.core.ledger_types import HoldRequest, Policy, Scope, SpendingStyle
 from baton.core.messages import Card, Purpose
 from baton.core.money import TOKENS_PER_RATE, BilledTokens, Price, Rates
+from baton.core.permissions import PromptLimits, RunTerms
 from baton.core.plan.answer_grades import Dataset, Question
 from baton.core.ports import Router
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import PromptLimits, RunTerms
 from baton.core.run.run_context import Services
 from baton.core.spending.pace_controller import Pacing
 from baton.core.spending.usage_rate import UsageRate

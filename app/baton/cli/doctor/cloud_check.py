@@ -52,8 +52,8 @@ async def check_cloud(context: CheckContext) -> str:
 async def _ask_worker(
     context: CheckContext, ledger: Ledger, provider: LoopbackProvider, key: str
 ) -> str:
+    from baton.core.permissions import ANYTHING, RunTerms
     from baton.core.run.metered_worker import MeteredWorker, RunBudget
-    from baton.core.run.policy import ANYTHING, RunTerms
     from baton.workers.cloud import CloudWorker, Gateway
 
     # No keyring is asked: one that is locked would open a window.

@@ -19,9 +19,9 @@ from baton.core.errors import BatonError, BudgetExceeded, ModelFileError
 from baton.core.ledger_types import HoldRequest, Scope
 from baton.core.messages import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
 from baton.core.money import NANO, BilledTokens, Price, Rates, show_usd
-from baton.core.plan.plan import Plan, Step
+from baton.core.permissions import PromptLimits
+from baton.core.plan_types import Plan, Step
 from baton.core.routing_types import Candidate
-from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView, fold_events
 from baton.doctor import use_part_in_child
 from baton.platform.build_info import build_info

@@ -18,7 +18,7 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, ModelRole
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
 from baton.core.model_roles import STARTER_ID, role_holders
-from baton.core.plan.skill_table import Mastery, measured_scores
+from baton.core.planning.skill_table import Mastery, measured_scores
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
 from baton.models import LibraryModel

@@ -37,7 +37,7 @@ from baton.cli.workers import (
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import FREE_LICENCES, UNKNOWN_SOURCE, ThinkingMode
 from baton.core.messages import Card
-from baton.core.plan.skill_table import (
+from baton.core.planning.skill_table import (
     CONFIGURED,
     GUESS,
     MEASURED,

@@ -10,10 +10,10 @@ from baton.core.errors import StoreError
 from baton.core.events import Decision, Event, Offered
 from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card, Message, Role
+from baton.core.permissions import must_ask
 from baton.core.ports import Ask, CallOffer, Choice, Question, RecordedRun, Store
 from baton.core.redaction_types import RedactedTexts
 from baton.core.run.metered_worker import PreparedCall, RunBudget
-from baton.core.run.policy import must_ask
 
 KEEP, ONCE, CONVERSATION, EDIT = "keep", "once", "conversation", "edit"
 """The ids of the choices."""

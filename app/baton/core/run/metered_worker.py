@@ -34,9 +34,9 @@ from baton.core.messages import (
     max_input_tokens,
 )
 from baton.core.money import FREE, BilledTokens
+from baton.core.permissions import PromptLimits, RunTerms, check
 from baton.core.ports import Ledger, Redactor, Worker
 from baton.core.redaction_types import HiddenText, Restorer
-from baton.core.run.policy import PromptLimits, RunTerms, check
 from baton.core.spending.hold_queue import HoldTurn
 from baton.core.stop_sequences import StopFilter
 

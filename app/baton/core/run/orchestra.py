@@ -14,8 +14,9 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.ledger_types import Standing
 from baton.core.messages import Card, Prompt, with_unique_names
-from baton.core.plan.plan import Outcome, Plan
-from baton.core.plan.tool_routing import can_compute
+from baton.core.permissions import ANYTHING, NOTHING_SPENT, PromptLimits, RunTerms
+from baton.core.plan_types import Outcome, Plan
+from baton.core.planning.skill_estimates import stronger
 from baton.core.ports import (
     NEW,
     AdaptedWorker,
@@ -26,7 +27,7 @@ from baton.core.ports import (
     Worker,
     take_default,
 )
-from baton.core.run.policy import ANYTHING, NOTHING_SPENT, PromptLimits, RunTerms, stronger
+from baton.core.reading.bare_expressions import can_compute
 from baton.core.run.run import Run
 from baton.core.run.run_context import RunRequest, Services
 from baton.core.strategies import STRATEGIES, make_strategy, strategy_of_mode

@@ -13,8 +13,8 @@ from functools import partial
 from baton.core import events as ev
 from baton.core.errors import PlanError
 from baton.core.messages import Finish, Message, Role
-from baton.core.plan.plan import Outcome, Plan, single_step_plan
-from baton.core.plan.token_estimates import likely_step_cost
+from baton.core.plan_types import Outcome, Plan, single_step_plan
+from baton.core.planning.token_estimates import likely_step_cost
 from baton.core.ports import Choice, Proposal, Question, StepPrice, Strategy
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.run_context import RunContext
@@ -148,7 +148,7 @@ class PlanExecutor:
 
     async def _review(self) -> None:
         """Say beside the answer what is likely wrong with it."""
-        from baton.core.quality.answer_review import missing_plan_warning, review_answer
+        from baton.core.judging.answer_review import missing_plan_warning, review_answer
 
         outcome = self._outcome
         authors = {n: self._author_of(n) for n in outcome.plan.answer}
@@ -215,7 +215,7 @@ class PlanExecutor:
         numbered = list(enumerate(plan.steps, start=1))
         if all(step.worker in allowed for n, step in numbered if n not in self._steps):
             return plan
-        from baton.core.plan.assignment import assign_workers
+        from baton.core.planning.assignment import assign_workers
 
         # Who did a step in an earlier run may be gone: it takes no worker's time any more.
         free = next((c for c in roster if c.is_free), roster[0])

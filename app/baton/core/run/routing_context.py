@@ -11,22 +11,25 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from baton.core.judging.draft_scoring import expected_quality, tenths
 from baton.core.labels import Label
 from baton.core.messages import (
     Card,
     Request,
-    Usage,
     conversation_messages,
     estimated_tokens,
-    head_and_tail,
     text_with_files,
 )
 from baton.core.model_roles import RULE_CONDUCTOR
-from baton.core.plan.plan import Material, Outcome
-from baton.core.plan.request_words import may_have_parts
-from baton.core.plan.short_answer import announced_answer, short_answer
-from baton.core.plan.tool_routing import ABOUT_BATON, can_compute, is_computable
-from baton.core.plan.turn_roles import TurnRole, scores_by_rule
+from baton.core.permissions import (
+    check,
+    helpers,
+    may_use,
+    must_ask,
+)
+from baton.core.plan_types import Material
+from baton.core.planning.skill_estimates import MAX_PEER_SKILL_GAP, strength
+from baton.core.planning.turn_roles import TurnRole, scores_by_rule
 from baton.core.ports import (
     CheckableWorker,
     ForesightedWorker,
@@ -34,19 +37,11 @@ from baton.core.ports import (
     Route,
     RoutingContext,
 )
-from baton.core.routing_types import Draft, Estimate, Judgement
-from baton.core.run.policy import (
-    MAX_PEER_SKILL_GAP,
-    check,
-    helpers,
-    may_use,
-    must_ask,
-    refuses,
-    strength,
-)
+from baton.core.reading.bare_expressions import ABOUT_BATON, can_compute, is_computable
+from baton.core.reading.request_words import may_have_parts
+from baton.core.routing_types import Estimate, Judgement
 from baton.core.run.rule_router import rerouted
 from baton.core.run.run_context import RunRequest, Services
-from baton.core.strategies._draft_scoring import expected_quality, tenths
 
 MIN_NEAR_GAIN = 0.2
 """How much likelier a good answer must be from another worker here to be asked instead."""
@@ -231,36 +226,6 @@ def _holds(card: Card, material: Material) -> bool:
     return not card.context or size < card.context
 
 
-def drafts(
-    routing: RoutingContext,
-    outcome: Outcome,
-    authors: Mapping[int, str],
-    wrong: Mapping[int, int],
-) -> list[Draft]:
-    """Return what some steps have written as the router is shown it, in the order of `authors`.
-
-    `authors` says who wrote which step's text, `wrong` how many checks by computing that failed,
-    where any could be made.
-    """
-    from baton.core.strategies._estimates import wants_short_answer
-
-    find = short_answer if wants_short_answer(routing) else announced_answer
-    return [
-        Draft(
-            author,
-            head_and_tail(text),
-            find(text),
-            len(text),
-            step in outcome.cut and routing.limits.max_tokens is None,
-            refuses(text),
-            **_signals(outcome.usage.get(step)),
-            wrong=wrong.get(step),
-        )
-        for step, author in authors.items()
-        for text in [outcome.text(step)]
-    ]
-
-
 def sound_estimate(estimate: Estimate | None, roster: Iterable[Card]) -> Estimate | None:
     """Return an estimate of the workers that are there, or None if it makes no sense."""
     if estimate is None:
@@ -313,17 +278,6 @@ def sound_scores(
         len(row) == len(workers) and all(map(math.isfinite, row)) for row in rows
     )
     return rows if is_sound else scores_by_rule(workers)
-
-
-def _signals(usage: Usage | None) -> dict[str, float | None]:
-    """Return how likely a worker held the tokens that it wrote, as a draft says it."""
-    if usage is None:
-        return {}
-    return {name: _finite(getattr(usage, name)) for name in ("confidence", "least", "first")}
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _known(figures: Mapping[str, float], ids: Iterable[str]) -> dict[str, float]:

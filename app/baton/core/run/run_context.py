@@ -18,10 +18,11 @@ from baton.core.messages import (
     estimated_tokens,
     text_with_files,
 )
-from baton.core.plan.plan import Material, Outcome
-from baton.core.plan.request_parts import TrainedConductor
-from baton.core.plan.skill_table import SkillTable
-from baton.core.plan.token_estimates import likely_cost
+from baton.core.permissions import PromptLimits, RunTerms, must_ask
+from baton.core.plan_types import Material, Outcome
+from baton.core.planning.request_parts import TrainedConductor
+from baton.core.planning.skill_table import SkillTable
+from baton.core.planning.token_estimates import likely_cost
 from baton.core.ports import (
     Ask,
     Choice,
@@ -42,7 +43,6 @@ from baton.core.ports import (
 from baton.core.run.answer_saver import AnswerSaver
 from baton.core.run.approval import Approval
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import PromptLimits, RunTerms, must_ask
 from baton.core.run.rule_router import RuleRouter
 from baton.core.spending.pace_controller import Pacing, is_spending_allowed, valid_gain
 

@@ -15,6 +15,7 @@ from baton.core.errors import (
     WorkerUnavailable,
     stored_name,
 )
+from baton.core.judging.answer_faults import RepetitionWatch
 from baton.core.messages import (
     Card,
     Chunk,
@@ -33,9 +34,8 @@ from baton.core.messages import (
     Writing,
     head_and_tail,
 )
-from baton.core.plan.plan import Plan
-from baton.core.plan.token_estimates import likely_cost, likely_step_cost, step_tokens_p99
-from baton.core.quality.repetition import RepetitionWatch
+from baton.core.plan_types import Plan
+from baton.core.planning.token_estimates import likely_cost, likely_step_cost, step_tokens_p99
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.metered_worker import PreparedCall
 from baton.core.run.run_context import RunContext
@@ -191,7 +191,7 @@ class StepExecution:
             return RETRY_SECONDS
         if self.step.optional and self.step.is_direct:
             return None  # whose answer it is matters: the strategy decides what comes instead
-        from baton.core.plan.assignment import substitute_worker
+        from baton.core.planning.assignment import substitute_worker
 
         roster = [c for c in routing.roster if _may_replace(c, card, error)]
         left = (await self._run.spending_room()).left

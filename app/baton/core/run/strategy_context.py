@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from baton.core import events as ev
 from baton.core.errors import BudgetExceeded
+from baton.core.judging.draft_scoring import judge_by_rule, written_drafts
 from baton.core.messages import (
     AnswerFormat,
     Declined,
@@ -20,20 +21,19 @@ from baton.core.messages import (
     Text,
     Usage,
 )
-from baton.core.plan.plan import Material, Outcome, Plan
-from baton.core.plan.request_parts import WrittenPlan
+from baton.core.plan_types import Material, Outcome, Plan
+from baton.core.planning.request_parts import WrittenPlan
 from baton.core.ports import RoutingContext, SpendingRoom, Worker
+from baton.core.reading.follow_up import request_text
 from baton.core.routing_types import Judgement
 from baton.core.run.metered_worker import PreparedCall
 from baton.core.run.routing_context import (
-    drafts,
     sound_estimate,
     sound_judgement,
     sound_likeness,
     sound_scores,
 )
 from baton.core.run.run_context import RunContext
-from baton.core.strategies._draft_scoring import judge_by_rule
 
 
 class RunStrategyContext:
@@ -92,8 +92,8 @@ class RunStrategyContext:
         conductor = self._run.services.trained
         if conductor is None:
             return None
-        from baton.core.plan.plan_lines import is_repeating
-        from baton.core.plan.request_parts import split_request
+        from baton.core.planning.plan_lines import is_repeating
+        from baton.core.planning.request_parts import split_request
 
         async def write(request: Request) -> WrittenPlan:
             await self._run.emit(ev.Planning(conductor.worker.card.id))
@@ -110,7 +110,7 @@ class RunStrategyContext:
         """
         if step in self._checks:
             return self._checks[step]
-        from baton.core.plan.checks import check_text
+        from baton.core.judging.checks import check_text
 
         has_tools = any(card.is_tool for card in self.routing.roster)
         found = await check_text(
@@ -129,13 +129,7 @@ class RunStrategyContext:
 
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         """Return what is expected of the answers that some steps wrote, in their order."""
-        routing, router = self.routing, self._run.services.router
-        material = self._run.conversation.material
-        authors = {n: self._author(n) for n in steps}
-        shown = drafts(routing, outcome, authors, self._wrong)
-        said = await router.judge(material, routing.route, routing.roster, shown)
-        sound = sound_judgement(said, len(shown), routing.roster)
-        return sound or judge_by_rule(routing.route, routing.roster, shown)
+        return await self._judge(self.routing, outcome, steps)
 
     async def chance(self, outcome: Outcome, step: int, part: Material | None) -> float:
         """Return how likely what a step wrote is good, from 0 to 1.
@@ -150,16 +144,22 @@ class RunStrategyContext:
             tools = {card.id for card in routing.roster if card.is_tool}
             direct = [n for n, one in steps if one.is_direct and outcome.text(n)]
             numbers = [n for n in direct if self._author(n) not in tools]
-        asked = part or self._run.conversation.material
-        if part is not None:
-            route = await router.route(asked, routing.roster)
+        else:
+            route = await router.route(part, routing.roster)
             estimate = sound_estimate(route.estimate, routing.roster)
-            routing = replace(routing, material=asked, route=replace(route, estimate=estimate))
-        shown = drafts(routing, outcome, {n: self._author(n) for n in numbers}, self._wrong)
-        said = await router.judge(asked, routing.route, routing.roster, shown)
-        sound = sound_judgement(said, len(shown), routing.roster)
-        judged = sound or judge_by_rule(routing.route, routing.roster, shown)
+            routing = replace(routing, material=part, route=replace(route, estimate=estimate))
+        judged = await self._judge(routing, outcome, numbers)
         return judged.quality[numbers.index(step)]
+
+    async def _judge(
+        self, routing: RoutingContext, outcome: Outcome, steps: Sequence[int]
+    ) -> Judgement:
+        authors = {n: self._author(n) for n in steps}
+        drafts = written_drafts(routing, outcome, authors, self._wrong)
+        router, asked = self._run.services.router, routing.material
+        judged = await router.judge(asked, routing.route, routing.roster, drafts)
+        sound = sound_judgement(judged, len(drafts), routing.roster)
+        return sound or judge_by_rule(routing.route, routing.roster, drafts)
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how alike each two texts are in meaning, from 0 to 1."""
@@ -169,7 +169,7 @@ class RunStrategyContext:
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
         """Return how well each worker would do in each role; see core.ports.StrategyContext."""
-        router, text = self._run.services.router, self._run.conversation.material.request
+        router, text = self._run.services.router, request_text(self._run.conversation.material)
         return sound_scores(await router.score_turns(text, position, workers), workers)
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from baton.core.plan.plan import MAX_STEPS, Outcome, Plan
-from baton.core.plan.short_answer import majority_index, short_answer
+from baton.core.judging.draft_scoring import tenths
+from baton.core.judging.short_answer import majority_index, short_answer
+from baton.core.plan_types import MAX_STEPS, Outcome, Plan
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.routing_types import Judgement
-from baton.core.strategies._draft_scoring import tenths
 from baton.core.strategies._estimates import (
     can_pay_helper,
     chance_text,
@@ -256,7 +256,7 @@ def _keep_draft(outcome: Outcome, step: int, why: str) -> Proposal | None:
 
 async def _check_drafts(context: StrategyContext, outcome: Outcome, drafts: Sequence[int]) -> None:
     """Check the drafts that can be checked by computing."""
-    from baton.core.plan.checks import is_checkable
+    from baton.core.judging.checks import is_checkable
 
     for number in drafts:
         if is_checkable(outcome.text(number)):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
-from baton.core.late_pattern import late_pattern
-from baton.core.messages import Card, head_and_tail
+from baton.core.judging.draft_scoring import expected_quality, tenths
+from baton.core.messages import Card
+from baton.core.planning.skill_estimates import MAX_PEER_SKILL_GAP
 from baton.core.ports import RoutingContext, StrategyContext
-from baton.core.run.policy import MAX_PEER_SKILL_GAP
-from baton.core.strategies._draft_scoring import expected_quality, tenths
+from baton.core.reading.task_kind import is_short_answer_wanted
 from baton.core.strategies._steps import local_workers, prompt_skill
 
 MAX_SURE_NOVELTY = 0.4
@@ -94,7 +93,7 @@ def drafting_pair(routing: RoutingContext) -> tuple[str, ...]:
     """
     mine, estimate = routing.card(routing.worker), routing.route.estimate
     chance = answer_chance(routing, mine)
-    if not wants_short_answer(routing) or (is_sure(routing) and chance >= MIN_ONE_DRAFT_CHANCE):
+    if not is_short_answer_wanted(routing) or (is_sure(routing) and chance >= MIN_ONE_DRAFT_CHANCE):
         return ()
     if mate := _second_drafter(routing):
         return (mine.id, mate)
@@ -137,50 +136,3 @@ def _best_other_worker(routing: RoutingContext, drafted: Collection[str], least:
         if card.id not in used and answer_chance(routing, card) >= least
     ]
     return max(able, key=lambda card: answer_chance(routing, card)).id if able else ""
-
-
-# Whether the answer is short
-
-
-_AMOUNT_QUESTION = late_pattern(
-    r"\bhow (?:many|much|long|far|old|tall|fast|big|often)\b|\b(?:calculate|compute)\b|"
-    r"\bwhat is the (?:smallest|largest|greatest|least|total|value|sum|number|probability)\b",
-    re.IGNORECASE,
-)
-_QUESTION = late_pattern(
-    r"\bwhat\b|\bhow\b|\b(?:find|calculate|compute|determine|evaluate|express)\b", re.IGNORECASE
-)
-_AMOUNT = late_pattern(
-    r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|hundred|twice|half|double)\b",
-    re.IGNORECASE,
-)
-_CHOICES = late_pattern(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
-_PROOF = late_pattern(r"\b(?:prove|proof|show that|explain)\b", re.IGNORECASE)
-_CODE = late_pattern(
-    r"```|\b(?:python|javascript|typescript|sql|regex|functions?|scripts?|code|implement)\b",
-    re.IGNORECASE,
-)
-_WRITING_REQUEST = late_pattern(
-    r"\s{0,9}(?:please\s)?(?:write|draft|compose|translate|summari[sz]e|rewrite)\b", re.IGNORECASE
-)
-_TEXT_KINDS = ("writing", "rewriting", "summary", "translation", "extraction")
-_END_CHARS = 300
-"""What is asked stands at the beginning or at the end."""
-
-
-def wants_short_answer(routing: RoutingContext) -> bool:
-    """Whether a prompt wants a number, a choice, or something else that is short."""
-    prompt, kind = head_and_tail(routing.material.request), routing.route.need.kind
-    if len(_CHOICES.findall(prompt)) > 1:
-        return True
-    ends = f"{prompt[:_END_CHARS]}\n{prompt[-_END_CHARS:]}"
-    if (
-        _PROOF.search(ends)
-        or _WRITING_REQUEST.match(prompt)
-        or (kind == "code" and _CODE.search(prompt))
-    ):
-        return False
-    if kind in ("math", "calculation") or _AMOUNT_QUESTION.search(ends):
-        return True
-    asked = _AMOUNT.search(prompt) is not None and _QUESTION.search(ends) is not None
-    return asked and (kind not in _TEXT_KINDS or prompt.rstrip().endswith("?"))

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from baton.core.errors import BatonError, PlanError, StoreError
 from baton.core.events import Verdict
-from baton.core.plan.assignment import substitute_worker, success_chance
-from baton.core.plan.plan import Outcome, Plan, Step
-from baton.core.plan.request_parts import DOUBTFUL_NEED
+from baton.core.plan_types import Outcome, Plan, Step
+from baton.core.planning.assignment import substitute_worker, success_chance
+from baton.core.planning.request_parts import DOUBTFUL_NEED
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._steps import answer_step, conversational_workers, help_reason, is_lost
 from baton.core.strategies._template import fallback_answer

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from baton.core.judging.answer_faults import help_wanted
+from baton.core.judging.short_answer import answers_agree, majority_index
 from baton.core.labels import Label
 from baton.core.messages import Card, Finish
-from baton.core.plan.plan import (
+from baton.core.plan_types import (
     DIRECT_SUBTASK,
     FILE,
     HISTORY,
@@ -17,10 +19,9 @@ from baton.core.plan.plan import (
     Step,
     direct_step,
 )
-from baton.core.plan.short_answer import answers_agree, majority_index
-from baton.core.plan.tool_routing import ABOUT_BATON, asks_who_answers
+from baton.core.planning.skill_estimates import MAX_PEER_SKILL_GAP, strength
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.run.policy import MAX_PEER_SKILL_GAP, help_wanted, strength
+from baton.core.reading.bare_expressions import ABOUT_BATON, asks_who_answers
 
 
 def answer_step(routing: RoutingContext, worker: str, *, optional: bool = False) -> Step:
@@ -121,7 +122,7 @@ def best_step(routing: RoutingContext, outcome: Outcome, among: Iterable[int]) -
 
 def prompt_skill(routing: RoutingContext, card: Card) -> float:
     """Return how difficult a prompt of this kind may be for a worker."""
-    from baton.core.plan.skill_estimates import skill
+    from baton.core.planning.skill_estimates import skill
 
     return skill(card, routing.route.need.kind)
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from baton.core.errors import PlanError
-from baton.core.plan.plan import Outcome, Plan
+from baton.core.plan_types import Outcome, Plan
 from baton.core.ports import Proposal, RoutingContext, StrategyContext, Template
 from baton.core.strategies._steps import (
     answer_step,
@@ -39,7 +39,7 @@ class TemplateStrategy:
 
 async def template_plan(context: StrategyContext, template: Template) -> Plan:
     """Return a template's plan for the prompt, with a worker for each step. Raises PlanError."""
-    from baton.core.plan.assignment import assign_workers
+    from baton.core.planning.assignment import assign_workers
 
     routing = context.routing
     roster = conversational_workers(routing)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from baton.core.events import Checked, Verdict
 from baton.core.messages import Card, fenced
-from baton.core.plan.plan import MAX_STEPS, PROMPT, Outcome, Step
+from baton.core.plan_types import MAX_STEPS, PROMPT, Outcome, Step
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._steps import conversational_workers, full_access, strongest_worker
 
@@ -108,7 +108,7 @@ def _audit_proposal(routing: RoutingContext, outcome: Outcome) -> Proposal | Non
 
 
 def _choose_auditor(routing: RoutingContext, authors: Iterable[str]) -> Card | None:
-    from baton.core.plan.skill_estimates import skill
+    from baton.core.planning.skill_estimates import skill
 
     wrote = set(authors)
     others = [card for card in conversational_workers(routing) if card.id not in wrote]

@@ -6,10 +6,10 @@ questions sent to the cloud, against 97 % with all of them.
 
 from __future__ import annotations
 
-from baton.core.plan.plan import Outcome
-from baton.core.plan.short_answer import announced_answer, answers_agree, short_answer
+from baton.core.judging.short_answer import announced_answer, answers_agree, short_answer
+from baton.core.plan_types import Outcome
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._estimates import wants_short_answer
+from baton.core.reading.task_kind import is_short_answer_wanted
 from baton.core.strategies._steps import (
     answer_step,
     best_step,
@@ -81,7 +81,7 @@ def disagreement(routing: RoutingContext, outcome: Outcome) -> str:
         return help_reason(routing, outcome, numbers[0] if numbers else 1)
     texts = [outcome.text(n) for n in (1, 2)]
     # Of free text only what is announced as an answer counts: it may end with any number.
-    if not wants_short_answer(routing) and not all(map(announced_answer, texts)):
+    if not is_short_answer_wanted(routing) and not all(map(announced_answer, texts)):
         return help_reason(routing, outcome, 1)
     if not any(map(short_answer, texts)):
         return "Neither of the two local answers comes to a result."

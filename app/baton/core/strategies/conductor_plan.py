@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from baton.core.errors import BatonError, StoreError
 from baton.core.model_roles import RULE_CONDUCTOR
-from baton.core.plan.plan import Outcome
+from baton.core.plan_types import Outcome
 from baton.core.ports import Conductor, Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._parts import split_strategy
 from baton.core.strategies._steps import is_lost, single_answer
@@ -30,7 +30,7 @@ class ConductorStrategy:
         self._kept: tuple[int, ...] = ()
 
     async def first(self, context: StrategyContext) -> Proposal:
-        from baton.core.plan.conductor import LanguageConductor, choose_conductor
+        from baton.core.planning.conductor import LanguageConductor, choose_conductor
 
         routing = context.routing
         if routing.limits.alone:
@@ -98,7 +98,7 @@ class ConductorStrategy:
             else:
                 reason = why or routing.route.why
                 return Proposal(plan, "plan", f"{reason} {template.about}")
-        from baton.core.plan.conductor import can_conduct
+        from baton.core.planning.conductor import can_conduct
 
         if not why and routing.conductor == RULE_CONDUCTOR:
             why = "No model plans, by your setting `conductor`."

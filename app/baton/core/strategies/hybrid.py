@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 from baton.core.model_roles import RULE_CONDUCTOR
-from baton.core.plan.plan import Outcome
+from baton.core.plan_types import Outcome
 from baton.core.ports import Proposal, RoutingContext, SpendingRoom, Strategy, StrategyContext
+from baton.core.reading.task_kind import is_short_answer_wanted
 from baton.core.strategies._draft_review import DraftReview, helper_proposal
 from baton.core.strategies._estimates import (
     MIN_ONE_DRAFT_GAIN,
@@ -16,7 +17,6 @@ from baton.core.strategies._estimates import (
     expected_gain,
     has_helper,
     is_sure,
-    wants_short_answer,
 )
 from baton.core.strategies._parts import split_strategy
 from baton.core.strategies._steps import Delegation, local_workers, prompt_skill
@@ -87,7 +87,7 @@ async def _choose_with_help(context: StrategyContext) -> Strategy:
     is_better = _is_helper_clearly_better(routing)
     if not is_better and (two := drafting_pair(routing)):
         return DraftReview(two)
-    if not (is_better and wants_short_answer(routing)) and await _should_plan(context):
+    if not (is_better and is_short_answer_wanted(routing)) and await _should_plan(context):
         return ConductorStrategy()
     is_sent_away = routing.route.estimate is None and routing.route.where != "local"
     return DraftReview(is_doubted=is_sent_away and not routing.choice)
@@ -113,7 +113,7 @@ async def _should_plan(context: StrategyContext) -> bool:
         return False
     if route.template == LONG_DOCUMENT:  # no worker could read all of it without
         return has_template(routing)
-    from baton.core.plan.conductor import choose_conductor
+    from baton.core.planning.conductor import choose_conductor
 
     funds = await context.funds()
     is_named = routing.conductor not in ("", RULE_CONDUCTOR)

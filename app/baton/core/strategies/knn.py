@@ -7,7 +7,7 @@ training.
 from __future__ import annotations
 
 from baton.core.messages import Card
-from baton.core.plan.plan import Outcome
+from baton.core.plan_types import Outcome
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._steps import Delegation, conversational_workers, single_answer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from baton.core.plan.plan import Outcome, Plan, Step
+from baton.core.plan_types import Outcome, Plan, Step
 from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._steps import (
     allowed_workers,

@@ -5,7 +5,7 @@ After Smoothie (arXiv 2412.04692): no labels are needed, only how alike texts ar
 
 from __future__ import annotations
 
-from baton.core.plan.plan import Outcome
+from baton.core.plan_types import Outcome
 from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._steps import (
     best_step,

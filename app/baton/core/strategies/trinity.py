@@ -1,7 +1,7 @@
 """Turn by turn, a trained head picks a worker and its role, until a verifier accepts.
 
 After TRINITY (arXiv 2512.04695), whose head picks one of seven models. Ours is trained in a gym of
-simulated outcomes for workers that it has never met; see core.plan.turn_roles.
+simulated outcomes for workers that it has never met; see core.planning.turn_roles.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from baton.core.messages import Card
 from baton.core.money import NANO
-from baton.core.plan.plan import PROMPT, Outcome, Plan, Step
-from baton.core.plan.skill_estimates import skill
-from baton.core.plan.token_estimates import likely_cost
-from baton.core.plan.turn_roles import (
+from baton.core.plan_types import PROMPT, Outcome, Plan, Step
+from baton.core.planning.skill_estimates import skill
+from baton.core.planning.token_estimates import likely_cost
+from baton.core.planning.turn_roles import (
     TurnPosition,
     TurnRole,
     WorkerFacts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.core.plan.plan import Outcome
+from baton.core.plan_types import Outcome
 from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._verification import Verification, is_verifying
 from baton.core.strategies.conductor_plan import ConductorStrategy

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.plan.plan import KINDS
+from baton.core.plan_types import KINDS
 from baton.routing.child import RouterFileError
 from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Vectors
 
@@ -182,7 +182,7 @@ class TurnHead:
 
     @classmethod
     def by_rule(cls) -> TurnHead:
-        """Return a head whose scores are those of `core.plan.turn_roles.scores_by_rule`."""
+        """Return a head whose scores are those of `core.planning.turn_roles.scores_by_rule`."""
         weights = np.zeros(TURN_SHAPE)
         turns = slice(WIDTH, WIDTH + 5)
         weights[turns, 1, 1] = 1.0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from baton.core.plan.plan import KINDS
-from baton.core.plan.token_estimates import TOKENS_P99
+from baton.core.plan_types import KINDS
+from baton.core.planning.token_estimates import TOKENS_P99
 from baton.core.routing_types import (
     Candidate,
     Draft,
@@ -145,7 +145,7 @@ class RouterModel:
     def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> list[list[float]]:
-        """Return a row for each role of core.plan.turn_roles: a score for each worker in it."""
+        """Return a row for each role of core.planning.turn_roles: a score for each worker in it."""
         return self._turns.scores(self.vectors([text])[0], position, workers)
 
     def learn(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:

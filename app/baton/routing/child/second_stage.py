@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.plan.short_answer import normalised_answer
+from baton.core.judging.short_answer import normalised_answer
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.routing.child import RouterFileError
 from baton.routing.child.draft_signals import DraftSignals

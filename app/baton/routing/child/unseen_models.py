@@ -146,7 +146,7 @@ SmolLM2's own card has 1.4 % of GSM8K for 135M and 7 % for 360M, where the line 
 would come to 40 % and more."""
 
 _ABILITY_AT_3, _ABILITY_A_LEVEL = 0.4, 0.9
-"""What the levels of a card come to: 3 is what models of 8 billion master (core/plan)."""
+"""What the levels of a card come to: 3 is what models of 8 billion master (core/planning)."""
 
 
 @frozen_dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from baton.core.aio import uninterrupted
-from baton.core.plan.plan import Plan
+from baton.core.plan_types import Plan
 from baton.core.ports import Question
 from baton.core.sanitiser import one_line
 from baton.tui.chat.context import ChatContext

@@ -14,8 +14,8 @@ from baton.core.events import Decision, Offered
 from baton.core.feedback import Signal
 from baton.core.labels import strictest
 from baton.core.messages import Prompt, TurnStatus
+from baton.core.permissions import may_use
 from baton.core.ports import Choice, ConversationPosition, Question
-from baton.core.run.policy import may_use
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
 from baton.presentation.answers import (
@@ -34,7 +34,7 @@ from baton.tui.prompt_queue import QueuedPrompt, RunFollower, used_context_share
 from baton.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
-    from baton.core.plan.plan import Plan
+    from baton.core.plan_types import Plan
     from baton.core.run.run import Run
 
 EDIT = "edit"
@@ -208,7 +208,7 @@ class RunController:
 
     async def _edit_plan(self, plan: Plan) -> Plan | None:
         """Return a plan as changed in the person's own editor; None if it was not changed."""
-        from baton.core.plan import templates
+        from baton.core.planning import templates
 
         text: str | None = templates.format_plan(plan)
         while text is not None:

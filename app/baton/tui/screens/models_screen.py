@@ -270,7 +270,7 @@ class ModelsScreen(Overlay[str]):
     @work(exclusive=True, group="closer")
     async def _look_closer(self, row: ModelRow) -> None:
         """Find out what a model is good at, and whether one that is here fits now."""
-        from baton.core.plan.skill_table import skill_summary
+        from baton.core.planning.skill_table import skill_summary
 
         if (card := row_card(row)) is None:
             return

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Request, Role, Text, Usage
-from baton.core.plan.plan_lines import PlanPart
-from baton.core.plan.request_parts import CheckedPart
-from baton.core.plan.tool_routing import ABOUT_BATON
+from baton.core.planning.plan_lines import PlanPart
+from baton.core.planning.request_parts import CheckedPart
+from baton.core.reading.bare_expressions import ABOUT_BATON
 from baton.ipc.messages import Failed, FrameError
 from baton.ipc.process import Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor

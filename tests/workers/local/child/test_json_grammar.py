@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.core.plan.plan_schema import PlanSchema
+from baton.core.planning.plan_schema import PlanSchema
 from baton.core.schema_bounds import MAX_COUNT, MAX_DEPTH, MAX_VALUES, schema_problem
 from baton.workers.local.child import llama
 from baton.workers.local.child.json_grammar import json_grammar

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from baton.core.messages import fenced
-from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart, parse_lines
-from baton.core.plan.request_parts import CheckedPart, checked_subtasks
+from baton.core.planning.plan_lines import TOOL_HEADS, PlanPart, parse_lines
+from baton.core.planning.request_parts import CheckedPart, checked_subtasks
 from baton.workers.tools.computation import plan_check
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.computation.plan_steps import compute_step

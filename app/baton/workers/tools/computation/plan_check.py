@@ -12,8 +12,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
-from baton.core.plan.request_parts import CheckedPart
+from baton.core.planning.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.planning.request_parts import CheckedPart
 from baton.workers.tools.computation import CannotCompute, NoResult
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.expression_check import (

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from baton.core.code_blocks import text_and_blocks as fenced_parts
-from baton.core.plan.plan_lines import TOOL_HEADS
-from baton.core.plan.tool_routing import can_compute
+from baton.core.planning.plan_lines import TOOL_HEADS
+from baton.core.reading.bare_expressions import can_compute
 from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.lexicon import guess_language

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from baton.core.plan.tool_routing import clock_expression, without_lead
+from baton.core.reading.bare_expressions import clock_expression, without_lead
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.expression import (
