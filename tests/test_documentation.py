@@ -135,7 +135,7 @@ def test_every_json_field_is_documented(heading: str) -> None:
     assert not [field for field in sorted(fields) if not is_documented(field, documented)]
 
 
-SCORES = {"chance", "difficulty", "parts", "plan"}
+SCORES = {"chance", "difficulty", "parts", "plan"}  # parts: in older histories
 
 
 def test_every_event_and_its_fields_are_documented() -> None:

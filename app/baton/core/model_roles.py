@@ -11,7 +11,7 @@ STARTER_ID = "small"
 """The id of the starter model's worker, which any other model replaces."""
 
 RULE_CONDUCTOR = "rule"
-"""The value of `conductor` with which no model plans, only templates and the router's rule."""
+"""The value of `conductor` with which no model plans, only templates."""
 
 OWN_MODELS_PREFIX = "baton/"
 """What the ids of Baton's own models begin with that other programs may ask for."""

@@ -219,14 +219,6 @@ async def test_harder_words_make_a_task_harder() -> None:
     assert hard.where == "plan"
 
 
-async def test_several_wishes_make_a_plan() -> None:
-    two = "Plan three days in Lisbon with two kids, then put it into a table in Portuguese."
-    assert (await route(two)).where == "plan"
-    three = await route("1. Who was Kant?\n2. What is ethics?\n3. When did he die?")
-    assert three.template == "split-merge"
-    assert three.scores["parts"] == 3
-
-
 async def test_what_the_first_worker_is_not_up_to_goes_to_a_remote_one_that_is() -> None:
     text = "Why did the Roman empire fall?"
     assert (await route(text)).where == "cloud"

@@ -15,7 +15,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.permissions import PromptLimits
-from baton.core.plan_types import MAX_STEPS, Need, Step
+from baton.core.plan_types import MAX_STEPS, Need, Plan, Step, direct_step
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom
 from baton.core.strategies import STRATEGIES, make_strategy, strategy_of_mode
 from baton.core.strategies._template import TemplateStrategy
@@ -410,6 +410,27 @@ async def test_without_a_conductor_the_template_is_played() -> None:
     context = ScriptedContext(routing_context(LLAMA), answers=["invalid", "invalid"])
     run = await play("conductor", context, lambda number, step: "text")
     assert run.workers == ["llama"]
+
+
+PARTS = Plan((direct_step("llama"), direct_step("llama")), (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("conductor", "asked", "subtasks"),
+    [("llama", True, ["Do a.", "Do b."]), ("", False, 2), (RULE_CONDUCTOR, False, 1)],
+)
+async def test_a_named_conductor_plans_what_the_trained_one_finds_to_have_parts(
+    conductor: str, asked: bool, subtasks: list[str] | int
+) -> None:
+    context = ScriptedContext(
+        routing_context(LLAMA, GEMMA, conductor=conductor),
+        answers=[plan_json("Do a.", "Do b.")],
+        parts=PARTS,
+    )
+    run = await play("hybrid", context, lambda number, step: f"text {number}")
+    steps = [step.subtask for step in run.outcome.plan.steps]
+    assert bool(context.asked) is asked
+    assert steps == subtasks if isinstance(subtasks, list) else len(steps) == subtasks
 
 
 @pytest.mark.parametrize("name", ["conductor", "hybrid", "ultra"])

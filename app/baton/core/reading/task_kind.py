@@ -44,16 +44,6 @@ _WORDS = {
 
 _KINDS = {kind: late_pattern(words, re.IGNORECASE) for kind, words in _WORDS.items()}
 
-_ORDER = r"translat|summari|rewrite|write|list|explain|compare|find|calculate|convert|create|check|"
-_ORDER += r"describe|give|make|put|turn|draft|extract|plan|review|suggest|übersetz|schreib|erklär|"
-_ORDER += r"fasse|erstelle|écris|traduis|explique|escribe|traduce|resume|explica"
-_THEN = late_pattern(
-    rf"(?:\bthen\b|\bafter that\b|\bafterwards\b|\bfinally\b|\band also\b|\bdanach\b|\bund dann\b|"
-    rf"\bensuite\b|\bpuis\b|\bluego\b|\bdespués\b|[.;,]\s+(?:and\s+)?(?=(?:please )?(?:{_ORDER}))|"
-    rf"\band (?=(?:{_ORDER})))",
-    re.IGNORECASE,
-)
-_ITEM = late_pattern(r"^[^\S\n]*(?:\d{1,2}[.)]|[a-h][.)]|[-*•])\s+\S", re.MULTILINE)
 _HARD = late_pattern(
     r"prove|proof|rigorous|theorem|optimi[sz]|algorithm|complexity|concurren|distributed|"
     r"architect|in[- ]depth|detailed|comprehensive|thorough|edge cases|production|legal|contract|"
@@ -77,7 +67,7 @@ _ORDINARY_DIFFICULTY = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "ch
 def text_need(text: str) -> Need:
     """Return what a text asks of a worker, by the rule."""
     kind = task_kind(text, False)
-    return Need(kind, task_difficulty(text, len(text), kind, count_parts(text)))
+    return Need(kind, task_difficulty(text, len(text), kind))
 
 
 def is_greeting(text: str) -> bool:
@@ -103,17 +93,10 @@ def task_kind(text: str, with_files: bool) -> str:
     return best or ("extraction" if with_files else "chat")
 
 
-def count_parts(text: str) -> int:
-    """Return how many things are asked for, 1 to 9."""
-    items = len(_ITEM.findall(text))
-    questions = text.count("?") + text.count("\uff1f")
-    orders = 1 + len(_THEN.findall(text[:1500]))
-    return max(1, min(9, max(items if questions > 1 or orders > 2 else 0, questions, orders)))
-
-
-def task_difficulty(text: str, length: int, kind: str, parts: int) -> int:
+def task_difficulty(text: str, length: int, kind: str) -> int:
+    """Return how difficult a task of a kind looks, 1 to 5, by its words and its whole length."""
     hard = len({match.lower() for match in _HARD.findall(text)})
-    value = ordinary_difficulty(kind) + min(2, hard) + (parts > 2) + (length > 1200)
+    value = ordinary_difficulty(kind) + min(2, hard) + (length > 1200)
     short = len(text) < _SHORT_CHARS and not hard
     return max(1, min(5, value - (short and kind not in ("math", "code"))))
 

@@ -17,7 +17,7 @@ from baton.core.planning.turn_roles import scores_by_rule
 from baton.core.ports import Route
 from baton.core.reading.bare_expressions import ABOUT_BATON, can_compute
 from baton.core.reading.follow_up import request_text
-from baton.core.reading.task_kind import count_parts, is_greeting, task_difficulty, task_kind
+from baton.core.reading.task_kind import is_greeting, task_difficulty, task_kind
 from baton.core.routing_types import Draft, Estimate, Judgement
 
 _GOOD, _MORE = 0.5, 0.2
@@ -101,7 +101,7 @@ def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
         f"This is a plain sum, conversion or time, which the {tool} tool computes exactly.",
         Need("calculation", 1),
         tool=tool,
-        scores={"difficulty": 1.0, "parts": 1.0},
+        scores={"difficulty": 1.0},
         decided_by="tool",
     )
 
@@ -117,19 +117,18 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
     if known is None and is_greeting(text):
         estimate = None
-    parts = count_parts(head_and_tail(material.question))
     kind = task_kind(text, bool(material.files))
     if estimate is not None:
         kind = _likeliest(estimate, kind)
-    difficulty = task_difficulty(text, len(request), kind, parts)
+    difficulty = task_difficulty(text, len(request), kind)
     if known is not None:
         difficulty = _as_expected(known, roster, kind, difficulty)
     need = Need(kind, difficulty)
-    template = _template(material, roster, need, parts)
+    template = _template(material, roster, need)
     route = Route("local", "", need, template=template, estimate=known)
     likely = expected_quality(roster[0], route) if roster else 0.0
-    where, why = _where(route, parts, likely, roster)
-    scores = {"difficulty": float(difficulty), "parts": float(parts)}
+    where, why = _where(route, likely, roster)
+    scores = {"difficulty": float(difficulty)}
     if known is None:
         scores["chance"] = likely
     if estimate is not None:
@@ -186,14 +185,12 @@ def _as_expected(estimate: Estimate, roster: Sequence[Card], kind: str, ruled: i
     return max(1, min(5, round(ruled + (1 - estimate.novelty) * step)))
 
 
-def _template(material: Material, roster: Sequence[Card], need: Need, parts: int) -> str:
+def _template(material: Material, roster: Sequence[Card], need: Need) -> str:
     """Return the workflow that suits a prompt, or ""."""
     if _too_long(material, roster):
         return "read-long-document"
     if need.kind == "code":
         return "plan-code-test" if need.difficulty >= 4 else ""
-    if parts >= 3:
-        return "split-merge"
     return "draft-verify-revise" if need.difficulty >= 4 else ""
 
 
@@ -204,18 +201,14 @@ def _too_long(material: Material, roster: Sequence[Card]) -> bool:
     return bool(texts and roster) and is_too_long(roster[0], texts, material.prompt)
 
 
-def _where(route: Route, parts: int, likely: float, roster: Sequence[Card]) -> tuple[str, str]:
+def _where(route: Route, likely: float, roster: Sequence[Card]) -> tuple[str, str]:
     """Return where a prompt goes, and why in a sentence."""
     need, template = route.need, route.template
     grade = f"This looks like {_NOUNS[need.kind]}, {_GRADES[need.difficulty]}"
     if template == "read-long-document":
         return "plan", "The files are longer than your worker can read at once, so it reads pieces."
-    if template == "split-merge":
-        return "plan", f"You ask for {parts} things, so they are done one by one."
     if template:
         return "plan", f"{grade}, so the first answer is checked before you get it."
-    if parts > 1 and need.difficulty > 2:
-        return "plan", f"You ask for {parts} things, and the later ones build on the first."
     others = [card for card in roster[1:] if not (card.is_local or card.is_tool)]
     if likely < _GOOD and any(_gain(card, route, likely) > _MORE for card in others):
         return "cloud", f"{grade}, and your local worker {_poor(route, likely)}."

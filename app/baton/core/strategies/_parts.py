@@ -65,23 +65,17 @@ def _doubt_text(steps: Sequence[int]) -> str:
     return f"Steps {named} couldn't be computed for certain: a model's results may be wrong."
 
 
-async def split_strategy(context: StrategyContext) -> SplitRequest | None:
-    """Return the strategy for a request with parts, None for any other request.
-
-    Where the person named a conductor, that one splits requests; this one only has things computed.
-    """
+async def split_plan(context: StrategyContext) -> Plan | None:
+    """Return the plan of a request that has parts or can be computed, None for any other."""
     routing = context.routing
     if routing.mode == "mini" or routing.limits.alone:
         return None
     try:
-        plan = await context.split()
+        return await context.split()
     except StoreError:
         raise
     except BatonError:  # the worker that answers instead meets the same error and reports it
         return None
-    if plan is None or (routing.conductor and len(plan.steps) > 1):
-        return None
-    return SplitRequest(plan)
 
 
 # One correction

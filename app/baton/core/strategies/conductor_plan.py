@@ -8,7 +8,7 @@ from baton.core.errors import BatonError, StoreError
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan_types import Outcome
 from baton.core.ports import Conductor, Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._parts import split_strategy
+from baton.core.strategies._parts import SplitRequest, split_plan
 from baton.core.strategies._steps import is_lost, single_answer
 from baton.core.strategies._template import fallback_answer, template_plan
 
@@ -37,8 +37,8 @@ class ConductorStrategy:
             return single_answer(routing)
         if routing.route.template == LONG_DOCUMENT:
             return await self._template_proposal(context)
-        if not routing.conductor and (parts := await split_strategy(context)) is not None:
-            return await parts.first(context)
+        if not routing.conductor and (plan := await split_plan(context)) is not None:
+            return await SplitRequest(plan).first(context)
         if not (worker := choose_conductor(routing, await context.funds())):
             return await self._template_proposal(context)
         self._name = routing.card(worker).name

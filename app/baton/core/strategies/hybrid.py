@@ -18,7 +18,7 @@ from baton.core.strategies._estimates import (
     has_helper,
     is_sure,
 )
-from baton.core.strategies._parts import split_strategy
+from baton.core.strategies._parts import SplitRequest, split_plan
 from baton.core.strategies._steps import Delegation, local_workers, prompt_skill
 from baton.core.strategies.conductor_plan import (
     LONG_DOCUMENT,
@@ -72,8 +72,11 @@ async def _choose_strategy(context: StrategyContext) -> Strategy:
     routing = context.routing
     if routing.route.tool in {card.id for card in routing.roster if card.is_tool}:
         return Delegation()
-    if (parts := await split_strategy(context)) is not None:
-        return parts
+    if (plan := await split_plan(context)) is not None:
+        if len(plan.steps) == 1 or not routing.conductor:
+            return SplitRequest(plan)
+        if routing.conductor != RULE_CONDUCTOR:
+            return ConductorStrategy()
     if not has_helper(routing):
         return ConductorStrategy() if await _should_plan(context) else DraftReview()
     if await can_pay_helper(context):
