@@ -216,7 +216,7 @@ class Orchestra:
         name = limits.strategy or routed.strategy or "plan"
         position = ConversationPosition(record.conversation, again=record.prompt)
         worker = routed.worker if routed.worker in self._services.workers else None
-        limits, terms = _stricter(routed, limits, self._terms)
+        limits, terms = _strictest_limits(routed, limits, self._terms)
         request = replace(
             self._request(Prompt(""), position, limits, terms, worker, name, kept),
             root=routed.root or record.id,
@@ -270,7 +270,7 @@ def routed_as(record: RunRecord) -> Routed:
     return next((e for e in record.events if isinstance(e, Routed)), Routed("", ""))
 
 
-def _stricter(
+def _strictest_limits(
     routed: Routed, limits: PromptLimits, terms: RunTerms
 ) -> tuple[PromptLimits, RunTerms]:
     """Return what both a run and the one that goes on with it are allowed."""

@@ -111,8 +111,32 @@ class PlanExecutor:
 
         Raises PromptWithdrawn, or the error that left it unanswered.
         """
+        strategy = self._run.request.strategy
+        await self._begin(strategy)
+        is_grown = True
+        while is_grown:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    running: set[asyncio.Task[None]] = set()
+                    while True:
+                        for step in self._startable():
+                            running.add(group.create_task(step.play()))
+                        if not running:
+                            break
+                        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                        if any(task.exception() for task in done if not task.cancelled()):
+                            break  # the group ends the others
+                        running -= done
+            except BaseExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+            await self._skip_unstarted_steps()
+            is_grown = strategy is not None and await self._adopt_more(strategy)
+        self._conclude()
+        await self._review()
+
+    async def _begin(self, strategy: Strategy | None) -> None:
+        """Adopt the first plan, and report the route."""
         run, request, routing = self._run, self._run.request, self._run.routing
-        strategy = request.strategy
         if request.kept is not None:
             self._take_up(request.kept)
             # A strategy may look at it again, as it would have without the interruption.
@@ -140,11 +164,6 @@ class PlanExecutor:
             )
         )
         await self._adopt_first(replace(proposal, why=""))
-        await self._play_steps()
-        while strategy is not None and await self._adopt_more(strategy):
-            await self._play_steps()
-        self._conclude()
-        await self._review()
 
     async def _review(self) -> None:
         """Say beside the answer what is likely wrong with it."""
@@ -233,24 +252,6 @@ class PlanExecutor:
         steps = tuple(s if n in self._steps else assigned.steps[n - 1] for n, s in numbered)
         return replace(plan, steps=steps)
 
-    async def _play_steps(self) -> None:
-        """Play every step that can be played; report which ones can't."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                running: set[asyncio.Task[None]] = set()
-                while True:
-                    for step in self._startable():
-                        running.add(group.create_task(step.play()))
-                    if not running:
-                        break
-                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    if any(task.exception() for task in done if not task.cancelled()):
-                        break  # the group ends the others
-                    running -= done
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        await self._leave_out()
-
     @property
     def _failed(self) -> set[int]:
         """The steps that were needed and failed, of which the strategy doesn't know yet."""
@@ -285,7 +286,7 @@ class PlanExecutor:
             route=self._route,
         )
 
-    async def _leave_out(self) -> None:
+    async def _skip_unstarted_steps(self) -> None:
         """Report the steps that never began, as one failed without which they make no sense."""
         if not (failed := self._failed):
             return

@@ -15,8 +15,6 @@ from baton.core.judging.draft_scoring import expected_quality, tenths
 from baton.core.labels import Label
 from baton.core.messages import (
     Card,
-    Request,
-    conversation_messages,
     estimated_tokens,
     text_with_files,
 )
@@ -32,22 +30,17 @@ from baton.core.planning.skill_estimates import MAX_PEER_SKILL_GAP, strength
 from baton.core.planning.turn_roles import TurnRole, scores_by_rule
 from baton.core.ports import (
     CheckableWorker,
-    ForesightedWorker,
     RecordedRun,
     Route,
     RoutingContext,
 )
-from baton.core.reading.bare_expressions import ABOUT_BATON, can_compute, is_computable
-from baton.core.reading.request_words import may_have_parts
+from baton.core.reading.bare_expressions import ABOUT_BATON, can_compute
 from baton.core.routing_types import Estimate, Judgement
 from baton.core.run.rule_router import rerouted
 from baton.core.run.run_context import RunRequest, Services
 
 MIN_NEAR_GAIN = 0.2
 """How much likelier a good answer must be from another worker here to be asked instead."""
-
-MAX_AHEAD_TOKENS = 1_000
-"""A longer prompt isn't read before it is known who answers: another worker may have to."""
 
 _MIN_USUAL_CHANCE = 0.5
 """With less chance than this the default worker likely gets it wrong."""
@@ -111,29 +104,6 @@ async def build_routing_context(
         choice,
         near,
     )
-
-
-def read_ahead(request: RunRequest, services: Services, recorded: RecordedRun) -> None:
-    """Have the default worker read a short prompt while the router decides who answers.
-
-    What a tool computes is no prompt for it, and neither is what is likely to be split.
-    """
-    worker, text = services.workers[request.worker], Material(recorded.turns).question
-    if not isinstance(worker, ForesightedWorker) or is_computable(text) or may_have_parts(text):
-        return
-    card = worker.card
-    system = card.system if recorded.system is None else recorded.system
-    messages = conversation_messages(system, recorded.turns)
-    if sum(estimated_tokens(message.text) for message in messages) <= MAX_AHEAD_TOKENS:
-        limits = request.limits
-        ahead = Request(
-            messages,
-            max_tokens=limits.max_tokens,
-            seed=limits.seed,
-            shape=limits.shape,
-            client=limits.client,
-        )
-        worker.read_ahead(ahead)
 
 
 async def _faulty_workers(

@@ -7,13 +7,31 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 
 from baton.core.errors import ContextTooLong, StoreError
-from baton.core.events import Event, Trimmed, Weighed
+from baton.core.events import (
+    Event,
+    Phase,
+    Progress,
+    Sent,
+    StepRetried,
+    Trimmed,
+    Unsent,
+    Weighed,
+)
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import NO_LEDGER, Policy, Standing
 from baton.core.messages import (
     Card,
+    Chunk,
+    Declined,
+    Loading,
     Prompt,
+    Queued,
+    Reading,
+    RequestSent,
+    Retrying,
+    Thinking,
     Turn,
+    Writing,
     count_turns_to_drop,
     estimated_tokens,
     text_with_files,
@@ -249,3 +267,28 @@ class RunContext:
             )
         except StoreError:
             return _NO_BALANCES
+
+
+def chunk_event(step: int, worker: str, chunk: Chunk) -> Event | None:
+    """Return the event that a chunk of a step's worker makes (0: of no step), None for text.
+
+    What a worker declined once it was sent, its error says.
+    """
+    match chunk:
+        case RequestSent(destination=destination, size=size):
+            return Sent(step, worker, destination, size)
+        case Declined(unsent=True, destination=destination):
+            return Unsent(step, worker, destination)
+        case Retrying(reason=reason, delay=delay):
+            return StepRetried(step, reason, delay)
+        case Queued():
+            return Progress(step, Phase.QUEUED, None)
+        case Loading(fraction=fraction):
+            return Progress(step, Phase.LOADING, fraction)
+        case Reading(done=done, total=total):
+            return Progress(step, Phase.READING, done / total if total else None)
+        case Thinking(tokens_per_second=speed):
+            return Progress(step, Phase.THINKING, None, speed)
+        case Writing(tokens_per_second=speed):
+            return Progress(step, Phase.WRITING, None, speed)
+    return None

@@ -19,26 +19,19 @@ from baton.core.judging.answer_faults import RepetitionWatch
 from baton.core.messages import (
     Card,
     Chunk,
-    Declined,
     Finish,
-    Loading,
     Purpose,
-    Queued,
-    Reading,
     Request,
-    RequestSent,
     Retrying,
     Text,
-    Thinking,
     Usage,
-    Writing,
     head_and_tail,
 )
 from baton.core.plan_types import Plan
 from baton.core.planning.token_estimates import likely_cost, likely_step_cost, step_tokens_p99
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.metered_worker import PreparedCall
-from baton.core.run.run_context import RunContext
+from baton.core.run.run_context import RunContext, chunk_event
 
 RETRY_SECONDS = 1.0
 """How long a remote worker that wasn't available is left alone before it is asked again."""
@@ -325,7 +318,7 @@ class StepExecution:
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
 
     async def _take(self, chunk: Chunk) -> None:
-        """Turn what the worker yields into events; what it declined, the error after it says."""
+        """Keep what the worker yields, and emit it as events."""
         emit, number = self._run.emit, self.number
         match chunk:
             case Text(text=text):
@@ -334,30 +327,11 @@ class StepExecution:
             case Usage():
                 self.ending = chunk.finish
                 self.usage = chunk
-            case RequestSent(destination=destination, size=size):
-                await emit(ev.Sent(number, self.worker, destination, size))
-            case Declined(unsent=True, destination=destination):
-                await emit(ev.Unsent(number, self.worker, destination))
-            case Retrying(reason=reason, delay=delay):
-                self.text = ""
-                await emit(ev.StepRetried(number, reason, delay))
-            case Queued() | Loading() | Reading() | Thinking() | Writing():
-                await emit(_progress(number, chunk))
-
-
-def _progress(step: int, chunk: Queued | Loading | Reading | Thinking | Writing) -> ev.Progress:
-    """Return how far a step is."""
-    match chunk:
-        case Queued():
-            return ev.Progress(step, ev.Phase.QUEUED, None)
-        case Loading(fraction=fraction):
-            return ev.Progress(step, ev.Phase.LOADING, fraction)
-        case Reading(done=done, total=total):
-            return ev.Progress(step, ev.Phase.READING, done / total if total else None)
-        case Thinking(tokens_per_second=speed):
-            return ev.Progress(step, ev.Phase.THINKING, None, speed)
-        case Writing(tokens_per_second=speed):
-            return ev.Progress(step, ev.Phase.WRITING, None, speed)
+            case _:
+                if isinstance(chunk, Retrying):
+                    self.text = ""
+                if (event := chunk_event(number, self.worker, chunk)) is not None:
+                    await emit(event)
 
 
 def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:

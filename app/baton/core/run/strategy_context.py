@@ -11,11 +11,9 @@ from baton.core.errors import BudgetExceeded
 from baton.core.judging.draft_scoring import judge_by_rule, written_drafts
 from baton.core.messages import (
     AnswerFormat,
-    Declined,
     Message,
     Purpose,
     Request,
-    RequestSent,
     Retrying,
     Role,
     Text,
@@ -33,7 +31,7 @@ from baton.core.run.routing_context import (
     sound_likeness,
     sound_scores,
 )
-from baton.core.run.run_context import RunContext
+from baton.core.run.run_context import RunContext, chunk_event
 
 
 class RunStrategyContext:
@@ -208,10 +206,9 @@ class RunStrategyContext:
                             break
                     case Retrying(reason=""):
                         pieces.clear()
-                    case RequestSent(destination=destination, size=size):
-                        await run.emit(ev.Sent(0, worker.card.id, destination, size))
-                    case Declined(unsent=True, destination=destination):
-                        await run.emit(ev.Unsent(0, worker.card.id, destination))
                     case Usage():
                         confidence, lines = chunk.confidence, chunk.lines
+                event = chunk_event(0, worker.card.id, chunk)
+                if isinstance(event, ev.Sent | ev.Unsent):
+                    await run.emit(event)
         return WrittenPlan("".join(pieces), confidence, lines)
