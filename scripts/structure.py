@@ -24,7 +24,6 @@ SAME_ROLE = {
     "feedback": "what core knows of ratings, and what the chat does of them",
     "main": "the first module of a child process",
     "messages": "what a slice and its child process send each other",
-    "plan": "the command `baton plan`, and what the chat does of it",
     "ports": "the Protocols of core, and those of a slice",
     "queries": "what is read from a slice's database",
     "rows": "rows of a slice's database as types of core",

@@ -1,4 +1,4 @@
-"""`baton ask`: one prompt, its answer on stdout.
+"""`baton ask`: one prompt, its answer on stdout; and `baton plan`: its plan, not yet run.
 
 The order of things here is about time: the worker is set loading before anything is imported that
 the front needs later, so that both happen side by side.
@@ -89,6 +89,66 @@ class AskOptions:
     preview: bool = False
     missing: tuple[str, ...] = ()
 
+    def settings(self) -> tuple[Settings, str | None]:
+        """Return the settings with what was typed on top, and the worker's id.
+
+        Raises ConfigError, also for options that exclude each other.
+        """
+        if self.as_json and self.as_events:
+            raise ConfigError("--json and --events exclude each other.", "Choose one.")
+        if self.no_history and (self.latest or self.conversation is not None):
+            raise ConfigError("--no-history knows no conversation to continue.", "Leave out one.")
+        if self.budget is not None:
+            parse_usd(self.budget)
+        check_strategy(self.strategy)
+        typed = {"offline": self.offline, "mode": self.mode}
+        flags = {name: value for name, value in typed.items() if value}
+        return add_named_worker(load_settings(find_paths().config_file, flags=flags), self.worker)
+
+    @property
+    def label(self) -> Label:
+        """How far the prompt may travel."""
+        return Label.LOCAL if self.private else Label.CLOUD
+
+    def limits(self) -> PromptLimits:
+        """Return what the user allows the prompt."""
+        from baton.core.permissions import PromptLimits
+
+        return PromptLimits(
+            self.label,
+            self.max_tokens,
+            self.temperature,
+            self.seed,
+            budget=None if self.budget is None else parse_usd(self.budget),
+            attended=os.isatty(0) and os.isatty(2),
+            keep=not self.no_history,
+            alone=self.worker is not None and self.strategy is None,
+            strategy=self.strategy or "",
+            preview=self.preview,
+            deadline=self.deadline,
+        )
+
+    def output(self, has_warnings: bool, lacks: tuple[dict[str, str], ...]) -> OutputOptions:
+        """Return how the answer is shown, with warnings about what the prompt `lacks`."""
+        from baton.cli.prompt_run import OutputOptions
+
+        plain = "whole" if self.no_stream else "text"
+        return OutputOptions(
+            "json" if self.as_json else "events" if self.as_events else plain,
+            self.quiet,
+            self.drop_oldest,
+            is_kept=not self.no_history,
+            is_preview=self.preview,
+            has_warnings=has_warnings,
+            lacks=lacks,
+        )
+
+    @property
+    def may_keep_warm(self) -> bool:
+        """Whether a model may stay loaded afterwards: what it has read stays in its memory."""
+        is_private = self.private or self.no_history
+        return not (self.no_daemon or self.quiet or self.preview or is_private)
+
 
 @click.command(cls=PromptCommand)
 @click.argument("text", nargs=-1)
@@ -100,7 +160,7 @@ class AskOptions:
 @strategy_option
 @offline_option
 @private_option
-@click.option("--no-history", is_flag=True, help="Keep nothing of this.")
+@click.option("--no-history", is_flag=True, help="Don't save this to the history.")
 @budget_option
 @json_option
 @events_option
@@ -117,7 +177,7 @@ class AskOptions:
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     metavar="N",
-    help="Repeat the same chances; alike unless the model answers others meanwhile.",
+    help="Random seed, for repeatable answers while the model answers no other request.",
 )
 @click.option(
     "--drop-oldest", is_flag=True, help="Leave out the oldest turns that don't fit any more."
@@ -126,7 +186,7 @@ class AskOptions:
     "--deadline",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Answer with what there is so long after the prompt is complete.",
+    help="Stop SECONDS after the prompt is complete, and print what is written so far.",
 )
 @click.option("--no-daemon", is_flag=True, help="Use no background process, and leave none behind.")
 def ask(**typed: Any) -> int:
@@ -148,9 +208,34 @@ def ask(**typed: Any) -> int:
     return answer_prompt(AskOptions(**typed))
 
 
+@click.command(cls=PromptCommand)
+@click.argument("text", nargs=-1)
+@worker_option
+@continue_options
+@files_option
+@mode_option
+@strategy_option
+@offline_option
+@private_option
+@budget_option
+@json_option
+@quiet_option
+def plan(**typed: Any) -> int:
+    """Draw the plan for a prompt, and run none of it.
+
+    Only a conductor may be asked; if it isn't on this machine, you are asked first. `baton resume`
+    runs the plan then.
+
+    \b
+      baton plan "Compare these two reports" -f a.md -f b.md
+      baton plan --strategy moa "Name my boat"
+    """
+    return answer_prompt(AskOptions(**typed, preview=True))
+
+
 def answer_prompt(options: AskOptions) -> int:
     """Answer what was typed, or draw a plan for it; return the exit code."""
-    settings, worker = _load_settings(options)
+    settings, worker = options.settings()
     text = _check_utf8(" ".join(options.text))
     if not (text.strip() or options.files) and os.isatty(0):
         raise _empty_prompt_error()
@@ -164,7 +249,7 @@ def answer_prompt(options: AskOptions) -> int:
         find_paths(),
         history=not options.no_history,
         warm=None if is_computed else worker or settings.worker,
-        label=_label(options),
+        label=options.label,
         borrow=not options.no_daemon,
     )
     end_spares()
@@ -180,23 +265,16 @@ def answer_prompt(options: AskOptions) -> int:
         from baton.cli.prompt_run import show_run
         from baton.core.ports import ConversationPosition
 
-        place, limits = ConversationPosition(conversation), _limits(options)
-        begin = partial(baton.orchestra.play, prompt, place, limits, worker=worker)
+        place = ConversationPosition(conversation)
+        begin = partial(baton.orchestra.play, prompt, place, options.limits(), worker=worker)
         special = None
         if options.preview and not options.as_json:
             from baton.cli.plan_renderer import plan_renderer
 
             special = plan_renderer(baton.orchestra.roster)
-        manner = _output_options(options, settings, lacks)
-        code: int = runner.run(show_run(begin, manner, special))
-        is_kept_warm = not (
-            options.no_daemon
-            or options.quiet
-            or options.preview
-            or options.private  # what a model has read stays in its memory
-            or options.no_history
-        )
-        if is_kept_warm and (notice := baton.keep_models_loaded()):
+        shown = options.output(settings.warnings, lacks)
+        code: int = runner.run(show_run(begin, shown, special))
+        if options.may_keep_warm and (notice := baton.keep_models_loaded()):
             notify(f"baton: {notice}")
         return code
 
@@ -230,21 +308,6 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
             runner.run(baton.aclose())
 
 
-def _load_settings(options: AskOptions) -> tuple[Settings, str | None]:
-    """Return the settings with what was typed on top, and the worker's id."""
-    if options.as_json and options.as_events:
-        raise ConfigError("--json and --events exclude each other.", "Choose one.")
-    if options.no_history and (options.latest or options.conversation is not None):
-        raise ConfigError("--no-history knows no conversation to go on with.", "Leave out one.")
-    if options.budget is not None:
-        parse_usd(options.budget)
-    check_strategy(options.strategy)
-    typed = {"offline": options.offline, "mode": options.mode}
-    flags = {name: value for name, value in typed.items() if value}
-    settings = load_settings(find_paths().config_file, flags=flags)
-    return add_named_worker(settings, options.worker)
-
-
 def _check_utf8(text: str) -> str:
     """Return a text of the command line without terminal codes. Raises ConfigError."""
     try:
@@ -260,44 +323,6 @@ def _empty_prompt_error() -> ConfigError:
     )
 
 
-def _label(options: AskOptions) -> Label:
-    return Label.LOCAL if options.private else Label.CLOUD
-
-
-def _limits(options: AskOptions) -> PromptLimits:
-    from baton.core.permissions import PromptLimits
-
-    return PromptLimits(
-        _label(options),
-        options.max_tokens,
-        options.temperature,
-        options.seed,
-        budget=None if options.budget is None else parse_usd(options.budget),
-        attended=os.isatty(0) and os.isatty(2),
-        keep=not options.no_history,
-        alone=options.worker is not None and options.strategy is None,
-        strategy=options.strategy or "",
-        preview=options.preview,
-        deadline=options.deadline,
-    )
-
-
-def _output_options(
-    options: AskOptions, settings: Settings, lacks: tuple[dict[str, str], ...]
-) -> OutputOptions:
-    from baton.cli.prompt_run import OutputOptions
-
-    return OutputOptions(
-        _output_format(options),
-        options.quiet,
-        options.drop_oldest,
-        is_kept=not options.no_history,
-        is_preview=options.preview,
-        has_warnings=settings.warnings,
-        lacks=lacks,
-    )
-
-
 async def _report_unfinished(store: Store, conversation: str) -> None:
     """Say how the conversation's last answer can be gone on with, if Baton was ended during it."""
     last = await store.runs.last(conversation)
@@ -306,14 +331,6 @@ async def _report_unfinished(store: Store, conversation: str) -> None:
 
         if hint := resume_hint(last.id, record_view(last)):
             notify(f"baton: The answer before this one: {hint}")
-
-
-def _output_format(options: AskOptions) -> str:
-    if options.as_json:
-        return "json"
-    if options.as_events:
-        return "events"
-    return "whole" if options.no_stream else "text"
 
 
 def _build_prompt(

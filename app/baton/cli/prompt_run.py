@@ -72,53 +72,53 @@ class OutputOptions:
 
 
 async def show_run(
-    begin: Callable[[Ask], Run], manner: OutputOptions, special: RendererFactory | None = None
+    begin: Callable[[Ask], Run], options: OutputOptions, special: RendererFactory | None = None
 ) -> int:
-    """Begin a run, show it (in a `special` form), and return the exit code."""
-    output = Output(manner.quiet)
-    asker = TerminalAsker(output, manner.drop_oldest)
+    """Begin a run, show it (with a `special` renderer), and return the exit code."""
+    output = Output(options.quiet)
+    asker = TerminalAsker(output, options.drop_oldest)
     run = begin(asker)
-    form = special(output, asker) if special is not None else _make_renderer(manner, output)
+    renderer = special(output, asker) if special is not None else _make_renderer(options, output)
     view, waited = RunView(), False
     async with _stop_on_signal(output, run.cancel) as left:
         try:
             async with run:
                 async for event in run:
                     view = view.apply(event)
-                    form.show_event(event, view)
+                    renderer.show_event(event, view)
                     if not waited and isinstance(event, Progress) and event.phase is Phase.QUEUED:
                         waited = True
                         output.notify_without_status(f"baton: {activity_text(view).capitalize()}.")
-            form.finish(view)
+            renderer.finish(view)
             for warning in overcharge_warnings(view):
                 output.warn(f"baton: {warning['message']} {warning['hint']}")
-            _report_ending(view, output, manner, left)
+            _report_ending(view, output, options, left)
         finally:
             await drain_output(output, left)
-    return _exit_code(view, output, manner, left)
+    return _exit_code(view, output, options, left)
 
 
-def _make_renderer(manner: OutputOptions, output: Output) -> RunRenderer:
-    if manner.format == "json":
-        return JsonRenderer(output, manner.is_preview, manner.lacks)
-    if manner.format == "events":
+def _make_renderer(options: OutputOptions, output: Output) -> RunRenderer:
+    if options.format == "json":
+        return JsonRenderer(output, options.is_preview, options.lacks)
+    if options.format == "events":
         return EventRenderer(output)
-    return TextRenderer(output, whole=manner.format == "whole")
+    return TextRenderer(output, whole=options.format == "whole")
 
 
-def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: list[int]) -> None:
+def _report_ending(view: RunView, output: Output, options: OutputOptions, left: list[int]) -> None:
     """Say on stderr what the answer alone doesn't."""
     way = ""
-    if manner.is_kept and view.started is not None:
+    if options.is_kept and view.started is not None:
         way = resume_hint(view.started.run, view)
     if view.failure is not None:
         hint = view.failure.hint
-        if view.failure.error == "ContextTooLong" and not manner.drop_oldest:
+        if view.failure.error == "ContextTooLong" and not options.drop_oldest:
             hint = hint.replace("Drop the oldest turns", "Drop the oldest turns (--drop-oldest)")
         output.warn(f"baton: {view.failure.message} {hint}".rstrip())
         if way:
             output.notify(f"baton: {way}")
-    elif manner.is_preview and is_only_planned(view):
+    elif options.is_preview and is_only_planned(view):
         pass  # that it goes no further is as it should be
     elif view.status == "cancelled" and left:
         kept = "the text so far is kept." if view.answer else "your prompt is kept."
@@ -127,17 +127,17 @@ def _report_ending(view: RunView, output: Output, manner: OutputOptions, left: l
         output.notify("baton: Nothing was sent; your prompt is kept.")
     if view.status != "failed":
         _report_notices(view, output)
-    for line in _doubts(view, manner):
+    for line in _doubts(view, options):
         output.warn(f"baton: {line}")
 
 
-def _doubts(view: RunView, manner: OutputOptions) -> list[str]:
+def _doubts(view: RunView, options: OutputOptions) -> list[str]:
     """Say what is wrong with an answer, or likely is."""
-    if manner.quiet:
+    if options.quiet:
         return []
-    lack = _incomplete_text(view, manner)
-    is_text = manner.format in ("text", "whole")  # the others have them
-    doubts = map(warning_text, view.warnings if manner.has_warnings and is_text else ())
+    lack = _incomplete_text(view, options)
+    is_text = options.format in ("text", "whole")  # the others have them
+    doubts = map(warning_text, view.warnings if options.has_warnings and is_text else ())
     return [*filter(None, [lack]), *doubts]
 
 
@@ -149,25 +149,25 @@ def _report_notices(view: RunView, output: Output) -> None:
         output.notify(f"baton: {view.notice}")
 
 
-def _incomplete_text(view: RunView, manner: OutputOptions) -> str:
+def _incomplete_text(view: RunView, options: OutputOptions) -> str:
     """Say why an answer isn't whole, and what helps, or return ""."""
     if view.is_cut:
-        return f"The answer was cut at its length cap; {_continue_hint(view, manner)}."
+        return f"The answer was cut at its length cap; {_continue_hint(view, options)}."
     return f"{view.incomplete_reason} {incomplete_hint(view)}" if view.incomplete_reason else ""
 
 
-def _continue_hint(view: RunView, manner: OutputOptions) -> str:
+def _continue_hint(view: RunView, options: OutputOptions) -> str:
     """Say how a person gets the rest of an answer that was cut."""
-    if manner.is_kept and view.started is not None:
+    if options.is_kept and view.started is not None:
         return f'`baton ask --continue={view.started.conversation} "Go on."` goes on with it'
     return "ask for a shorter one, or without --no-history, so that it can go on"
 
 
-def _exit_code(view: RunView, output: Output, manner: OutputOptions, left: list[int]) -> int:
+def _exit_code(view: RunView, output: Output, options: OutputOptions, left: list[int]) -> int:
     if left:
         return 128 + left[0]
     if output.failure is not None and output.failure.errno != errno.EPIPE:
-        kept = manner.is_kept and view.started is not None
+        kept = options.is_kept and view.started is not None
         return report_error(
             unwritable_error(output.failure, "It is in your history." if kept else "")
         )
@@ -175,7 +175,7 @@ def _exit_code(view: RunView, output: Output, manner: OutputOptions, left: list[
         return BudgetExceeded.exit_code
     if view.failure is not None:
         return ERROR_CLASSES.get(view.failure.error, BatonError).exit_code
-    if manner.is_preview and is_only_planned(view):
+    if options.is_preview and is_only_planned(view):
         return 0
     return 1 if _was_withdrawn(view) else 0
 

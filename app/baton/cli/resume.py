@@ -57,7 +57,7 @@ def resume(
     no_stream: bool,
     quiet: bool,
 ) -> int:
-    """Go on with an interrupted run, or play a plan that `baton plan` drew.
+    """Continue an interrupted run, or run a plan that `baton plan` drew.
 
     What finished steps wrote is kept, and not paid for again. The run's own --offline and --budget
     hold on; what it was charged counts. RUN is the run's id or the beginning
@@ -86,7 +86,7 @@ def resume(
 
 
 async def _resume_run(
-    baton: Baton, named: str | None, manner: OutputOptions, limits: PromptLimits
+    baton: Baton, named: str | None, options: OutputOptions, limits: PromptLimits
 ) -> int:
     from baton.cli.prompt_run import show_run
     from baton.core.run.orchestra import routed_as
@@ -95,13 +95,13 @@ async def _resume_run(
     routed = routed_as(record)
     if routed.offline:
         baton.orchestra.go_offline(True)
-    for bound in () if manner.quiet else _kept_limits(routed, limits):
+    for bound in () if options.quiet else _kept_limits(routed, limits):
         notify(f"baton: {bound}")
 
-    if not manner.quiet and (named is None or os.isatty(2)):
+    if not options.quiet and (named is None or os.isatty(2)):
         title = (await baton.store.conversation(record.conversation)).title
         notify(_opening_line(record, title))
-    return await show_run(partial(baton.orchestra.resume, record, limits), manner)
+    return await show_run(partial(baton.orchestra.resume, record, limits), options)
 
 
 def _kept_limits(routed: Routed, limits: PromptLimits) -> Iterator[str]:

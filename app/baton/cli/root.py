@@ -39,12 +39,10 @@ class CommandEntry(NamedTuple):
 
 COMMANDS = {
     "ask": CommandEntry("baton.cli.ask:ask", "Answer one prompt on stdout."),
-    "plan": CommandEntry(
-        "baton.cli.plan:plan", "Draw the plan for a prompt, and play nothing of it."
-    ),
+    "plan": CommandEntry("baton.cli.ask:plan", "Draw the plan for a prompt, and run none of it."),
     "serve": CommandEntry("baton.cli.serve:serve", "Let other programs use Baton as one model."),
     "resume": CommandEntry(
-        "baton.cli.resume:resume", "Go on with an interrupted run, or play a plan."
+        "baton.cli.resume:resume", "Continue an interrupted run, or run a plan."
     ),
     "history": CommandEntry(
         "baton.cli.history:history", "List, search, show, rate, export conversations."
