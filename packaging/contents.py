@@ -47,13 +47,13 @@ ROUTER = (
 
 DATA = (
     ("app/baton/bench/conductor_episodes.toml", "baton/bench"),
-    ("app/baton/core/reading/follow_up_words.toml", "baton/core/reading"),
     ("app/baton/workers/cloud/families.toml", "baton/workers/cloud"),
     ("app/baton/workers/cloud/provider_names.toml", "baton/workers/cloud"),
     ("app/baton/workers/cloud/child/setting_refusals.toml", "baton/workers/cloud/child"),
     ("app/baton/workers/cloud/prices.json", "baton/workers/cloud"),
     ("app/baton/workers/cloud/refused_providers.toml", "baton/workers/cloud"),
     ("app/baton/workers/cloud/child/provider_errors.toml", "baton/workers/cloud/child"),
+    ("app/baton/core/reading/lexicon/*.toml", "baton/core/reading/lexicon"),
     (
         "app/baton/workers/tools/computation/lexicon/*.toml",
         "baton/workers/tools/computation/lexicon",

@@ -11,6 +11,7 @@ import ast
 import re
 
 from baton.core.late_pattern import late_pattern
+from baton.core.reading.lexicon import alternatives, lexicon
 
 MAX_CHARS = 200
 """A longer text is a task in words, even with numbers in it."""
@@ -77,7 +78,8 @@ def can_compute(tool: str, text: str) -> bool:
         case "clock":
             return bool(clock_expression(text))
         case tool if tool == ABOUT_BATON:
-            return asks_who_answers(text) or _is_like(_BATON_SKILLS, text)
+            plain = _without_opening(text)
+            return _is_question("model", plain) or _is_question("skills", plain)
     return False
 
 
@@ -111,30 +113,13 @@ def _is_sum(text: str) -> bool:
 # The words around a bare question
 
 
-_LEADS = {
-    "en": r"what(?:'s|\s+is|\s+are)|how much is|calculate|compute|evaluate|work out|convert",
-    "de": r"was (?:ist|sind|ergibt|macht)|wie ?viel (?:ist|sind|ergibt)|berechne|rechne",
-    "fr": r"combien (?:font|fait)|calcule[rz]?|converti[rs]",
-    "es": r"(?:cuanto|cuánto) (?:es|son)|calcula|convierte",
-    "it": r"quanto (?:fa|è)|calcola|converti",
-    "pt": r"quanto [eé]|converta",
-}
-_ANY_LEAD = "|".join(f"(?P<{language}>{words})" for language, words in _LEADS.items())
-_LEAD = rf"(?:{_ANY_LEAD})\s*:?\s"
-_TAIL = " \t=?.\uff1f\u3002"
+def _lead_pattern() -> str:
+    leads = lexicon("expressions")["leads"].items()
+    return rf"(?:{'|'.join(f'(?P<{name}>{words})' for name, words in leads)})\s*:?\s"
 
-_NOW = (
-    r"what(?:'s| is) the (?:current )?time(?: (?:right )?now)?|what time is it(?: (?:right )?now)?|"
-    r"wie (?:spät|viel uhr) ist es(?: jetzt)?|quelle heure est[- ]il|qu[eé] hora es|"
-    r"que horas s[aã]o|che (?:ore|ora) (?:sono|è)|今何時(?:ですか)?|现在几点(?:了)?"
-)
-_TODAY = (
-    r"what(?:'s| is) (?:the (?:current )?date(?: (?:right )?now| today)?|today'?s date|"
-    r"(?:the )?(?:day|date) today)|what (?:date|day|year|month) is it(?: today| now)?|"
-    r"welche[rs]? (?:tag|datum) (?:ist|haben wir) heute|"
-    r"quel jour (?:sommes[- ]nous|est[- ]on)(?: aujourd'hui)?|qu[eé] d[ií]a es(?: hoy)?|"
-    r"que dia é hoje|che giorno è(?: oggi)?|今日は何日(?:ですか)?|今天几号"
-)
+
+_LEAD = late_pattern(_lead_pattern, re.IGNORECASE)
+_TAIL = " \t=?.\uff1f\u3002"
 
 
 def without_lead(text: str) -> tuple[str, str]:
@@ -143,7 +128,7 @@ def without_lead(text: str) -> tuple[str, str]:
     The language is "" where nothing stood before it.
     """
     plain = _bare_text(text)
-    if (lead := re.match(_LEAD, plain, re.IGNORECASE)) is None:
+    if (lead := _LEAD.match(plain)) is None:
         return plain, ""
     return plain[lead.end() :].strip("` "), lead.lastgroup or ""
 
@@ -151,10 +136,8 @@ def without_lead(text: str) -> tuple[str, str]:
 def clock_expression(text: str) -> str:
     """Return `now()` or `today()` for a bare question for the time or the date, else ""."""
     plain = _bare_text(text).rstrip(" !")
-    for expression, questions in (("now()", _NOW), ("today()", _TODAY)):
-        if re.fullmatch(questions, plain, re.IGNORECASE):
-            return expression
-    return ""
+    asked = (name for name in ("now", "today") if _is_question(name, plain))
+    return next((f"{name}()" for name in asked), "")
 
 
 def _bare_text(text: str) -> str:
@@ -167,34 +150,19 @@ def _bare_text(text: str) -> str:
 ABOUT_BATON = "baton"
 """The id of the tool that says what Baton is and can do."""
 
-_BATON_NAME = (
-    r"(?:(?:so|and|ok|hey|baton),? )?(?:"
-    r"(?:what|which) (?:(?:ai|a\.i\.|language|llm|kind of) )*(?:model|llm|ai) "
-    r"(?:are you|is this|do you use|am i (?:talking|speaking|chatting) (?:to|with))"
-    r"(?: running| using)?|(?:who|what) are you|what(?:'s| is) your name|"
-    r"are you (?:chat ?gpt|gpt(?:-?\d\w*)?|claude|gemini|llama|human|real|"
-    r"an? (?:ai|llm|bot|robot|human|person))|"
-    r"(?:welches|was für ein) (?:sprach|ki-?)?modell bist du|(?:wer|was) bist du|"
-    r"wie hei(?:ß|ss)t du|quel mod(?:è|e)le es[- ]tu|(?:qui|qu) ?'?es[- ]tu|"
-    r"comment t'appelles[- ]tu|qu[eé] modelo eres|(?:quién|qué) eres|cómo te llamas|"
-    r"(?:che|quale) modello sei|chi sei|come ti chiami|que modelo (?:é você|você é|és tu)|"
-    r"quem (?:é você|és tu)|como (?:você )?se chama)"
-)
-_BATON_SKILLS = (
-    r"help|help me|hilfe|aide|ayuda|aiuto|ajuda|(?:(?:so|and|hey|baton),? )?(?:"
-    r"what (?:all )?(?:can|could|do) (?:you|baton) (?:do|help (?:me )?with)(?: for me)?|"
-    r"how (?:can|could) you help(?: me)?|"
-    r"what are you (?:able to do|capable of|good (?:at|for))|"
-    r"was kannst du(?: alles| für mich tun)?|(?:wobei|wie) kannst du mir helfen|"
-    r"que (?:peux|sais)-tu faire|qué (?:puedes|sabes) hacer|"
-    r"(?:che )?cosa (?:sai|puoi) fare|o que (?:você pode|sabes|podes) fazer)"
-)
-
 
 def asks_who_answers(text: str) -> bool:
     """Whether a text asks which model answers, and nothing more."""
-    return _is_like(_BATON_NAME, text)
+    return _is_question("model", _without_opening(text))
 
 
-def _is_like(pattern: str, text: str) -> bool:
-    return re.fullmatch(pattern, _bare_text(text).strip(" !"), re.IGNORECASE) is not None
+def _without_opening(text: str) -> str:
+    """Return a question for Baton itself without "hey," before it."""
+    opening = lexicon("expressions")["opening"]
+    return re.sub(rf"^{opening}", "", _bare_text(text).strip(" !"), flags=re.IGNORECASE)
+
+
+def _is_question(name: str, text: str) -> bool:
+    """Whether a text is one of the questions of that name in the lexicon, and nothing more."""
+    questions = alternatives(lexicon("expressions")["questions"][name])
+    return re.fullmatch(questions, text, re.IGNORECASE) is not None

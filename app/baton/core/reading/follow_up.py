@@ -14,6 +14,7 @@ from baton.core.late_pattern import late_pattern
 from baton.core.messages import Role
 from baton.core.plan_types import Material
 from baton.core.prompt_wrapping import bare_question
+from baton.core.reading.lexicon import lexicon
 
 MAX_CHARS = 60
 MAX_WORDS = 9
@@ -59,12 +60,7 @@ def is_follow_up(text: str) -> bool:
 
 @cache
 def _words() -> dict[str, frozenset[str]]:
-    import tomllib
-    from importlib.resources import files
-
-    source = files("baton.core.reading") / "follow_up_words.toml"
-    table = tomllib.loads(source.read_text(encoding="utf-8"))
-    return {name: frozenset(words.split()) for name, words in table.items()}
+    return {name: frozenset(words.split()) for name, words in lexicon("follow_ups").items()}
 
 
 def request_text(material: Material) -> str:

@@ -3,57 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from baton.core.late_pattern import late_pattern
 from baton.core.messages import head_and_tail
 from baton.core.plan_types import Need
 from baton.core.ports import RoutingContext
 from baton.core.reading.follow_up import request_text
+from baton.core.reading.lexicon import alternatives, lexicon
 
-_WORDS = {
-    "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",
-    "summary": r"summary|summari[sz]|tl;?dr|key points|zusammenfass|fass\w* .{0,40}zusammen|"
-    r"résum|resum|riassum|摘要|总结|要約",
-    "extraction": r"extract|list (?:all|every) (?:the )?(?:names?|dates?|numbers?|emails?)|"
-    r"find all|pull out|extrahier|extrai|extrae|estrai|提取|抽出",
-    "rewriting": r"rewrite|rephrase|paraphrase|proofread|(?:fix|correct|check) (?:my|the|this) "
-    r"(?:grammar|spelling|text|english)|make (?:it|this) (?:shorter|longer|more)|shorten|polish|"
-    r"umschreib|formulier\w* .{0,40}um|korrigier|verbesser|reformul|corrige|reescrib|riscriv|改写",
-    "code": r"```|\bdef \w+\(|\bclass \w+|#include|\bimport \w+|\bselect .{1,80} from|python|"
-    r"javascript|typescript|\bjava\b|\brust\b|c\+\+|\bsql\b|\bregex|\bhtml\b|\bcss\b|\bbash\b|"
-    r"(?:shell|bash) script|(?:write|implement|fix|refactor|debug)\w* .{0,30}(?:function|program|"
-    r"script|class|code|bug|test|algorithm|parser|api)|unit tests?|"
-    r"stack ?trace|compil|quellcode|código|代码",
-    "planning": r"\bplan (?:a|an|my|the|for|out|three|\d)|itinerary|schedule|road ?map|step[- ]by"
-    r"[- ]step plan|reiseplan|planifi|organi[sz]e (?:a|my)|agenda|计划",
-    "math": r"prove|proof|integral|derivative|equation|solve for|theorem|probability|matrix|"
-    r"polynomial|\\frac|\\sum|\$[^$\n]{1,80}\$|how many|how much|percent|beweis|gleichung|"
-    r"wahrscheinlich|équation|ecuaci|equaz|方程|证明",
-    "reasoning": r"\bwhy\b|reason|puzzle|riddle|logic|compare|pros and cons|trade-?offs|argu|"
-    r"analy[sz]|evaluate|decide|should (?:i|we)|explain how|warum|wieso|vergleich|pourquoi|"
-    r"por qu[eé]|perch[eé]|为什么|なぜ",
-    "writing": r"write (?:a|an|me|the|some)|essay|poem|story|letter|e-?mail|blog|article|speech|"
-    r"slogan|tagline|schreib|gedicht|geschichte|brief|écri[st]|poème|lettre|escrib|poema|carta|"
-    r"scriv|写一|書いて",
-    "knowledge": r"\bwho (?:is|was|wrote|invented)|\bwhat (?:is|are|was|does)|"
-    r"\bwhen (?:did|was|is)|\bwhere|\bwhich|capital of|define|meaning of|explain|tell me about|"
-    r"\bwer\b|\bwas (?:ist|sind)|\bwann\b|\bwo\b|qui est|qu'est|quel|"
-    r"qu[eé] es|cu[aá]l|qui[eé]n|che cos|chi è|是什么|とは",
-}
-"""In the order in which they win where several are equally frequent."""
-
-_KINDS = {kind: late_pattern(words, re.IGNORECASE) for kind, words in _WORDS.items()}
-
-_HARD = late_pattern(
-    r"prove|proof|rigorous|theorem|optimi[sz]|algorithm|complexity|concurren|distributed|"
-    r"architect|in[- ]depth|detailed|comprehensive|thorough|edge cases|production|legal|contract|"
-    r"diagnos|integral|differential|olympiad|derive|beweis|ausführlich|gründlich|démontr|"
-    r"détaillé|detallad|demuestra|证明",
-    re.IGNORECASE,
-)
-_EASY = late_pattern(
-    r"^\s*(?:hi|hello|hey|thanks|thank you|ok(?:ay)?|yes|no|good (?:morning|evening)|hallo|"
-    r"guten (?:tag|morgen)|danke|bonjour|merci|hola|gracias|ciao|grazie|你好|谢谢|こんにちは)\b",
+_HARD = late_pattern(lambda: alternatives(lexicon("kinds")["difficulty"]["hard"]), re.IGNORECASE)
+_GREETING = late_pattern(
+    lambda: rf"^\s*(?:{alternatives(lexicon('kinds')['difficulty']['greeting'])})\b",
     re.IGNORECASE,
 )
 
@@ -72,7 +33,14 @@ def text_need(text: str) -> Need:
 
 def is_greeting(text: str) -> bool:
     """Whether a text is no more than a greeting, thanks, or yes or no."""
-    return len(text) < _SHORT_CHARS and _EASY.match(text) is not None
+    return len(text) < _SHORT_CHARS and _GREETING.match(text) is not None
+
+
+@cache
+def _kind_patterns() -> dict[str, re.Pattern[str]]:
+    """Return the words of each kind, in the order in which they win where equally frequent."""
+    kinds = lexicon("kinds")["kinds"]
+    return {kind: re.compile(alternatives(kinds[kind]), re.IGNORECASE) for kind in kinds}
 
 
 def task_kind(text: str, with_files: bool) -> str:
@@ -80,7 +48,7 @@ def task_kind(text: str, with_files: bool) -> str:
     if is_greeting(text):
         return "chat"
     best, most = "", 0.0
-    for kind, words in _KINDS.items():
+    for kind, words in _kind_patterns().items():
         found = [match.start() for match in words.finditer(text)]
         # What is asked for usually stands at the beginning, before the text that it is about.
         score = min(3, len(found)) + (2.0 if found and found[0] < 40 else 0.0)
@@ -109,27 +77,20 @@ def ordinary_difficulty(kind: str) -> int:
 # Whether the answer is short
 
 
-_AMOUNT_QUESTION = late_pattern(
-    r"\bhow (?:many|much|long|far|old|tall|fast|big|often)\b|\b(?:calculate|compute)\b|"
-    r"\bwhat is the (?:smallest|largest|greatest|least|total|value|sum|number|probability)\b",
-    re.IGNORECASE,
-)
-_QUESTION = late_pattern(
-    r"\bwhat\b|\bhow\b|\b(?:find|calculate|compute|determine|evaluate|express)\b", re.IGNORECASE
-)
-_AMOUNT = late_pattern(
-    r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|hundred|twice|half|double)\b",
-    re.IGNORECASE,
-)
+def _short_answer_pattern(entry: str, frame: str = "{}") -> re.Pattern[str]:
+    return late_pattern(
+        lambda: frame.replace("{}", alternatives(lexicon("kinds")["short_answers"][entry])),
+        re.IGNORECASE,
+    )
+
+
+_AMOUNT_QUESTION = _short_answer_pattern("amount_question")
+_QUESTION = _short_answer_pattern("question")
+_AMOUNT = _short_answer_pattern("amount")
 _CHOICES = late_pattern(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
-_PROOF = late_pattern(r"\b(?:prove|proof|show that|explain)\b", re.IGNORECASE)
-_CODE = late_pattern(
-    r"```|\b(?:python|javascript|typescript|sql|regex|functions?|scripts?|code|implement)\b",
-    re.IGNORECASE,
-)
-_WRITING_REQUEST = late_pattern(
-    r"\s{0,9}(?:please\s)?(?:write|draft|compose|translate|summari[sz]e|rewrite)\b", re.IGNORECASE
-)
+_PROOF = _short_answer_pattern("proof", r"\b(?:{})\b")
+_CODE = _short_answer_pattern("code")
+_WRITING_REQUEST = _short_answer_pattern("writing", r"\s{0,9}(?:please\s)?(?:{})\b")
 _TEXT_KINDS = ("writing", "rewriting", "summary", "translation", "extraction")
 _END_CHARS = 300
 """What is asked stands at the beginning or at the end."""
