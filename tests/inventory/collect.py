@@ -85,7 +85,6 @@ from inventory.command_run import (
     Normaliser,
     empty_home,
     json_records,
-    loaded_modules,
     put_data,
     replace_everywhere,
     runs_text,
@@ -97,27 +96,6 @@ TEMPLATE_FOLDER = resources.files("baton.workers") / "templates"
 DATA = Path(__file__).with_name("data")
 OLD = Path(__file__).with_name("old")
 
-LOADED_LATER = (
-    *("textual", "litellm", "llama_cpp", "onnxruntime", "keyring", "huggingface_hub"),
-    *(
-        "numpy",
-        "httpx",
-        "requests",
-        "tokenizers",
-        "cryptography",
-        "asyncio",
-        "sqlite3",
-        "pysqlite3",
-    ),
-)
-"""What a start of the command line must not load, since it costs time or may crash."""
-
-STARTS = (
-    "import baton.cli",
-    "from baton.cli import main; main(['--version'])",
-    "from baton.cli import main; main(['--help'])",
-    "from baton.cli import main; main(['ask', '--help'])",
-)
 NAMES: dict[str, Iterable[object]] = {
     "task kind": plan.KINDS,
     "worker kind": WORKER_KINDS,
@@ -320,15 +298,6 @@ def schemas_json(folder: Path) -> str:
     return description.lines(records())
 
 
-def imports_json(_: Path) -> str:
-    """Return what a start of the command line loads of what it must not load."""
-
-    return description.lines(
-        {"start": start, "loaded": loaded_modules(start, LOADED_LATER, ROOT / "app")}
-        for start in STARTS
-    )
-
-
 def old_settings_json(_: Path) -> str:
     """Return what is read of the committed config.toml, by key, and of the same as variables."""
     settings = load_settings(OLD / "config.toml", {})
@@ -457,7 +426,6 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "errors.json": errors_json,
     "names.json": names_json,
     "schemas.json": schemas_json,
-    "imports.json": imports_json,
     "old_settings.json": old_settings_json,
     "runs_empty.txt": runs_empty_txt,
     "runs_wrong.txt": runs_wrong_txt,

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -157,18 +156,6 @@ def _values(text: str) -> list[Any]:
         return [json.loads(text)]
     except json.JSONDecodeError:
         return [json.loads(line) for line in text.splitlines()]
-
-
-def loaded_modules(code: str, names: Sequence[str], folder: Path) -> list[str]:
-    """Return which of these modules a process has loaded after some code."""
-    script = (
-        f"import sys; sys.path.insert(0, {str(folder)!r})\n"
-        f"try:\n    {code}\nexcept SystemExit:\n    pass\n"
-        f"print('loaded:', *[name for name in {names!r} if name in sys.modules])"
-    )
-    command = [sys.executable, "-I", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1].split()[1:]
 
 
 _ID = re.compile(r"(?<![\w.])(?:[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{32})(?![\w.])")
