@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 import tokenize
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -63,7 +64,7 @@ def main() -> int:
         for name, value in figures(Path(rest[0]) if rest else ROOT).items():
             print(f"{name:58} {value}")
         return 0
-    found = [*module_names(), *words(), *cycles()]
+    found = [*module_names(), *words(), *cycles(), *unlisted_libraries()]
     for problem in found:
         print(f"{problem.path.relative_to(ROOT)}:{problem.line}: {problem.text}")
     return 1 if found else 0
@@ -116,6 +117,17 @@ def cycles() -> Iterator[Problem]:
     for group in import_cycles(ROOT):
         path = ROOT / "app" / Path(*group[0].split(".")).with_suffix(".py")
         yield Problem(path, 1, "these import each other: " + ", ".join(group))
+
+
+def unlisted_libraries() -> Iterator[Problem]:
+    """Libraries that the product imports, and no contract of import-linter restricts."""
+    file = ROOT / "pyproject.toml"
+    contracts = tomllib.loads(file.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    listed = {name for one in contracts for name in one.get("forbidden_modules", ())}
+    graph = grimp.build_graph("baton", include_external_packages=True, cache_dir=None)
+    for name in sorted(graph.modules - listed - sys.stdlib_module_names):
+        if not name.startswith("baton"):
+            yield Problem(file, 1, f"no contract says who may import `{name}`")
 
 
 def import_cycles(tree: Path, *, typing_too: bool = True) -> list[list[str]]:
