@@ -1,15 +1,18 @@
 """How the code base is cut: rules for names and words that `scripts/check` enforces, and figures.
 
 structure.py check            every rule, one line for each place that breaks it
+structure.py sizes [--write]  code lines and files of each folder beside the committed; renew these
 structure.py figures [TREE]   modules, lines, doubled names, inheritance, cycles of a checkout
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
 import tokenize
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +29,6 @@ SAME_ROLE = {
     "messages": "what a slice and its child process send each other",
     "ports": "the Protocols of core, and those of a slice",
     "queries": "what is read from a slice's database",
-    "rows": "rows of a slice's database as types of core",
     "schema": "the migrations of a slice's database",
     "worker": "a kind of worker",
 }
@@ -47,6 +49,21 @@ SOURCES = ("app", "scripts", "tests")
 
 MAX_SMALL_LINES = 80
 
+SIZES = Path("scripts", "data", "sizes.toml")
+"""The committed size of each folder, so that growth is a decision that a reviewer sees."""
+
+MAX_GROWTH = 0.02
+MAX_SLACK = 0.1
+"""How much smaller a folder may be than its committed size: what it could grow unseen."""
+
+NO_CODE = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    *(tokenize.ENCODING, tokenize.ENDMARKER),
+}
+"""Tokens that don't make a line a line of code."""
+
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
 
 class Problem(NamedTuple):
     """A place that breaks a rule."""
@@ -57,13 +74,18 @@ class Problem(NamedTuple):
 
 
 def main() -> int:
-    """Print the problems or the figures; 1 if a rule is broken."""
+    """Print the problems, the sizes or the figures; 1 if a rule is broken."""
     command, *rest = sys.argv[1:] or ["check"]
+    if command == "sizes":
+        print(f"{'folder':30} {'lines':>6} {'files':>4} {'change':>11}", *size_rows(), sep="\n")
+        if rest == ["--write"]:
+            write_sizes()
+        return 0
     if command == "figures":
         for name, value in figures(Path(rest[0]) if rest else ROOT).items():
             print(f"{name:58} {value}")
         return 0
-    found = [*module_names(), *words(), *cycles()]
+    found = [*module_names(), *words(), *cycles(), *unlisted_libraries(), *size_changes()]
     for problem in found:
         print(f"{problem.path.relative_to(ROOT)}:{problem.line}: {problem.text}")
     return 1 if found else 0
@@ -88,6 +110,11 @@ def module_names() -> Iterator[Problem]:
         if len(paths) > 1 and stem not in SAME_ROLE and stem != "__main__":
             for path in paths[1:]:
                 yield Problem(path, 1, f"`{paths[0].relative_to(ROOT)}` has this name already")
+    for stem in SAME_ROLE:
+        if len(places[stem]) < 2:
+            yield Problem(
+                Path(__file__).resolve(), 1, f"SAME_ROLE has `{stem}`, which modules don't share"
+            )
 
 
 def words() -> Iterator[Problem]:
@@ -116,6 +143,17 @@ def cycles() -> Iterator[Problem]:
     for group in import_cycles(ROOT):
         path = ROOT / "app" / Path(*group[0].split(".")).with_suffix(".py")
         yield Problem(path, 1, "these import each other: " + ", ".join(group))
+
+
+def unlisted_libraries() -> Iterator[Problem]:
+    """Libraries that the product imports, and no contract of import-linter restricts."""
+    file = ROOT / "pyproject.toml"
+    contracts = tomllib.loads(file.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    listed = {name for one in contracts for name in one.get("forbidden_modules", ())}
+    graph = grimp.build_graph("baton", include_external_packages=True, cache_dir=None)
+    for name in sorted(graph.modules - listed - sys.stdlib_module_names):
+        if not name.startswith("baton"):
+            yield Problem(file, 1, f"no contract says who may import `{name}`")
 
 
 def import_cycles(tree: Path, *, typing_too: bool = True) -> list[list[str]]:
@@ -175,6 +213,75 @@ def _connected_groups(edges: Mapping[str, list[str]]) -> list[list[str]]:
                     groups.append(stack[cut:])
                     del stack[cut:]
     return groups
+
+
+class Size(NamedTuple):
+    """What a folder itself holds: lines of code, and `.py` files that aren't empty."""
+
+    lines: int = 0
+    files: int = 0
+
+
+def folder_sizes(tree: Path = ROOT) -> dict[str, Size]:
+    """The size of each folder of the product, by its path in `app/baton`, which itself is "."."""
+    sizes: dict[str, Size] = defaultdict(Size)
+    root = tree / "app" / "baton"
+    for path in root.rglob("*.py"):
+        if source := path.read_text("utf-8").strip():
+            folder = path.parent.relative_to(root).as_posix()
+            lines, files = sizes[folder]
+            sizes[folder] = Size(lines + code_lines(source), files + 1)
+    return dict(sorted(sizes.items()))
+
+
+def code_lines(source: str) -> int:
+    """How many lines hold code: blank lines, comments and docstrings aren't counted."""
+    numbers: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in NO_CODE:
+            numbers.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            docstring = node.body[0]
+            numbers.difference_update(range(docstring.lineno, (docstring.end_lineno or 0) + 1))
+    return len(numbers)
+
+
+def size_changes(tree: Path = ROOT) -> Iterator[Problem]:
+    """Folders that grew, or shrank much, while their committed size stayed."""
+    committed, sizes = committed_sizes(tree), folder_sizes(tree)
+    for folder in sorted({*committed, *sizes}):
+        old, new = committed.get(folder, Size()), sizes.get(folder, Size())
+        has_grown = new.lines > old.lines * (1 + MAX_GROWTH) or new.files > old.files
+        if has_grown or new.lines < old.lines * (1 - MAX_SLACK):
+            text = f"{folder} has {new.lines} code lines in {new.files} files"
+            text = f"{text}; if that is meant: scripts/structure.py sizes --write"
+            yield Problem(tree / SIZES, 1, f"{text} ({old.lines} in {old.files} are committed)")
+
+
+def committed_sizes(tree: Path = ROOT) -> dict[str, Size]:
+    """The sizes in the committed table."""
+    table = tomllib.loads((tree / SIZES).read_text("utf-8"))
+    return {folder: Size(*size) for folder, size in table.items()}
+
+
+def write_sizes(tree: Path = ROOT) -> None:
+    """Renew the committed table."""
+    head = "# Code lines and .py files by folder of app/baton: scripts/structure.py sizes --write\n"
+    rows = (f'"{name}" = [{one.lines}, {one.files}]\n' for name, one in folder_sizes(tree).items())
+    (tree / SIZES).write_text(head + "".join(rows), "utf-8")
+
+
+def size_rows(tree: Path = ROOT) -> Iterator[str]:
+    """Yield the code lines and files of each folder, and of all, with what has changed."""
+    new, old = folder_sizes(tree), committed_sizes(tree)
+    for sizes in (new, old):
+        sizes["in all"] = Size(*map(sum, zip(*sizes.values(), strict=True)))
+    for folder in {**new, **old}:
+        lines, files = new.get(folder, Size())
+        old_lines, old_files = old.get(folder, Size())
+        changes = f"{lines - old_lines:+6} {files - old_files:+4}"
+        yield f"{folder:30} {lines:6} {files:4} {changes}"
 
 
 class OwnClass(NamedTuple):

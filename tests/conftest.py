@@ -39,14 +39,14 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # How long an example takes says more of the machine than of the code.
-# Each run draws other examples: scripts/test --hypothesis-profile=thorough draws many at once.
+# Each seed draws other examples: scripts/test --hypothesis-profile=thorough draws many at once.
 hypothesis.settings.register_profile("baton", deadline=None, max_examples=30)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("baton")
 
 
 ASIDE = {
-    "sampled": "only a part is drawn for each day: scripts/test -m sampled",
+    "sampled": "only a part is drawn, by the seed: scripts/test -m sampled",
     "long": "minutes of abuse: scripts/test -m long",
     "binary": "needs the packaged binary: scripts/build, then scripts/test -m binary",
 }
@@ -56,16 +56,23 @@ _left_out: Counter[str] = Counter()
 
 
 SAMPLE_SEED = "BATON_TEST_SAMPLE"
-"""The variable with the seed of the drawn sample, today's date by default: the days take turns."""
+"""The variable with the seed of all that is drawn.
+
+`.ci/run` sets it to the hash of the tree, so that the same tree draws the same. By default it is
+today's date: by hand, the days take turns.
+"""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the same sample in all processes that share the run."""
-    os.environ.setdefault(SAMPLE_SEED, date.today().isoformat())
+    """Draw the same sample and examples in all processes that share the run."""
+    seed = os.environ.setdefault(SAMPLE_SEED, date.today().isoformat())
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Show how to draw this run's sample again."""
+    """Show how to draw this run's sample and examples again."""
     return f"sample: {SAMPLE_SEED}={os.environ[SAMPLE_SEED]}"
 
 
@@ -82,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep a drawn part of the tests marked `sampled`, unless tests were asked for by name.
 
     `sampled(n)` keeps `n` cases of each test, one by default, or that share of them if it is below
-    one: of a test without cases, that share of the days.
+    one: of a test without cases, that share of the seeds.
     """
     if "sampled" in str(config.option.markexpr) or config.args_source.name == "ARGS":
         return

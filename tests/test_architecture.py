@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -52,14 +52,93 @@ def loaded_by(code: str) -> set[str]:
     return set(printed_by(f"{code}\nimport json, sys\nprint(json.dumps([m for m in sys.modules]))"))
 
 
-@pytest.mark.parametrize("module", ["baton.cli", "baton.cli.root", "baton.cli.ask"])
-def test_the_command_line_loads_nothing_heavy(module: str) -> None:
-    assert not loaded_by(f"import {module}") & HEAVY
+RECORD_MODULES = """
+import os, sys
+before, early, path, end = {*sys.modules}, [], sys.argv.pop(1), os._exit
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "baton.cli.root":
+            early.extend(sys.modules)
+def record_and_exit(code):
+    with open(path, "w") as file:
+        for modules in (early, sys.modules):
+            print(*[name for name in modules if name not in before], file=file)
+    end(code)
+sys.meta_path.insert(0, Finder())
+os._exit = record_and_exit
+from baton.cli import main
+main()
+"""
+"""Writes what a command has loaded before its words are parsed, and what at its end."""
 
 
-def test_the_command_line_loads_no_other_command_than_the_one_called() -> None:
-    loaded = loaded_by("import baton.cli.root, baton.cli.ask")
-    assert not loaded & {"baton.cli.history", "baton.cli.doctor", "baton.history", "asyncio"}
+class Start(NamedTuple):
+    """What a command may load: libraries, and parts of Baton."""
+
+    libraries: set[str]
+    parts: set[str]
+
+
+EARLY = Start({"msgspec"}, {"cli", "core", "ipc", "platform"})
+"""What `ask` may load before its children are started: each millisecond delays the answer."""
+
+STARTS = {
+    "--version": Start({"click", "msgspec", "typing_extensions"}, {"cli", "core", "platform"}),
+    "--help": Start({"click", "msgspec", "typing_extensions"}, {"cli", "core", "platform"}),
+    "ask --help": Start({"click", "msgspec"}, {"cli", "core", "ipc", "platform", "workers"}),
+}
+PROMPT = Start(
+    {"click", "msgspec", "pysqlite3"},
+    {
+        *("cli", "compose", "core", "download", "gguf", "history", "ipc", "models", "money"),
+        *("platform", "presentation", "routing", "workers"),
+    },
+)
+LATER = {
+    "asyncio",
+    "sqlite3",
+    "ssl",
+    "baton.cli.history",
+    "baton.cli.doctor",
+    "baton.cli.prompt_run",
+}
+"""What takes time to load, and isn't needed to show a help or to start children."""
+
+
+def modules_of(words: str, folder: Path) -> tuple[set[str], set[str]]:
+    """Return what `baton` with these words loads before it parses them, and what in all."""
+    record = folder / "modules"
+    command = [sys.executable, "-I", "-c", RECORD_MODULES, str(record), *words.split(maxsplit=1)]
+    subprocess.run(command, capture_output=True, check=True)
+    early, loaded = record.read_text("utf-8").splitlines()
+    return {*early.split()}, {*loaded.split()}
+
+
+def excess(loaded: set[str], allowed: Start) -> set[str]:
+    """Return the libraries and the parts of Baton that were loaded beyond what is allowed."""
+    assert "baton.cli" in loaded
+    libraries = {name.partition(".")[0] for name in loaded} - {*sys.stdlib_module_names, "baton"}
+    parts = {name.split(".")[1] for name in loaded if name.startswith("baton.")}
+    return (libraries - allowed.libraries) | (parts - allowed.parts)
+
+
+@pytest.mark.parametrize("words", STARTS)
+def test_a_command_that_only_shows_something_loads_little(words: str, tmp_path: Path) -> None:
+    _, loaded = modules_of(words, tmp_path)
+    assert "baton.cli.root" in loaded
+    assert not excess(loaded, STARTS[words])
+    assert not loaded & LATER
+
+
+@pytest.mark.usefixtures("home")
+def test_a_prompt_loads_little_first_and_nothing_that_migrates(tmp_path: Path) -> None:
+    for _ in range(2):
+        early, loaded = modules_of("ask 2+2", tmp_path)
+        assert "baton.cli.early_start" in early
+        assert not excess(early, EARLY)
+        assert not early & LATER
+        assert "baton.platform.database_thread" in loaded
+        assert not excess(loaded, PROMPT)
 
 
 def test_nothing_of_the_front_loads_native_engines() -> None:
@@ -81,19 +160,6 @@ def test_the_app_and_the_commands_for_models_never_load_what_talks_to_hubs() -> 
     assert "baton.cli.models.pull" in loaded
     assert "baton.tui.screens.models_screen" in loaded
     assert not loaded & (NATIVE | HUBS)
-
-
-@pytest.mark.usefixtures("home")
-def test_a_prompt_loads_nothing_that_migrates_where_no_database_is_behind() -> None:
-    ask = [sys.executable, "-X", "importtime", "-m", "baton", "ask", "-m", "calculator", "2 + 2"]
-    first, second = (
-        subprocess.run(ask, capture_output=True, text=True, check=True) for _ in range(2)
-    )
-    assert first.stdout == second.stdout
-    for ran in (first, second):
-        assert "baton.platform.database_thread" in ran.stderr
-        assert "sqlite_utils" not in ran.stderr
-        assert "numpy" not in ran.stderr
 
 
 CREATE_WHILE_ANOTHER_THREAD_LOOKS = """

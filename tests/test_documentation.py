@@ -102,11 +102,12 @@ EVENTS = {
 def printed_fields() -> dict[str, set[str]]:
     """What each command prints, by the heading that documents the command: `a`, `a.b`, `a[].b`."""
     fields = defaultdict(set)
-    for row in inventory("json_types.json"):
+    files = sorted({file.name for file in DATA.glob("outputs_*.json")} - {"outputs_wrong.json"})
+    for row in (row for name in files for row in inventory(name)):
         command = row["command"]
         for heading in OBJECTS:
             shown = any(f"{command} ".startswith(f"{head} ") for head in names(heading))
-            if shown and "field" in row and "--events" not in command:
+            if shown and "field" in row and not re.search("--(events|otel)", command):
                 fields[heading].add(re.sub(r"^(?:\[\])*\.?", "", row["field"].lstrip("$")))
     return fields
 

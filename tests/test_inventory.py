@@ -10,7 +10,7 @@ from inventory.collect import DATA, SECTIONS, difference
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sets the time zone of a process")
 
-STARTER = {"json_types.json": pytest.mark.local_model}
+STARTER = {"outputs_models.json": pytest.mark.local_model}
 NAMES = [pytest.param(name, marks=STARTER.get(name, ())) for name in SECTIONS]
 
 

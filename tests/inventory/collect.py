@@ -2,7 +2,7 @@
 
     python tests/inventory/collect.py            compares, and prints a diff
     python tests/inventory/collect.py --write    rewrites the files in `data`
-    python tests/inventory/collect.py --write commands.json help.txt
+    python tests/inventory/collect.py --write commands.json events.json
 
 All imports of the product stand here, so that a move of its modules changes this file only.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
-import hashlib
 import json
 import pkgutil
 import sys
@@ -22,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import fields
-from importlib import import_module, resources
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -80,44 +79,19 @@ from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 from baton.workers.template_files import read_templates
 from baton.workers.tools import worker as tools
 from inventory import command_lists, description
-from inventory.command_lists import Line
 from inventory.command_run import (
-    Normaliser,
     empty_home,
-    json_records,
-    loaded_modules,
+    output_records,
     put_data,
     replace_everywhere,
-    runs_text,
+    value_records,
 )
 from support.app_session import open_app
 from support.stored_runs import EVENTS, PLAN
 
-TEMPLATE_FOLDER = resources.files("baton.workers") / "templates"
 DATA = Path(__file__).with_name("data")
 OLD = Path(__file__).with_name("old")
 
-LOADED_LATER = (
-    *("textual", "litellm", "llama_cpp", "onnxruntime", "keyring", "huggingface_hub"),
-    *(
-        "numpy",
-        "httpx",
-        "requests",
-        "tokenizers",
-        "cryptography",
-        "asyncio",
-        "sqlite3",
-        "pysqlite3",
-    ),
-)
-"""What a start of the command line must not load, since it costs time or may crash."""
-
-STARTS = (
-    "import baton.cli",
-    "from baton.cli import main; main(['--version'])",
-    "from baton.cli import main; main(['--help'])",
-    "from baton.cli import main; main(['ask', '--help'])",
-)
 NAMES: dict[str, Iterable[object]] = {
     "task kind": plan.KINDS,
     "worker kind": WORKER_KINDS,
@@ -146,19 +120,6 @@ EXAMPLES = {plan.Plan: PLAN}
 def commands_json(_: Path) -> str:
     """Return every command with its parameters."""
     return description.lines(description.command_records(root_command, ["baton"], ALIASES))
-
-
-def help_txt(folder: Path) -> str:
-    """Return the help of every command, 80 columns wide."""
-    words = (" ".join(path) for path in description.command_paths(root_command))
-    texts = (runs_text(main, [Line(f"{path} --help")], normaliser(folder)) for path in words)
-    return "\n".join(texts)
-
-
-def completions_txt(folder: Path) -> str:
-    """Return the completion script of every shell."""
-    shells = (Line(f"completion {shell}") for shell in ("bash", "zsh", "fish"))
-    return runs_text(main, shells, normaliser(folder))
 
 
 def settings_json(_: Path) -> str:
@@ -212,7 +173,6 @@ def screen_commands_json(folder: Path) -> str:
         {
             "slash": one.name,
             "action": one.action,
-            "help": one.help,
             "argument": one.argument,
             "may_have_lines": one.is_multiline,
             "may_spend": one.may_spend,
@@ -220,8 +180,7 @@ def screen_commands_json(folder: Path) -> str:
         for one in SLASH_COMMANDS
     ]
     actions = [
-        {"menu": one.name, "action": one.action, "help": one.sentence, "may_spend": one.may_spend}
-        for one in MENU_ACTIONS
+        {"menu": one.name, "action": one.action, "may_spend": one.may_spend} for one in MENU_ACTIONS
     ]
     return description.lines([*slashes, *actions, *asyncio.run(opened())])
 
@@ -282,24 +241,27 @@ def errors_json(_: Path) -> str:
 
 def names_json(_: Path) -> str:
     """Return the names that people choose from and that databases hold."""
-    files = sorted((file.name, file.read_bytes()) for file in TEMPLATE_FOLDER.iterdir())
     cards = (tools.CALCULATOR, tools.UNITS, tools.CLOCK, tools.PYTHON)
     providers = ((one.name, one.variables, one.base_url) for one in PROVIDERS.values())
     return description.lines(
         [
-            *({"template": file, "sha256": hashlib.sha256(b).hexdigest()} for file, b in files),
-            *({"template": n, "about": t.about} for n, t in sorted(read_templates().items())),
-            *({"strategy": name, "help": entry.help} for name, entry in STRATEGIES.items()),
+            *({"template": name} for name in sorted(read_templates())),
+            *({"strategy": name} for name in STRATEGIES),
             *({"mode": mode, "strategy": strategy_of_mode(mode)} for mode in MODES),
-            *({"tool": one.id, "name": one.name, "note": one.note} for one in cards),
+            *({"tool": one.id, "name": one.name} for one in cards),
             *({"provider": n, "variables": list(v), "address": a} for n, v, a in providers),
             *({kind: str(name)} for kind, names in NAMES.items() for name in names),
         ]
     )
 
 
-def schemas_json(folder: Path) -> str:
+def schemas_json(_: Path) -> str:
     """Return all that is in both databases, as the code makes them."""
+    return description.lines(schema_records())
+
+
+def schema_records() -> list[dict[str, Any]]:
+    """Return what is in both databases of this home, which are made or made current."""
 
     async def make() -> None:
         store, money = Store.open(paths.database), Ledger.open(paths.ledger)
@@ -311,22 +273,12 @@ def schemas_json(folder: Path) -> str:
     paths = find_paths()
     asyncio.run(make())
 
-    def records() -> Iterator[dict[str, Any]]:
-        for file in (paths.database, paths.ledger):
-            with closing(sqlite.connect(file)) as connection:
-                for record in description.schema_records(connection):
-                    yield {"database": file.name, **record}
-
-    return description.lines(records())
-
-
-def imports_json(_: Path) -> str:
-    """Return what a start of the command line loads of what it must not load."""
-
-    return description.lines(
-        {"start": start, "loaded": loaded_modules(start, LOADED_LATER, ROOT / "app")}
-        for start in STARTS
-    )
+    records: list[dict[str, Any]] = []
+    for file in (paths.database, paths.ledger):
+        with closing(sqlite.connect(file)) as connection:
+            rows = description.schema_records(connection)
+            records += [{"database": file.name, **row} for row in rows]
+    return records
 
 
 def old_settings_json(_: Path) -> str:
@@ -390,66 +342,64 @@ def silent(_: messages.Request) -> Iterator[messages.Chunk]:
     yield messages.Usage(9, 0, messages.Finish.EMPTY)
 
 
-def normaliser(folder: Path, is_fixed: bool = False) -> Normaliser:
-    """Return what replaces the words of this machine and of this version."""
-    words = {str(folder): "<home>", str(ROOT): "<checkout>", baton.__version__: "<version>"}
-    return Normaliser(words, is_fixed)
+def outputs_empty_json(_: Path) -> str:
+    """Return the outputs of commands in an empty home."""
+    return description.lines(output_records(main, command_lists.EMPTY))
 
 
-def runs_empty_txt(folder: Path) -> str:
-    """Return what commands print in an empty home."""
-    return runs_text(main, command_lists.EMPTY, normaliser(folder))
+def outputs_models_json(_: Path) -> str:
+    """Return the outputs of commands in an empty home with the starter model."""
+    return description.lines(output_records(main, command_lists.MODELS))
 
 
-def runs_wrong_txt(folder: Path) -> str:
-    """Return the sentences and exit codes for what is wrong, each in a home of its own."""
-    texts = []
-    for number, line in enumerate(command_lists.WRONG):
-        with empty_home(folder / str(number)) as home:
-            texts.append(runs_text(main, [line], normaliser(home)))
-    return "\n".join(texts)
-
-
-def runs_scripted_txt(folder: Path) -> str:
-    """Return what commands print whose workers follow scripts."""
-    with scripted_workers(small=echo_script, broken=broken, short=short, silent=silent):
-        return runs_text(main, command_lists.SCRIPTED, normaliser(folder))
-
-
-def runs_old_txt(folder: Path) -> str:
-    """Return what commands print of the committed databases; their schemas are current then."""
-    put_data(OLD)
-    text = runs_text(main, command_lists.OLD, normaliser(folder, is_fixed=True))
-    return text + "\n" + schemas_json(folder)
-
-
-def json_types_json(folder: Path) -> str:
-    """Return the types of all fields that commands print as JSON."""
+def outputs_wrong_json(folder: Path) -> str:
+    """Return the outputs of commands that are wrong, each in a home of its own."""
 
     def records() -> Iterator[dict[str, Any]]:
-        with empty_home(folder / "empty"):
-            yield from json_records(main, command_lists.JSON_EMPTY)
-        with (
-            empty_home(folder / "scripted"),
-            scripted_workers(small=echo_script, broken=broken, short=short),
-        ):
-            yield from json_records(main, command_lists.JSON_SCRIPTED)
-        with empty_home(folder / "old"):
-            put_data(OLD)
-            yield from json_records(main, command_lists.JSON_OLD)
-        view = RunView()
-        for event in EVENTS:
-            view = view.apply(event)
-        for place, kind in description.shape_records([run_object(view)]).items():
-            yield {"command": "ask --json, with all kinds of steps", "field": place, "type": kind}
+        for number, line in enumerate(command_lists.WRONG):
+            with empty_home(folder / str(number)):
+                yield from output_records(main, [line])
 
     return description.lines(records())
 
 
+def outputs_scripted_json(_: Path) -> str:
+    """Return the outputs of commands whose workers follow scripts."""
+    with scripted_workers(small=echo_script, broken=broken, short=short, silent=silent):
+        records = [*output_records(main, command_lists.SCRIPTED)]
+    view = RunView()
+    for event in EVENTS:
+        view = view.apply(event)
+    for place, kind in description.shape_records([run_object(view)]).items():
+        records += [
+            {"command": "ask --json, with all kinds of steps", "field": place, "type": kind}
+        ]
+    return description.lines(records)
+
+
+def outputs_old_json(_: Path) -> str:
+    """Return the outputs of commands on the committed databases."""
+    put_data(OLD)
+    return description.lines(output_records(main, command_lists.OLD))
+
+
+def old_values_json(folder: Path) -> str:
+    """Return what is read of the committed databases, and how their schemas differ from new ones.
+
+    Reading them makes their schemas current.
+    """
+    new = schema_records()
+    with empty_home(folder / "old"):
+        put_data(OLD)
+        values = [*value_records(main, command_lists.OLD_VALUES)]
+        old = schema_records()
+    pairs = (("only of old ones", old, new), ("only of new ones", new, old))
+    different = [{name: one} for name, ones, others in pairs for one in ones if one not in others]
+    return description.lines([*values, *different])
+
+
 SECTIONS: dict[str, Callable[[Path], str]] = {
     "commands.json": commands_json,
-    "help.txt": help_txt,
-    "completions.txt": completions_txt,
     "settings.json": settings_json,
     "bindings.json": bindings_json,
     "screen_commands.json": screen_commands_json,
@@ -457,13 +407,13 @@ SECTIONS: dict[str, Callable[[Path], str]] = {
     "errors.json": errors_json,
     "names.json": names_json,
     "schemas.json": schemas_json,
-    "imports.json": imports_json,
     "old_settings.json": old_settings_json,
-    "runs_empty.txt": runs_empty_txt,
-    "runs_wrong.txt": runs_wrong_txt,
-    "runs_scripted.txt": runs_scripted_txt,
-    "runs_old.txt": runs_old_txt,
-    "json_types.json": json_types_json,
+    "old_values.json": old_values_json,
+    "outputs_empty.json": outputs_empty_json,
+    "outputs_models.json": outputs_models_json,
+    "outputs_wrong.json": outputs_wrong_json,
+    "outputs_scripted.json": outputs_scripted_json,
+    "outputs_old.json": outputs_old_json,
 }
 """What each file of `data` holds; given an empty folder, each returns the file's text."""
 

@@ -1,4 +1,4 @@
-"""The command lines whose output is kept: on an empty home, on an old one, and wrong ones."""
+"""The command lines that are run: in an empty home, in an old one, and wrong ones."""
 
 from __future__ import annotations
 
@@ -25,10 +25,19 @@ class Line:
         """The arguments of `baton`."""
         return (*self.words.split(), *self.more)
 
+    @property
+    def text(self) -> str:
+        """The whole, by which it is found in the inventory."""
+        variables = (f"{name}={value}" for name, value in self.variables.items())
+        text = " ".join([*variables, *(word if word else repr(word) for word in self.args)])
+        return f"{text}, config.toml: {self.config.rstrip()}" if self.config else text
+
 
 EMPTY = (
     Line("config edit", variables={"EDITOR": "cat"}),
     Line("--version"),
+    Line("--help"),
+    *(Line(f"completion {shell}") for shell in ("bash", "zsh", "fish")),
     Line("config path"),
     Line("config path --all"),
     Line("config path --json"),
@@ -109,6 +118,14 @@ SCRIPTED = (
     Line("why", variables={"BATON_HOME": "second"}),
     Line("usage"),
     Line("egress ls"),
+    Line("ask --json hi"),
+    Line("ask --events hi"),
+    Line("ask --json -m broken hi"),
+    Line("ask --events --strategy vote hi"),
+    Line("plan --json hi"),
+    Line("workers test small --json"),
+    Line("why --json"),
+    Line("trace --json"),
 )
 """With workers that follow a script, in one home."""
 
@@ -133,16 +150,24 @@ OLD = (
     Line("history show --json", more=("5314ed830926",)),
     Line("history export --format json"),
     Line("history export --format md"),
-    *(Line(f"{verb} {run}") for run in OLD_RUNS for verb in ("why", "trace", "trace --json")),
+    *(
+        Line(f"{verb} {run}")
+        for run in OLD_RUNS
+        for verb in ("why", "why --json", "trace", "trace --json")
+    ),
     Line("usage"),
     Line("usage --by worker"),
-    Line("usage --by purpose --json"),
+    Line("usage --json"),
+    Line("usage --by worker --json"),
+    Line("usage --forecast --json"),
     Line("egress ls"),
     Line("egress ls --json"),
     Line("egress show 1"),
+    Line("egress show 1 --json"),
     Line("egress show 5 --json"),
     Line("egress export"),
     Line("budget show"),
+    Line("budget show --json"),
     Line("budget release"),
     Line("budget release --json"),
     Line("learn --json"),
@@ -151,7 +176,21 @@ OLD = (
     Line("egress ls"),
     Line("usage"),
 )
-"""On the committed databases, whose times and ids are fixed."""
+"""On the committed databases."""
+
+OLD_VALUES = (
+    Line("history ls --json", varying=("disk_bytes",)),
+    Line("history search heron --json"),
+    Line("history export --format json"),
+    Line("egress export"),
+    Line("usage --by purpose --json"),
+    Line("budget show --json"),
+    Line("budget release --json"),
+)
+"""On the committed databases, whose times and ids are fixed: what is read of them stays, too."""
+
+SCORES = ("scores",)
+"""Those of the router, or of the rule where it is late."""
 
 WRONG = (
     Line("histories ls"),
@@ -174,12 +213,16 @@ WRONG = (
     Line("ask -m nobody hi"),
     Line("ask -m", more=("", "hi")),
     Line("ask -m /nope.gguf hi"),
-    Line("ask -m /nope.gguf --json hi"),
+    Line("ask -m /nope.gguf --json hi", varying=SCORES),
     Line("ask -m openai/gpt-5-mini --budget 1 hi"),
     Line("ask -m openai/gpt-5-mini hi"),
-    Line("ask -m openai/gpt-5-mini --json hi", variables={"OPENAI_API_KEY": "sk-test"}),
+    Line(
+        "ask -m openai/gpt-5-mini --json hi",
+        variables={"OPENAI_API_KEY": "sk-test"},
+        varying=SCORES,
+    ),
     Line("ask -m openai/gpt-5-mini --offline --budget 1 hi"),
-    Line("ask -m nowhere/none --budget 1 --events hi"),
+    Line("ask -m nowhere/none --budget 1 --events hi", varying=SCORES),
     Line("plan --strategy nope hi"),
     Line("resume nope"),
     Line("why nope"),
@@ -219,9 +262,9 @@ WRONG = (
 )
 """Each in a home of its own."""
 
-MACHINE = ("scores", "machine", "tokens_per_second", "memory_bytes", "battery", "gpus", "idle_gpus")
+MACHINE = (*SCORES, "machine", "tokens_per_second", "memory_bytes", "battery", "gpus", "idle_gpus")
 
-JSON_EMPTY = (
+MODELS = (
     Line("models ls --json", varying=MACHINE),
     Line("models ls --all --json", varying=MACHINE),
     Line("models show small --json", varying=MACHINE),
@@ -242,31 +285,4 @@ JSON_EMPTY = (
     Line("models recommend --json", varying=(*MACHINE, "models")),
     Line("doctor --json"),
 )
-"""In an empty home, with the starter model: only types are kept."""
-
-JSON_SCRIPTED = (
-    Line("ask --json hi"),
-    Line("ask --events hi"),
-    Line("ask --json -m broken hi"),
-    Line("ask --events --strategy vote hi"),
-    Line("plan --json hi"),
-    Line("workers test small --json"),
-    Line("why --json"),
-    Line("trace --json"),
-)
-JSON_OLD = (
-    Line("history ls --json"),
-    Line("history show 2d753b63b1af --json"),
-    Line("history search heron --json"),
-    Line("history export --format json"),
-    *(Line(f"{verb} --json {run}") for run in OLD_RUNS for verb in ("why", "trace")),
-    Line("usage --json"),
-    Line("usage --by worker --json"),
-    Line("usage --forecast --json"),
-    Line("egress ls --json"),
-    Line("egress show 1 --json"),
-    Line("egress export"),
-    Line("budget show --json"),
-    Line("budget release --json"),
-    Line("learn --json"),
-)
+"""In an empty home, with the starter model."""

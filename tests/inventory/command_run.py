@@ -1,4 +1,4 @@
-"""Runs of the command line inside this process, in an empty home, as text to compare."""
+"""Runs of the command line inside this process, in an empty home, as records to compare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from inventory.command_lists import Line
-from inventory.description import shape_records
+from inventory.description import objects_in, shape_records
 
 Main = Callable[[Sequence[str]], int]
 """Runs a command line and returns its exit code."""
@@ -143,85 +142,49 @@ def put_data(source: Path) -> None:
         (folder / file.name).chmod(0o600)
 
 
-def json_records(main: Main, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
-    """Yield the type of every field that command lines print as JSON or as JSON Lines."""
+def output_records(main: Main, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
+    """Yield the exit code of each command line and what it prints where, then all fields of JSON.
+
+    Fields of lines that differ by an id only are taken together.
+    """
+    printed: dict[str, list[Any]] = {}
+    varying: dict[str, tuple[str, ...]] = {}
     for line in lines:
         run = run_line(main, line)
-        yield {"command": line.words, "exit_code": run.code}
-        for place, kind in shape_records(_values(run.out), line.varying).items():
-            yield {"command": line.words, "field": place, "type": kind}
+        values = json_values(run.out)
+        yield {
+            "command": line.text,
+            "exit_code": run.code,
+            "stdout": "JSON" if values else "text" if run.out.strip() else "",
+            "stderr": "text" if run.err.strip() else "",
+        }
+        if values:
+            command = _ID.sub("ID", line.text)
+            printed.setdefault(command, []).extend(values)
+            varying[command] = line.varying
+    for command, values in printed.items():
+        for place, kind in shape_records(values, varying[command]).items():
+            yield {"command": command, "field": place, "type": kind}
 
 
-def _values(text: str) -> list[Any]:
+def value_records(main: Main, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
+    """Yield all values that command lines print as JSON or as JSON Lines, an object in each."""
+    for line in lines:
+        for place, value in objects_in(json_values(run_line(main, line).out)):
+            kept = {name: one for name, one in value.items() if name not in line.varying}
+            yield {"command": line.text, "place": place, "value": kept}
+
+
+def json_values(text: str) -> list[Any]:
+    """Return the objects and lists of a text that is JSON or JSON Lines, none of any other."""
     try:
-        return [json.loads(text)]
+        values = [json.loads(text)]
     except json.JSONDecodeError:
-        return [json.loads(line) for line in text.splitlines()]
+        try:
+            values = [json.loads(line) for line in text.splitlines()]
+        except json.JSONDecodeError:
+            return []
+    return [value for value in values if isinstance(value, dict | list)]
 
 
-def loaded_modules(code: str, names: Sequence[str], folder: Path) -> list[str]:
-    """Return which of these modules a process has loaded after some code."""
-    script = (
-        f"import sys; sys.path.insert(0, {str(folder)!r})\n"
-        f"try:\n    {code}\nexcept SystemExit:\n    pass\n"
-        f"print('loaded:', *[name for name in {names!r} if name in sys.modules])"
-    )
-    command = [sys.executable, "-I", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1].split()[1:]
-
-
-_ID = re.compile(r"(?<![\w.])(?:[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{32})(?![\w.])")
-_NUMBERS = r"at|seconds|\w+_s|created|updated|\w+UnixNano|most_usd|expected_tokens"
-_PATTERNS = (
-    (re.compile(rf'("(?:{_NUMBERS})": )"?[\d.e-]+"?'), r"\1<number>"),
-    (re.compile(r'("scores": ){[^{}]*}'), r"\1<scores>"),  # those of the router, or of the rule
-    (re.compile(r'("decided_by": )"(?:rule|late|router)"'), r"\1<router or rule>"),
-    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00)?"), "<time>"),
-    (re.compile(r"\d{4}-\d\d-\d\d"), "<date>"),
-    (re.compile(r"\b\d+ days old"), "<days> days old"),
-    (re.compile(r"(?<![\w$.])\d+(\.\d+)? (ms|s)\b"), "<seconds> s"),
-)
-_HISTORY_SIZE = re.compile(r'(?<=The history takes )[\d.]+ [kM]B|(?<="disk_bytes": )\d+')
-_ABSENT_WITHOUT_SANDBOX = re.compile(r", python(?=\.)|^  python +tool +Python\n", re.MULTILINE)
-"""A list of names of which some come from a folder, in the order of the file system."""
-
-
-class Normaliser:
-    """Replaces what differs between two runs: folders, versions, times, and ids by their order."""
-
-    def __init__(self, words: Mapping[str, str], is_fixed: bool = False) -> None:
-        """`words` are replaced; with `is_fixed`, times and ids are committed data's, and stay."""
-        self._words = words
-        self._is_fixed = is_fixed
-        self._ids: dict[str, str] = {}
-
-    def text(self, text: str) -> str:
-        """Return a text without what differs."""
-        for found, word in self._words.items():
-            text = text.replace(found, word)
-        text = _HISTORY_SIZE.sub("<size>", _ABSENT_WITHOUT_SANDBOX.sub("", text))
-        if self._is_fixed:
-            return text
-        for pattern, word in _PATTERNS:
-            text = pattern.sub(word, text)
-        return _ID.sub(lambda match: self._id(match[0]), text)
-
-    def _id(self, found: str) -> str:
-        return self._ids.setdefault(found, f"<id {len(self._ids) + 1}>")
-
-
-def _run_text(line: Line, run: CommandRun, normaliser: Normaliser) -> str:
-    """Return a command and all that came of it, as text."""
-    words = [repr(word) if " " in word or not word else word for word in line.args]
-    set_before = [f"{name}={value}" for name, value in line.variables.items()]
-    parts = [f"config.toml: {text}" for text in line.config.splitlines()]
-    parts += [normaliser.text(" ".join(["$", *set_before, "baton", *words]))]
-    parts += [normaliser.text(run.out).rstrip("\n")] if run.out.strip() else []
-    parts += [f"! {text}" for text in normaliser.text(run.err).split("\n") if text]
-    return "\n".join([*parts, f"exit code {run.code}", ""])
-
-
-def runs_text(main: Main, lines: Iterable[Line], normaliser: Normaliser) -> str:
-    """Return command lines with all that comes of them."""
-    return "\n".join(_run_text(line, run_line(main, line), normaliser) for line in lines)
+_ID = re.compile(r"\b[0-9a-f]{12}\b")

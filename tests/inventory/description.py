@@ -153,8 +153,6 @@ def binding_records(bindings: Sequence[Any]) -> list[dict[str, Any]]:
             "id": one.id,
             "key": one.key,
             "action": one.action,
-            "description": one.description,
-            "help": one.tooltip,
             "in_footer": one.show,
             "priority": one.priority,
         }
@@ -171,12 +169,8 @@ def command_records(
     """Yield a command, its parameters and all commands below it, depth first."""
     context = click.Context(command, parent, words[-1], **command.context_settings)
     path = " ".join(words)
-    help_text = command.help.split("\f")[0].strip() if command.help else ""
     yield {
         "command": path,
-        "help": help_text,
-        "short_help": command.get_short_help_str(200),
-        "epilog": command.epilog,
         "hidden": command.hidden,
         "help_names": command.get_help_option_names(context),
     }
@@ -198,10 +192,10 @@ def command_records(
 def _parameter(parameter: click.Parameter, context: click.Context) -> dict[str, Any]:
     """Return what a parameter is; what is off, empty or none is left out, but for its default."""
     info = dict(parameter.to_info_dict())
+    info.pop("help", None)
     kind = {k: v for k, v in info.pop("type").items() if k != "param_type" and v is not None}
     described: dict[str, Any] = {
         info.pop("param_type_name"): " ".join(parameter.opts),
-        "help": info.pop("help", None),
         "metavar": parameter.make_metavar(context),
         "default": _plain(info.pop("default")),
         "type": kind,
@@ -221,17 +215,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else f"({value})"
 
 
-def command_paths(command: click.Command, words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command."""
-    yield tuple(words)
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None, f"{words} lists {name}"
-            yield from command_paths(inner, [*words, name])
-
-
 def shape_records(value: Any, varying: Sequence[str] = (), place: str = "$") -> dict[str, str]:
     """Return the type of every field of a JSON value, by its place; items of a list are as one.
 
@@ -241,6 +224,22 @@ def shape_records(value: Any, varying: Sequence[str] = (), place: str = "$") -> 
     counts: dict[str, int] = {}
     _collect(value, varying, place, found, counts)
     return {where: _kinds(where, found, counts) for where in sorted(found)}
+
+
+def objects_in(value: Any, place: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every object of a JSON value with its place, those of lists apart from their parent."""
+    if isinstance(value, dict):
+        lists = {name: one for name, one in value.items() if _has_objects(one)}
+        yield place, {name: one for name, one in value.items() if name not in lists}
+        for name, items in lists.items():
+            yield from objects_in(items, f"{place}.{name}")
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from objects_in(item, f"{place}[{number}]")
+
+
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _collect(

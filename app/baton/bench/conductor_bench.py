@@ -115,7 +115,7 @@ def _share_right(drawn: Iterable[DrawnPlan]) -> float | None:
 
 
 class EpisodeContext:
-    """What a conductor has at hand for one episode (core.ports.PlanDesk)."""
+    """What a conductor has at hand for one episode (core.ports.PlanningContext)."""
 
     def __init__(self, routing: RoutingContext, workers: Mapping[str, Worker]) -> None:
         self._routing = routing

@@ -93,7 +93,7 @@ def some(result: CommandResult, count: int | None) -> list[int]:
 
 
 def draw_numbers(numbers: Sequence[int], count: int) -> list[int]:
-    """Return so many of the numbers, others each day."""
+    """Return so many of the numbers, others for each seed."""
     return random.Random(SEED).sample(numbers, count)
 
 

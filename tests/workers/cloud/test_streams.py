@@ -70,7 +70,7 @@ async def test_streams_are_read_as_described(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_changed_streams_are_read_alike_or_stay_unconfirmed(family: str) -> None:
-    """Each stream in some ways, which are others each day."""
+    """Each stream in some ways, which are others for each seed."""
     found: list[str] = []
     for stream in (stream for stream in CORPUS if stream.family == family):
         drawn = random.Random(f"{SEED} {stream.id}").sample([*KINDS], KINDS_A_STREAM)

@@ -246,7 +246,7 @@ def chances_from_log_odds(odds: Floats) -> Floats:
 class Votes:
     """Drafts as the heads see them: questions are rows, their drafts columns, the first in focus.
 
-    `groups`, `prior`, `asked` and `alike` as votes.posterior wants them, `lengths` in characters.
+    `groups`, `prior`, `asked` and `alike` as `posterior` wants them, `lengths` in characters.
     """
 
     groups: Counts
@@ -256,7 +256,7 @@ class Votes:
     lengths: Floats
 
     def features(self) -> Floats:
-        """Return a row for each question, in the order of FIGURES."""
+        """Return a row for each question, in the order of VOTE_FEATURES."""
         right, asked, none = posterior(self.groups, self.prior, self.asked, self.alike)
         groups, count = self.groups, self.groups.shape[1]
         mates = max(1, count - 1)
@@ -290,7 +290,8 @@ class Votes:
 class SecondStage:
     """The two heads: `right` for the draft in focus, `asked` for another worker.
 
-    Each has an intercept and a weight for each of FIGURES, once `centre` and `scale` are taken off.
+    Each has an intercept and a weight for each of VOTE_FEATURES, from which `centre` is taken and
+    which `scale` divides.
     """
 
     right: Floats

@@ -1,0 +1,106 @@
+"""Growth of a folder is noticed where its committed size stays."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+
+import structure
+
+SOURCE = '''"""What it holds.
+
+More of it."""
+
+# Why.
+import os
+
+
+def run(
+    name: str,
+) -> str:
+    """Runs."""
+    text = """one
+two"""
+
+    return text + name  # said
+
+
+class Empty:
+    """Nothing."""
+'''
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Makes a tree with a package of two folders, and its sizes."""
+    package = tmp_path / "app" / "baton"
+    (package / "cli" / "models").mkdir(parents=True)
+    (tmp_path / structure.SIZES).parent.mkdir(parents=True)
+    for name in ("__init__.py", "cli/__init__.py"):
+        (package / name).write_text('"""A package."""\n' if name == "__init__.py" else "\n")
+    write(tmp_path, "cli/ask.py", 100)
+    write(tmp_path, "cli/models/pull.py", 50)
+    structure.write_sizes(tmp_path)
+    return tmp_path
+
+
+def write(tree: Path, name: str, lines: int) -> None:
+    text = '"""A module."""\n\n# A comment.\n' + "x = 1\n\n" * lines
+    (tree / "app" / "baton" / name).write_text(text, "utf-8")
+
+
+def changed(tree: Path) -> list[str]:
+    """Return the folders that are reported."""
+    return [problem.text.split()[0] for problem in structure.size_changes(tree)]
+
+
+def test_blank_lines_comments_and_docstrings_are_no_code() -> None:
+    assert structure.code_lines(SOURCE) == 8
+    assert structure.code_lines('"""Only this."""\n') == 0
+
+
+def test_a_folder_is_counted_without_those_in_it_and_without_empty_files(tree: Path) -> None:
+    assert structure.folder_sizes(tree) == {".": (0, 1), "cli": (100, 1), "cli/models": (50, 1)}
+    assert structure.committed_sizes(tree) == structure.folder_sizes(tree)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_reported"), [(102, False), (103, True), (90, False), (89, True)]
+)
+def test_lines_may_change_by_two_percent_up_and_ten_down(
+    tree: Path, lines: int, is_reported: bool
+) -> None:
+    write(tree, "cli/ask.py", lines)
+    assert changed(tree) == ["cli"] * is_reported
+    structure.write_sizes(tree)
+    assert changed(tree) == []
+
+
+def test_a_file_more_is_reported_and_one_less_is_not(tree: Path) -> None:
+    write(tree, "cli/models/show.py", 1)
+    assert changed(tree) == ["cli/models"]
+    structure.write_sizes(tree)
+    (tree / "app" / "baton" / "cli" / "models" / "show.py").unlink()
+    assert changed(tree) == []
+
+
+def test_folders_that_come_and_go_are_reported(tree: Path) -> None:
+    package = tree / "app" / "baton"
+    (package / "cli" / "models").rename(package / "models")
+    assert changed(tree) == ["cli/models", "models"]
+
+
+def test_the_sizes_are_shown_with_what_has_changed(tree: Path) -> None:
+    write(tree, "cli/ask.py", 103)
+    write(tree, "cli/keys.py", 7)
+    rows = [row.split() for row in structure.size_rows(tree)]
+    assert rows == [
+        [".", "0", "1", "+0", "+0"],
+        ["cli", "110", "2", "+10", "+1"],
+        ["cli/models", "50", "1", "+0", "+0"],
+        ["in", "all", "160", "4", "+10", "+1"],
+    ]
