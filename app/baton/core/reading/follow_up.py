@@ -14,7 +14,7 @@ from baton.core.late_pattern import late_pattern
 from baton.core.messages import Role
 from baton.core.plan_types import Material
 from baton.core.prompt_wrapping import bare_question
-from baton.core.reading.lexicon import lexicon
+from baton.core.reading.word_lists import lexicon
 
 MAX_CHARS = 60
 MAX_WORDS = 9

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from baton.core.late_pattern import late_pattern
-from baton.core.reading.lexicon import alternatives, lexicon
+from baton.core.reading.word_lists import alternatives, lexicon
 
 MAX_REQUEST_CHARS = 1500
 """The conductor was trained on requests of up to about 500 tokens."""
