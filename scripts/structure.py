@@ -41,7 +41,7 @@ BANNED_WORDS = re.compile(
 )
 """Words that have no use in this code base but the one that STYLE forbids."""
 
-MODEL_PROMPTS = {"_verification.py", "moa.py"}
+MODEL_PROMPTS = {"literature.py", "ultra.py"}
 """Modules with prompts whose effect was measured, so that their words stay."""
 
 SOURCES = ("app", "scripts", "tests")

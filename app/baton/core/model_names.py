@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 
 
 class ModelName(NamedTuple):
@@ -40,21 +40,21 @@ _FAMILY_PATTERNS = {
     "yi": r"(?<![a-z])yi(?![a-z])",
     "o": r"(?<![a-z0-9])o(?=\d)",
 }
-_FAMILY = late_pattern("|".join(_FAMILY_PATTERNS.get(name, name) for name in _FAMILIES))
-_SIZE = late_pattern(r"(?<![a-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)(b|m)(?![a-z])")
-_NOISE = late_pattern(
+_FAMILY = lazy_pattern("|".join(_FAMILY_PATTERNS.get(name, name) for name in _FAMILIES))
+_SIZE = lazy_pattern(r"(?<![a-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)(b|m)(?![a-z])")
+_NOISE = lazy_pattern(
     r"@.*$|\.gguf$|-\d{5}-of-\d{5}"
     # How it is packed, when it was made, how much it can read.
     r"|-(?:i?q\d\w*(?:-(?:[kmsl]|[01]|x{0,2}[sml]))*|[bf]?f(?:16|32)|fp\d+|int\d|awq|gptq|gguf|mlx)(?=-|$)"
     r"|-20\d\d-?\d\d-?\d\d(?=-|$)|-2\d-\d\d-\d\d(?=-|$)|-(?:0[1-9]|1[0-2]|2\d)\d\d(?=-|$)"
     r"|-00\d(?=-|$)|-\d{1,4}k(?=-|$)"
 )
-_VERSION = late_pattern(r"(?<![\d.])(\d{1,2})(?:[.-](\d)(?!\d))?")
-_VARIANT = late_pattern(
+_VERSION = lazy_pattern(r"(?<![\d.])(\d{1,2})(?:[.-](\d)(?!\d))?")
+_VARIANT = lazy_pattern(
     r"(?<![a-z])(nano|mini|small|medium|large|plus|max|pro|flash|lite|turbo|opus|sonnet|haiku"
     r"|core|super|coder|math|nemo|thinking|r)(?![a-z])|(?<=\d)(o)(?![a-z])"
 )
-_BASE = late_pattern(r"(?<![a-z])(?:base|pt)(?![a-z])")
+_BASE = lazy_pattern(r"(?<![a-z])(?:base|pt)(?![a-z])")
 
 
 @lru_cache(maxsize=1024)

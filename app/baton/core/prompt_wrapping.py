@@ -6,7 +6,7 @@ WebUI. They stand before or after the words; what stands among the words was wri
 
 from __future__ import annotations
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 
 _BLOCKS = (
     r"system[-_]reminder|system_notification|environment_(?:context|details|info)|workspace_info|"
@@ -15,10 +15,10 @@ _BLOCKS = (
     r"local-command-(?:caveat|stdout|stderr)|command-(?:name|message|contents)|bash-std(?:out|err)|"
     r"git-context|timestamp|editorContext|reminderInstructions"
 )
-_FIRST = late_pattern(
+_FIRST = lazy_pattern(
     rf"\s*(?:<(?P<tag>{_BLOCKS})>|# AGENTS\.md instructions[^\n]*\s+<(?P<agents>INSTRUCTIONS)>)"
 )
-_LAST = late_pattern(rf"</(?P<tag>{_BLOCKS})>\s*\Z")
+_LAST = lazy_pattern(rf"</(?P<tag>{_BLOCKS})>\s*\Z")
 _TAG_CHARS = 40
 """No tag is longer, with what may stand around it."""
 
@@ -26,12 +26,12 @@ _QUESTIONS = ("task", "user_message", "user_query", "command-args")
 _LAST_QUESTION = "userRequest"
 """Blocks with the person's words in them; the last one may have any others before it."""
 
-_TEMPLATE = late_pattern(r"\s*### Task:\s*(?P<task>[^\n]+)\n(?=[\s\S]*?<(?:chat_history|context)>)")
+_TEMPLATE = lazy_pattern(r"\s*### Task:\s*(?P<task>[^\n]+)\n(?=[\s\S]*?<(?:chat_history|context)>)")
 """How Open WebUI asks for titles, tags and follow-ups, and puts found texts before a question."""
 
 _CONTEXT_END = "</context>"
 
-_TOOL_RESULT = late_pattern(r"<tool_response>[\s\S]*?(?:</tool_response>\s*|\Z)")
+_TOOL_RESULT = lazy_pattern(r"<tool_response>[\s\S]*?(?:</tool_response>\s*|\Z)")
 
 _MAX_BLOCKS = 16
 _MAX_TITLE_CHARS = 1 << 16

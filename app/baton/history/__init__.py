@@ -6,7 +6,7 @@ store inside one transaction on its one background thread.
 
 from typing import TYPE_CHECKING
 
-from baton.core.lazy_exports import lazy_exports
+from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
     from baton.history.changes import new_id as new_id

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from baton.core.lazy_exports import lazy_exports
+from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
     from baton.server.access import DEFAULT_PORT as DEFAULT_PORT, LOOPBACK as LOOPBACK

@@ -14,13 +14,15 @@ from baton.core.labels import Label
 from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
 from baton.core.money import FREE, Price, Rates
 from baton.core.plan_types import DIRECT_SUBTASK, Material, Need, Plan, Step
-from baton.core.planning.assignment import assign_workers, substitute_worker, success_chance
-from baton.core.planning.assignment_search import (
+from baton.core.planning.assignment import (
     SELF_CHECK_COST,
     WAITING_COST,
     Option,
     Seat,
+    assign_workers,
     choose_workers,
+    substitute_worker,
+    success_chance,
 )
 from baton.core.planning.skill_estimates import skill
 

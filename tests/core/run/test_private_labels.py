@@ -39,7 +39,7 @@ from baton.core.planning.skill_table import SkillTable
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext, Worker
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
-from baton.core.strategies.single import Single
+from baton.core.strategies.route import Single
 from baton.history import Store
 from baton.money import Ledger
 from baton.workers.cloud import CloudWorker, Gateway

@@ -19,7 +19,7 @@ from baton.core.plan_types import MAX_STEPS, Need, Plan, Step, direct_step
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom
 from baton.core.strategies import STRATEGIES, make_strategy, strategy_of_mode
 from baton.core.strategies._template import TemplateStrategy
-from baton.core.strategies._verification import AUDIT
+from baton.core.strategies.ultra import AUDIT
 from baton.workers.template_files import read_templates
 from support.strategy_context import (
     BIG,

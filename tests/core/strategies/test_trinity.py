@@ -21,8 +21,8 @@ from baton.core.planning.turn_roles import (
     worker_features,
 )
 from baton.core.ports import SpendingRoom
-from baton.core.strategies._verification import AUDIT, REPAIR
 from baton.core.strategies.trinity import THINK, WORK
+from baton.core.strategies.ultra import AUDIT, REPAIR
 from support.strategy_context import (
     BIG,
     CLOUD,

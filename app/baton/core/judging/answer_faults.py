@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import Finish
 from baton.core.permissions import PromptLimits
 
@@ -21,7 +21,7 @@ _UNABLE = (
     r"i (?:can't|cannot|can not|am (?:not able|unable) to|don't know|do not know|"
     r"(?:don't|do not) have (?:access|enough|the ability))"
 )
-_REFUSAL = late_pattern(_SORRY + _MACHINE + _UNABLE)
+_REFUSAL = lazy_pattern(_SORRY + _MACHINE + _UNABLE)
 _MAX_REFUSAL_CHARS = 400
 """A refusal is brief; a long text that begins like one goes on to answer."""
 
@@ -65,10 +65,10 @@ _WINDOW_CHARS = 9000
 _PROBE_CHARS = 24
 _MAX_CANDIDATES = 6
 _SHORT_LINE_CHARS = 60
-_LINE_MARK = late_pattern(r"\s*(?:[-*+|>#\u2022]|\d{1,3}[.)])\s|\s*\||(?: {4}|\t)\S")
-_FENCE = late_pattern(r"^\s{0,3}(?:```|~~~)", re.MULTILINE)
-_SENTENCE_END = late_pattern(r"[.!?\u2026\u3002][\"')\]*_]*(?=\s)|\n")
-_WANTED = late_pattern(
+_LINE_MARK = lazy_pattern(r"\s*(?:[-*+|>#\u2022]|\d{1,3}[.)])\s|\s*\||(?: {4}|\t)\S")
+_FENCE = lazy_pattern(r"^\s{0,3}(?:```|~~~)", re.MULTILINE)
+_SENTENCE_END = lazy_pattern(r"[.!?\u2026\u3002][\"')\]*_]*(?=\s)|\n")
+_WANTED = lazy_pattern(
     r"\brepeat|\btimes\b|\bagain and again\b|\bwiederhol|\bmal\b|\brépèt|\bfois\b|\brepit|\bveces\b"
     r"|\bripet|\bvolte\b|\bvezes\b",
     re.IGNORECASE,

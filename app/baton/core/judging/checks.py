@@ -24,7 +24,7 @@ from baton.core.judging.claims import (
     claimed_sums,
     is_conversion_right,
 )
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import fenced
 
 MAX_TEXT_CHARS = 100_000
@@ -49,12 +49,12 @@ _TEXT_LANGUAGES = (
     "diff",
     "log",
 )
-_TESTS = late_pattern(
+_TESTS = lazy_pattern(
     r"^(?:[^\s#].*; *)?assert\b|^\s*(?:async )?def test|\b(?:unittest\.|IsolatedAsyncio)TestCase\b"
     r"|\bTestCase\)|^\s*>>> ",
     re.MULTILINE,
 )
-_DEFINITION = late_pattern(r"@|class\b|(?:async )?def (?!(?:main|run|check|verify))")
+_DEFINITION = lazy_pattern(r"@|class\b|(?:async )?def (?!(?:main|run|check|verify))")
 _PARSERS = {
     "toml": "import tomllib\ntomllib.loads({text!r})",
     "yaml": "import yaml\nlist(yaml.parse({text!r}))",
@@ -129,12 +129,12 @@ def is_checkable(text: str, prompt: str = "") -> bool:
     return bool(claimed_sums(plain) or claimed_conversions(plain))
 
 
-_JSON_WANTED = late_pattern(
+_JSON_WANTED = lazy_pattern(
     r"\b(?:as|in|into|to|return|output|valid|only|just|als|nur|en|em|solo|sólo)\s"
     r"(?:\w+\s){0,3}json\b|\bjson (?:array|object|list|only|format)\b",
     re.IGNORECASE,
 )
-_ABOUT_JSON = late_pattern(
+_ABOUT_JSON = lazy_pattern(
     r"\b(?:python|javascript|typescript|java|rust|function|script|code|class|api|parse[rs]?|flask"
     r"|how (?:do|can|to)|explain|what is|why|difference|yaml|csv|xml)\b",
     re.IGNORECASE,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.reading.bare_expressions import UNIT
 
 MAX_SUMS = 40
@@ -44,27 +44,27 @@ _SIGNS = str.maketrans(
     }
 )
 _LATEX = (
-    (late_pattern(r"\\(?:times|cdot)(?![a-z])"), "*"),
-    (late_pattern(r"\\div(?![a-z])"), "/"),
-    (late_pattern(r"\\approx(?![a-z])"), "\u2248"),
-    (late_pattern(r"\\[td]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"(\1/\2)"),
-    (late_pattern(r"\\\*"), "*"),
-    (late_pattern(r"\\(?:left|right|[,;!()\[\]$%])|\$\$"), ""),
+    (lazy_pattern(r"\\(?:times|cdot)(?![a-z])"), "*"),
+    (lazy_pattern(r"\\div(?![a-z])"), "/"),
+    (lazy_pattern(r"\\approx(?![a-z])"), "\u2248"),
+    (lazy_pattern(r"\\[td]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"(\1/\2)"),
+    (lazy_pattern(r"\\\*"), "*"),
+    (lazy_pattern(r"\\(?:left|right|[,;!()\[\]$%])|\$\$"), ""),
     # Bold type, but no power.
-    (late_pattern(r"(?<![\w)])\*\*(?=\S)|(?<=[^\s*])\*\*(?![\w(\s*-])|(?<=[^\s*])\*\*$"), ""),
-    (late_pattern(r"(?<=[^\s*])\*\* (?![\d(])"), " "),
-    (late_pattern(r"`"), ""),
-    (late_pattern(r"(?<=\d) (?=\d{3}(?!\d))"), ""),
-    (late_pattern(r"(?<=[\d)%])\s*[xX]\s*(?=[$\u20ac\u00a3]?[\d(])"), "*"),
+    (lazy_pattern(r"(?<![\w)])\*\*(?=\S)|(?<=[^\s*])\*\*(?![\w(\s*-])|(?<=[^\s*])\*\*$"), ""),
+    (lazy_pattern(r"(?<=[^\s*])\*\* (?![\d(])"), " "),
+    (lazy_pattern(r"`"), ""),
+    (lazy_pattern(r"(?<=\d) (?=\d{3}(?!\d))"), ""),
+    (lazy_pattern(r"(?<=[\d)%])\s*[xX]\s*(?=[$\u20ac\u00a3]?[\d(])"), "*"),
 )
 _MATH = "0123456789-+*/^().,%$\u20ac\u00a3 \t"
-_OPERATION = late_pattern(r"[\d)%]\s*[-+*/^]+\s*[-(]?\s*[$\u20ac\u00a3]?[\d(]")
-_RELATION = late_pattern(r"[!<>:=~]=|=[>=<~]|[<>\u2260\u2264\u2265]")
+_OPERATION = lazy_pattern(r"[\d)%]\s*[-+*/^]+\s*[-(]?\s*[$\u20ac\u00a3]?[\d(]")
+_RELATION = lazy_pattern(r"[!<>:=~]=|=[>=<~]|[<>\u2260\u2264\u2265]")
 _OPERATORS_TOO = tuple("\u221a\u221b\u2211\u222b\u00b1|!_\\}]{[~")
-_UNSURE = late_pattern(r"\.\d{13}|\d,\d{1,2}(?!\d)")
+_UNSURE = lazy_pattern(r"\.\d{13}|\d,\d{1,2}(?!\d)")
 """What a computer printed, and 2,5 or the next sum: 1+2=3,3+3=6."""
-_LIST_MARK = late_pattern(r"^\s*(?:(?:\(?\d{1,2}[.)]|[-+*|>\u2022])\s+)+")
-_DOUBT = late_pattern(
+_LIST_MARK = lazy_pattern(r"^\s*(?:(?:\(?\d{1,2}[.)]|[-+*|>\u2022])\s+)+")
+_DOUBT = lazy_pattern(
     r"n't\b|\b(?:not|never|wrong|incorrect|false|instead|if|suppose|assume|mod|modulo|binary|hex"
     r"|hexadecimal|octal|base|claims?|mistakes?|errors?|typo|should|would|unlike|versus|vs|clock"
     r"|o'clock|string|strings|concatenat\w*|joke|remainder|nicht|falsch|kein\w*|pas|faux|incorrecto"
@@ -74,7 +74,7 @@ _DOUBT = late_pattern(
     r"|cannot)\b",
     re.IGNORECASE,
 )
-_AMBIGUOUS = late_pattern(
+_AMBIGUOUS = lazy_pattern(
     r"\d\.\d{3}(?!\d)|(?<![\d.,])0,\d"  # thousands to some, decimals to others
     r"|\s[\u2013\u2014]\s|\b(?:step|day|week|option|item|case|part|question|example|method|problem"
     r"|round|level|phase|section|exercise|rule|figure|table)\s\d+\s[-\u2212]\s"  # a dash
@@ -209,14 +209,14 @@ MAX_CONVERSION_ERROR = 0.03
 """A claimed value that is off by a larger share is wrong: prose rounds, seldom by more."""
 
 _NUMBER = r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?|-?\d+(?:\.\d+)?"
-_CONVERSION = late_pattern(
+_CONVERSION = lazy_pattern(
     rf"(?<![\d.,/$\u20ac\u00a3^*+-])(?P<amount>{_NUMBER})\s?(?P<unit>{UNIT})\s*"
     r"(?:=|\u2248|\b(?:is|are|equals?|makes?|(?:is|are) equal to)\b)\s*"
     r"(?:(?:about|approximately|roughly|around|exactly|approx\.)\s)?"
     rf"(?P<value>{_NUMBER})\s?(?P<target>{UNIT})(?![\w/^])",
     re.IGNORECASE,
 )
-_ABOUT = late_pattern(r"\b(?:about|roughly|around|approx\w*|exactly)\b", re.IGNORECASE)
+_ABOUT = lazy_pattern(r"\b(?:about|roughly|around|approx\w*|exactly)\b", re.IGNORECASE)
 
 
 @frozen_dataclass

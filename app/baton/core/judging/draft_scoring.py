@@ -11,7 +11,7 @@ from itertools import combinations
 
 from baton.core.judging.answer_faults import is_refusal
 from baton.core.judging.short_answer import announced_answer, answers_agree, short_answer
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import Card, Usage, head_and_tail
 from baton.core.plan_types import Outcome
 from baton.core.planning.assignment import success_chance
@@ -29,7 +29,7 @@ _WRONG_ODDS, _RIGHT_ODDS, _CUT_ODDS, _REFUSED_ODDS = 0.25, 1.5, 0.4, 0.1
 _UNKNOWN_CHANCE = 0.5
 """The chance of a worker that is gone from the roster."""
 
-_WORD = late_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
+_WORD = lazy_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 """A word; a single character in scripts without spaces."""
 
 

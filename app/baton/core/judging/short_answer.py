@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 
 _MAX_ANSWER_CHARS = 240
 """Characters after an announcement in which an answer is searched."""
@@ -23,8 +23,8 @@ _MAX_ANSWER_WORDS = 6
 
 _MAX_RELATIVE_DIFFERENCE = Fraction(1, 10**6)
 
-_BOXED = late_pattern(r"\\f?box(?:ed)?\s{0,9}\{")
-_CUE = late_pattern(
+_BOXED = lazy_pattern(r"\\f?box(?:ed)?\s{0,9}\{")
+_CUE = lazy_pattern(
     r"#{4,9}|\\f?box(?:ed)?\s{0,9}\{"
     r"|\banswer(?:\s{1,9}(?:is|are|would\s{1,9}be|must\s{1,9}be|=)|\s{0,9}[:=])",
     re.IGNORECASE,
@@ -124,7 +124,7 @@ def _boxed(piece: str) -> str:
     return ""
 
 
-_SENTENCE = late_pattern(r"(?<!\bvs)[.!?;](?=\s|$)")
+_SENTENCE = lazy_pattern(r"(?<!\bvs)[.!?;](?=\s|$)")
 
 
 def _sentence_after(piece: str) -> str:
@@ -136,9 +136,9 @@ def _sentence_after(piece: str) -> str:
     return _SENTENCE.split(line, maxsplit=1)[0]
 
 
-_JUDGEMENT = late_pattern(r"\W{0,9}(yes|no|true|false)(?=\s{0,9}(?:[.,!:;)\u2013\u2014-]|$))", re.I)
-_LETTER_ONLY = late_pattern(r"\W{0,9}([A-J])(?:[).:]{0,2}|[).:]{1,2}\s.{0,200})$", re.DOTALL)
-_LISTED = late_pattern(r"^\s{0,20}(?:[-+]\s|\(?\d{1,3}[.)]\s)")
+_JUDGEMENT = lazy_pattern(r"\W{0,9}(yes|no|true|false)(?=\s{0,9}(?:[.,!:;)\u2013\u2014-]|$))", re.I)
+_LETTER_ONLY = lazy_pattern(r"\W{0,9}([A-J])(?:[).:]{0,2}|[).:]{1,2}\s.{0,200})$", re.DOTALL)
+_LISTED = lazy_pattern(r"^\s{0,20}(?:[-+]\s|\(?\d{1,3}[.)]\s)")
 
 
 def _unannounced_answer(text: str) -> str:
@@ -166,15 +166,15 @@ def _unannounced_answer(text: str) -> str:
 
 
 _LATEX = (
-    (late_pattern(r"\\[dt]frac"), r"\\frac"),
-    (late_pattern(r"\\frac\s?(\d)\s?(\d)(?!\d)"), r"\1/\2"),
-    (late_pattern(r"\\frac\s?\{\s?(-?\w{1,30})\s?\}\s?\{\s?(\w{1,30})\s?\}"), r"\1/\2"),
-    (late_pattern(r"\\frac\s?\{([^{}]{1,80})\}\s?\{([^{}]{1,80})\}"), r"(\1)/(\2)"),
-    (late_pattern(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]{0,80})\}"), r" \1"),
-    (late_pattern(r"\^\s?\{?\\circ\s?\}?|\u00b0"), ""),
-    (late_pattern(r"\\(?:left|right|displaystyle|[,;:!]|quad|\s)"), ""),
-    (late_pattern(r"\\([%$#&])|\\[()\[\]]|\$"), r"\1"),
-    (late_pattern(r"(?<=\d)\{,\}(?=\d)"), ","),
+    (lazy_pattern(r"\\[dt]frac"), r"\\frac"),
+    (lazy_pattern(r"\\frac\s?(\d)\s?(\d)(?!\d)"), r"\1/\2"),
+    (lazy_pattern(r"\\frac\s?\{\s?(-?\w{1,30})\s?\}\s?\{\s?(\w{1,30})\s?\}"), r"\1/\2"),
+    (lazy_pattern(r"\\frac\s?\{([^{}]{1,80})\}\s?\{([^{}]{1,80})\}"), r"(\1)/(\2)"),
+    (lazy_pattern(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]{0,80})\}"), r" \1"),
+    (lazy_pattern(r"\^\s?\{?\\circ\s?\}?|\u00b0"), ""),
+    (lazy_pattern(r"\\(?:left|right|displaystyle|[,;:!]|quad|\s)"), ""),
+    (lazy_pattern(r"\\([%$#&])|\\[()\[\]]|\$"), r"\1"),
+    (lazy_pattern(r"(?<=\d)\{,\}(?=\d)"), ","),
 )
 
 
@@ -185,7 +185,7 @@ def _plain_latex(text: str) -> str:
     return text.strip()
 
 
-_NUMBER = late_pattern(
+_NUMBER = lazy_pattern(
     r"(?<![\w.,/^])([-+]?)\s?[$\u20ac\u00a3]?\s?((?:\d{1,3}(?:,\d{3}){1,9}|\d{1,60})(?:\.\d{1,60})?|\.\d{1,60})"
     r"(?:\s?/\s?(\d{1,30}))?(?![\d_^]|\.\d|[A-Za-z](?![A-Za-z]))"
 )
@@ -193,7 +193,7 @@ _SCALED = (
     r"[\u00b9\u00b2\u00b3\u00bc-\u00be\u2070-\u2079\u221a\u03c0]"
     r"|\s?(?:hundred|thousand|million|billion|trillion|dozen|mio|mrd|bn)\b"
 )
-_CONTINUATION = late_pattern(
+_CONTINUATION = lazy_pattern(
     r"%?\s?(?:[-+*/^(=\\\u00d7\u00b7\u2013:]\s?[\w\\(]|,\s?[-\d(]|\\|x\s?\d)"
     rf"|{_SCALED}|\s(?:(?:or|and|to)\s)?\d"
     r"|\s(?:(?:year|month|week|day|hour|minute|second|pound|ounce|dollar|euro|degree)s?|f(?:ee|oo)t|ft"
@@ -201,17 +201,17 @@ _CONTINUATION = late_pattern(
     re.IGNORECASE,
 )
 """What makes the number before it a part of something: 3 hours and 20 minutes, 2 1/2, 5 million."""
-_PREFIX = late_pattern(
+_PREFIX = lazy_pattern(
     r"(?:\d\s?[-:\u2013/+*\u00d7]\s?|\d\s(?:(?:to|or|and)\s)?"
     r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,7}\.?\s(?:\d{1,2}\w{0,2},\s)?)$",
     re.IGNORECASE,
 )
 """What makes the number after it one: 10:30, 3 to 4, March 5, March 5, 2020."""
-_SCALE_AFTER = late_pattern(_SCALED, re.IGNORECASE)
-_CHOICE = late_pattern(
+_SCALE_AFTER = lazy_pattern(_SCALED, re.IGNORECASE)
+_CHOICE = lazy_pattern(
     r"(?:option|choice|letter)?\s?(?:\(([A-Ja-j])\)|([A-J])(?:[).:,]|$)|([B-HJ])(?=\s))"
 )
-_OPENING = late_pattern(
+_OPENING = lazy_pattern(
     r"^(?:therefore|thus|so|that|the|about|approximately|exactly|option)\s", re.I
 )
 

@@ -16,7 +16,7 @@ from dataclasses import field
 
 from baton.core.errors import PlanError
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.plan_types import KINDS, MAX_DRAWN_STEPS, Need
 
 TOOL_HEADS = {"calc": "calculator", "units": "units", "clock": "clock"}
@@ -25,8 +25,8 @@ TOOL_HEADS = {"calc": "calculator", "units": "units", "clock": "clock"}
 WHOLE_REQUEST = "*"
 MAX_TEXT_CHARS = 400
 
-_LINE = late_pattern(rf"(calc|units|clock|(?:{'|'.join(KINDS)})[1-5]): (.+?)(?: <- (\d(?:, \d)*))?")
-_REFERENCE = late_pattern(r"#(\d)")
+_LINE = lazy_pattern(rf"(calc|units|clock|(?:{'|'.join(KINDS)})[1-5]): (.+?)(?: <- (\d(?:, \d)*))?")
+_REFERENCE = lazy_pattern(r"#(\d)")
 
 
 @frozen_dataclass
@@ -48,7 +48,7 @@ class PlanPart:
         return self.text == WHOLE_REQUEST and not self.tool
 
 
-_REPEATED = late_pattern(r"(?<!\S)(\S+(?: \S+){0,3})(?:,? \1){3}\S*$")
+_REPEATED = lazy_pattern(r"(?<!\S)(\S+(?: \S+){0,3})(?:,? \1){3}\S*$")
 
 
 def is_repeating(text: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import (
     Card,
     Role,
@@ -136,7 +136,7 @@ def copied_tokens(kind: str, read: int) -> int:
     return round(COPIED_SHARE.get(kind, 0.0) * max(0, read))
 
 
-_WORD_COUNT = late_pattern(
+_WORD_COUNT = lazy_pattern(
     r"(\d{1,3}(?:[., ]\d{3}){1,2}|\d{1,7})[ -]{0,2}(?:words?|wörter|mots|palabras|parole)\b",
     re.IGNORECASE,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.reading.word_lists import alternatives, lexicon
 
 MAX_CHARS = 200
@@ -19,10 +19,10 @@ MAX_CHARS = 200
 MAX_SUM_CHARS = 20_000
 """A sum in signs and digits alone may be longer; the calculator says where it is too long."""
 
-_SUM = late_pattern(r"(?!.*\.\.)[\d\s.,'\u2019()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
-_FUNCTION = late_pattern(r"(?<![a-z])(?:sqrt|cbrt|abs)(?=\()")
-_PERCENT = late_pattern(r"%\s*(?:of|von|de|di)\s")
-_SEPARATORS = late_pattern(r"(?<=\d)[,'\u2019](?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
+_SUM = lazy_pattern(r"(?!.*\.\.)[\d\s.,'\u2019()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
+_FUNCTION = lazy_pattern(r"(?<![a-z])(?:sqrt|cbrt|abs)(?=\()")
+_PERCENT = lazy_pattern(r"%\s*(?:of|von|de|di)\s")
+_SEPARATORS = lazy_pattern(r"(?<=\d)[,'\u2019](?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "^": "**"})
 _SIGNS |= str.maketrans({"²": "**2", "³": "**3", "!": "**1", "\u221a": "0-"})
 """Signs as Python has them, or others that stand in the same places."""
@@ -30,19 +30,19 @@ _MAX_BRACKETS = 90
 """With more of them Python's parser may give up, and the calculator does, in a sentence."""
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
 
-_SUM_SIGN = late_pattern(
+_SUM_SIGN = lazy_pattern(
     r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+[-\u2212]?\d|[)\u221a²³]|\d!|(?<!\d{3})\d[-\u2212]{2}\d"
 )
 """What a bare line needs to be no date, no telephone number and no 24/7."""
-_NAME = late_pattern(
+_NAME = lazy_pattern(
     r"9[-/]11|24/7|7[-/]11|50[-/]50|80/20|20/20|4/20|9-1-1|0-60|"
     r"4-4-2|4-3-3|4-2-3-1|3-5-2|3-4-3|5-3-2|3-2-1|\d\d?/\d\d?/\d{4}|"
     r"(?:1\d|20)\d\d-(?:1\d|20)\d\d|1-800(?:-\d+)*|\d{3}-\d{3}-\d{4}"
 )
 """They look like sums, but a person who asks what they *are* means something else: a day, a shop, a
 ratio, a football formation, some years, a date, a telephone number."""
-_DAY = late_pattern(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
-_THOUSANDS = late_pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
+_DAY = lazy_pattern(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
+_THOUSANDS = lazy_pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
 """One number in English, another one where the point stands between thousands."""
 
 UNIT = (
@@ -118,7 +118,7 @@ def _lead_pattern() -> str:
     return rf"(?:{'|'.join(f'(?P<{name}>{words})' for name, words in leads)})\s*:?\s"
 
 
-_LEAD = late_pattern(_lead_pattern, re.IGNORECASE)
+_LEAD = lazy_pattern(_lead_pattern, re.IGNORECASE)
 _TAIL = " \t=?.\uff1f\u3002"
 
 

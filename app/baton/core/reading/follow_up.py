@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import Role
 from baton.core.plan_types import Material
 from baton.core.prompt_wrapping import bare_question
@@ -23,10 +23,10 @@ MAX_WORDS = 9
 MAX_TOPIC_WORDS = 3
 """How many words of its own may follow "and" or "what about"."""
 
-_WORD = late_pattern(r"[^\W_]+")
-_NUMBER = late_pattern(r"\d+(?:[.,]\d+)*")
+_WORD = lazy_pattern(r"[^\W_]+")
+_NUMBER = lazy_pattern(r"\d+(?:[.,]\d+)*")
 
-_TOPIC_KEPT = late_pattern(
+_TOPIC_KEPT = lazy_pattern(
     r"\s*[¿¡]?\s*(?:(?:but |ok(?:ay)?,? )?(?:and|or|what about|how about|what if|what of)|"
     r"(?:aber )?(?:und|oder)|was ist mit|wie ist es mit|"
     r"(?:mais )?(?:et|ou)|qu'en est-il de|(?:pero |y )?qué (?:tal|pasa con)|y|e|o|ed|"
@@ -35,7 +35,7 @@ _TOPIC_KEPT = late_pattern(
 )
 """Beginnings that carry the last topic over."""
 
-_SMALL_TALK = late_pattern(
+_SMALL_TALK = lazy_pattern(
     r"\W*(?:hey,? |hi,? )?(?:how are you|what(?: else)? can you do|c[óo]mo est[áa]s?)\b",
     re.IGNORECASE,
 )

@@ -11,7 +11,7 @@ import re
 from enum import StrEnum
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import HEAD_CHARS
 from baton.core.plan_types import Material
 from baton.core.reading.follow_up import request_text
@@ -62,22 +62,22 @@ LACK_TEXTS = {
 MAX_QUESTION_CHARS = 400
 """A longer prompt brings the text that it is about."""
 
-_LINK = late_pattern(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)
+_LINK = lazy_pattern(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)
 
 
 def _lack_pattern(entry: str) -> re.Pattern[str]:
-    return late_pattern(lambda: lexicon("lacks")[entry], re.IGNORECASE | re.VERBOSE)
+    return lazy_pattern(lambda: lexicon("lacks")[entry], re.IGNORECASE | re.VERBOSE)
 
 
-_TEXT_WORK = late_pattern(
+_TEXT_WORK = lazy_pattern(
     lambda: (
         r"^\W*(?:(?:please|bitte|can you|could you|kannst du|pouvez-vous|puedes|puoi|pode)[, ]\s*)*"
         rf"(?:{alternatives(lexicon('lacks')['text_work'])})"
     ),
     re.IGNORECASE,
 )
-_ABOUT_LINK = late_pattern(lambda: alternatives(lexicon("lacks")["about_link"]), re.IGNORECASE)
-_MAKES_LINK = late_pattern(lambda: alternatives(lexicon("lacks")["makes_link"]), re.IGNORECASE)
+_ABOUT_LINK = lazy_pattern(lambda: alternatives(lexicon("lacks")["about_link"]), re.IGNORECASE)
+_MAKES_LINK = lazy_pattern(lambda: alternatives(lexicon("lacks")["makes_link"]), re.IGNORECASE)
 _NOW = _lack_pattern("now")
 _MACHINE = _lack_pattern("machine")
 _PERSON = _lack_pattern("person")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.reading.word_lists import alternatives, lexicon
 
 MAX_REQUEST_CHARS = 1500
@@ -18,9 +18,9 @@ MAX_REQUEST_CHARS = 1500
 MAX_OWN_CHARS = 600
 """What a person asks for is short; the rest of a request is quoted."""
 
-_QUOTED = late_pattern(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»", re.DOTALL)
+_QUOTED = lazy_pattern(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»", re.DOTALL)
 
-_CHOICES = late_pattern(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
+_CHOICES = lazy_pattern(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
 """A question with answers to choose from is one thing."""
 
 
@@ -30,7 +30,7 @@ def _words(*entries: str) -> str:
     return rf"(?<!\w)(?:{words})(?!\w)"
 
 
-_CUE = late_pattern(
+_CUE = lazy_pattern(
     lambda: (
         r"\d|(?-i:\b[MDCLXVI]{2,}\b)|"
         + _words("joining", "numbers", "compound_numbers", "times", "amounts")
@@ -40,17 +40,17 @@ _CUE = late_pattern(
 )
 
 
-_OPENING = late_pattern(
+_OPENING = lazy_pattern(
     lambda: rf"^\W*(?:{alternatives(lexicon('requests')['joining'])})(?!\w)", re.IGNORECASE
 )
 """A joint that a request begins with joins it to what was said before."""
 
 
-_REASONING_WORDS = late_pattern(lambda: _words("reasoning"), re.IGNORECASE)
+_REASONING_WORDS = lazy_pattern(lambda: _words("reasoning"), re.IGNORECASE)
 """Numbers in such a request must not be computed."""
 
 
-_FORMULA = late_pattern(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
+_FORMULA = lazy_pattern(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
 """LaTeX: a request with it is a textbook's problem, and not marked."""
 
 
@@ -74,7 +74,7 @@ def may_have_parts(request: str) -> bool:
     return _CUE.search(_OPENING.sub("", own)) is not None
 
 
-_ASKING = late_pattern(lambda: r"\?|=|^\W*\d|" + _words("asking"), re.IGNORECASE)
+_ASKING = lazy_pattern(lambda: r"\?|=|^\W*\d|" + _words("asking"), re.IGNORECASE)
 
 
 def asks(text: str) -> bool:
@@ -82,7 +82,7 @@ def asks(text: str) -> bool:
     return _ASKING.search(text) is not None
 
 
-_OPERATION = late_pattern(r"(?<=[\w)%])\s*(?:->|[-+*/^])|[a-z]+(?=\()")
+_OPERATION = lazy_pattern(r"(?<=[\w)%])\s*(?:->|[-+*/^])|[a-z]+(?=\()")
 
 
 def is_simple(request: str, expression: str) -> bool:

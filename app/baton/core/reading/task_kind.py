@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import head_and_tail
 from baton.core.plan_types import Need
 from baton.core.ports import RoutingContext
 from baton.core.reading.follow_up import request_text
 from baton.core.reading.word_lists import alternatives, lexicon
 
-_HARD = late_pattern(lambda: alternatives(lexicon("kinds")["difficulty"]["hard"]), re.IGNORECASE)
-_GREETING = late_pattern(
+_HARD = lazy_pattern(lambda: alternatives(lexicon("kinds")["difficulty"]["hard"]), re.IGNORECASE)
+_GREETING = lazy_pattern(
     lambda: rf"^\s*(?:{alternatives(lexicon('kinds')['difficulty']['greeting'])})\b",
     re.IGNORECASE,
 )
 
 _SHORT_CHARS = 60
 
-_NUMBERS = late_pattern(r"\d+")
+_NUMBERS = lazy_pattern(r"\d+")
 
 _ORDINARY_DIFFICULTY = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
 
@@ -78,7 +78,7 @@ def ordinary_difficulty(kind: str) -> int:
 
 
 def _short_answer_pattern(entry: str, frame: str = "{}") -> re.Pattern[str]:
-    return late_pattern(
+    return lazy_pattern(
         lambda: frame.replace("{}", alternatives(lexicon("kinds")["short_answers"][entry])),
         re.IGNORECASE,
     )
@@ -87,7 +87,7 @@ def _short_answer_pattern(entry: str, frame: str = "{}") -> re.Pattern[str]:
 _AMOUNT_QUESTION = _short_answer_pattern("amount_question")
 _QUESTION = _short_answer_pattern("question")
 _AMOUNT = _short_answer_pattern("amount")
-_CHOICES = late_pattern(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
+_CHOICES = lazy_pattern(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
 _PROOF = _short_answer_pattern("proof", r"\b(?:{})\b")
 _CODE = _short_answer_pattern("code")
 _WRITING_REQUEST = _short_answer_pattern("writing", r"\s{0,9}(?:please\s)?(?:{})\b")

@@ -23,14 +23,14 @@ class StrategyEntry(NamedTuple):
 _PACKAGE = "baton.core.strategies"
 
 STRATEGIES = {
-    "single": StrategyEntry(f"{_PACKAGE}.single:Single", "One worker answers."),
+    "single": StrategyEntry(f"{_PACKAGE}.route:Single", "One worker answers."),
     "hybrid": StrategyEntry(
         f"{_PACKAGE}.hybrid:Hybrid",
         "Baton's own: a draft or a plan, looked at again; help if it pays.",
     ),
     "route": StrategyEntry(f"{_PACKAGE}.route:RouteAlone", "The router alone picks who answers."),
     "knn": StrategyEntry(
-        f"{_PACKAGE}.knn:NearestNeighbours",
+        f"{_PACKAGE}.literature:NearestNeighbours",
         "The worker that did best with similar questions answers.",
     ),
     "conductor": StrategyEntry(
@@ -40,19 +40,19 @@ STRATEGIES = {
     "cascade": StrategyEntry(
         f"{_PACKAGE}.cascade:Cascade", "Two workers here; a stronger one where they disagree."
     ),
-    "reflect": StrategyEntry(f"{_PACKAGE}.reflect:Reflect", "One worker revises its own answer."),
+    "reflect": StrategyEntry(f"{_PACKAGE}.literature:Reflect", "One worker revises its own answer."),
     "vote": StrategyEntry(
-        f"{_PACKAGE}.vote:Vote", "One worker answers several times; the majority wins."
+        f"{_PACKAGE}.literature:Vote", "One worker answers several times; the majority wins."
     ),
     "majority": StrategyEntry(
-        f"{_PACKAGE}.majority:Majority", "Several workers answer; the majority wins."
+        f"{_PACKAGE}.literature:Majority", "Several workers answer; the majority wins."
     ),
     "smoothie": StrategyEntry(
-        f"{_PACKAGE}.smoothie:Smoothie",
+        f"{_PACKAGE}.literature:Smoothie",
         "Several workers answer; what is most like the others wins.",
     ),
     "moa": StrategyEntry(
-        f"{_PACKAGE}.moa:MixtureOfAgents", "Several workers propose, one writes the answer."
+        f"{_PACKAGE}.literature:MixtureOfAgents", "Several workers propose, one writes the answer."
     ),
     "trinity": StrategyEntry(
         f"{_PACKAGE}.trinity:Trinity", "Thinker, worker and verifier take turns, as a head says."

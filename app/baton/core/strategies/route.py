@@ -1,4 +1,4 @@
-"""The router alone decides who answers; nothing is drafted."""
+"""One worker answers, and nothing is drafted: the default one, or whom the router picks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ from baton.core.strategies._estimates import (
     has_helper,
 )
 from baton.core.strategies._steps import Delegation, local_workers, single_answer
+
+
+class Single:
+    """The default worker answers the prompt, and its answer stands."""
+
+    async def first(self, context: StrategyContext) -> Proposal:
+        return single_answer(context.routing)
+
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
+        return None
+
 
 MIN_NOTABLE_GAIN = 0.05
 """With less to gain by the helper, the default worker is about as good."""

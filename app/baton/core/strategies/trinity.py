@@ -26,7 +26,7 @@ from baton.core.planning.turn_roles import (
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._estimates import answer_chance
 from baton.core.strategies._steps import allowed_workers, answer_step, full_access, keep_step
-from baton.core.strategies._verification import AUDIT, REPAIR, is_accepted
+from baton.core.strategies.ultra import AUDIT, REPAIR, is_accepted
 
 THINK = (
     "Think about what is asked before somebody else answers it: what matters, which steps lead to "

@@ -5,7 +5,7 @@ Nothing here reads a whole model file, and nothing is deleted but what Baton wro
 
 from typing import TYPE_CHECKING
 
-from baton.core.lazy_exports import lazy_exports
+from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
     from baton.models.store.model_store import FolderModelStore as FolderModelStore

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.workers.tools.computation.lexicon import (
     WEEKDAYS,
     Lexicon,
@@ -100,7 +100,7 @@ def _find_lost_unit(expression: str, words: MarkedText) -> str:
     return next(lost, "")
 
 
-_OF_WHERE = late_pattern(r"(?i)amerik|englisch|britisch|améric|anglais|us")
+_OF_WHERE = lazy_pattern(r"(?i)amerik|englisch|britisch|améric|anglais|us")
 """Which pound it is, where people also call half a kilogram so."""
 
 
@@ -498,7 +498,7 @@ _OF_WHAT = (
 )
 _PART = r"(?P<part%s>\d+(?:\.\d+)?)(?: ?[€$£]| euros?| dollars?)?"
 _RATE = r"(?:(?:the|das|le|el|il|os?|los) )?(?P<share%s>\d+(?:\.\d+)?)%%"
-_SHARE_OF_WHAT = late_pattern(
+_SHARE_OF_WHAT = lazy_pattern(
     rf"(?i){_PART % 1} {_IS} {_RATE % 1} {_OF_WHAT}|{_RATE % 2} {_OF_WHAT} {_IS} {_PART % 2}"
 )
 

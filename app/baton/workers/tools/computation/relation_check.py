@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 from baton.workers.tools.computation.lexicon import LANGUAGES
 
 
@@ -73,7 +73,7 @@ def _pattern(says: Iterable[str], signs: str | None) -> re.Pattern[str] | None:
     words = "|".join(says)
     found = [f"(?<!\\w)(?:{words})(?!\\w)"] if words else []
     found += [signs] if signs is not None else []
-    return late_pattern("|".join(found), re.IGNORECASE) if found else None
+    return lazy_pattern("|".join(found), re.IGNORECASE) if found else None
 
 
 @cache
@@ -81,29 +81,29 @@ def _rules() -> _Rules:
     source = files("baton.workers.tools.computation") / "relations.toml"
     found = tomllib.loads(source.read_text(encoding="utf-8"))
     licences = [
-        _Licence(late_pattern(rule["does"]), _licence_words(rule)) for rule in found["licence"]
+        _Licence(lazy_pattern(rule["does"]), _licence_words(rule)) for rule in found["licence"]
     ]
     relations = [
         _Relation(
             rule["name"],
             rule["tools"],
-            _pattern(rule.get("says", ()), rule.get("signs")) or late_pattern(""),
+            _pattern(rule.get("says", ()), rule.get("signs")) or lazy_pattern(""),
             _pattern(rule.get("unless", ()), rule.get("unless_signs")),
-            late_pattern(rule["needs"]) if "needs" in rule else None,
-            late_pattern(rule["forbids"]) if "forbids" in rule else None,
+            lazy_pattern(rule["needs"]) if "needs" in rule else None,
+            lazy_pattern(rule["forbids"]) if "forbids" in rule else None,
         )
         for rule in found["relation"]
     ]
     places = [
         _Place(
             rule["sign"],
-            late_pattern(rule["clear"], re.IGNORECASE),
-            {name: late_pattern(words, re.IGNORECASE) for name, words in rule["other"].items()},
+            lazy_pattern(rule["clear"], re.IGNORECASE),
+            {name: lazy_pattern(words, re.IGNORECASE) for name, words in rule["other"].items()},
         )
         for rule in found["place"]
     ]
     apart = [
-        (late_pattern(rule["shapes"]), _pattern(rule.get("says", ()), rule.get("signs")))
+        (lazy_pattern(rule["shapes"]), _pattern(rule.get("says", ()), rule.get("signs")))
         for rule in found["apart"]
     ]
     return _Rules(licences, relations, places, apart)
@@ -303,6 +303,6 @@ _CLEAR = re.compile(r"unroman\(|dec\(|[^*/-]+ -> ")
 _SIGN = re.compile(r"(?<=[\w)%!])\s*([-+*/^])")
 _REFERENCE = re.compile(r"#\d|0[bxo][\da-f]+")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
-_NUMBER = late_pattern(r"(?<![\w.])\d+(?:\.\d+)?")
-_FRACTION = late_pattern(r"(?<!\d )(?<![\w./-])(\d+)/(\d+)(?![\w/-])")
-_MIXED = late_pattern(r"(?<![\d./])(\d+) (\d+)/(\d+)(?![\d/])")
+_NUMBER = lazy_pattern(r"(?<![\w.])\d+(?:\.\d+)?")
+_FRACTION = lazy_pattern(r"(?<!\d )(?<![\w./-])(\d+)/(\d+)(?![\w/-])")
+_MIXED = lazy_pattern(r"(?<![\d./])(\d+) (\d+)/(\d+)(?![\d/])")

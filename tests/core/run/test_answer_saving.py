@@ -10,7 +10,7 @@ import pytest
 from baton.core.labels import Label
 from baton.core.messages import Prompt, TurnStatus
 from baton.core.ports import NEW, RecordedRun
-from baton.core.run.answer_saver import AnswerSaver
+from baton.core.run.run_context import AnswerSaver
 from baton.history import Store
 
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from baton.core.late_pattern import late_pattern
+from baton.core.lazy_loading import lazy_pattern
 
 
 def test_it_does_what_the_compiled_pattern_does() -> None:
-    late, compiled = (make(r"\b(b)\w+", re.IGNORECASE) for make in (late_pattern, re.compile))
+    late, compiled = (make(r"\b(b)\w+", re.IGNORECASE) for make in (lazy_pattern, re.compile))
     text = "A bee, a Bear"
     assert late.findall(text) == compiled.findall(text) == ["b", "B"]
     assert late.sub("x", text) == compiled.sub("x", text)
@@ -18,6 +18,6 @@ def test_it_does_what_the_compiled_pattern_does() -> None:
 
 
 def test_it_is_compiled_only_once_it_is_used() -> None:
-    wrong = late_pattern("(")
+    wrong = lazy_pattern("(")
     with pytest.raises(re.error):
         wrong.search("")
