@@ -40,7 +40,9 @@ STRATEGIES = {
     "cascade": StrategyEntry(
         f"{_PACKAGE}.cascade:Cascade", "Two workers here; a stronger one where they disagree."
     ),
-    "reflect": StrategyEntry(f"{_PACKAGE}.literature:Reflect", "One worker revises its own answer."),
+    "reflect": StrategyEntry(
+        f"{_PACKAGE}.literature:Reflect", "One worker revises its own answer."
+    ),
     "vote": StrategyEntry(
         f"{_PACKAGE}.literature:Vote", "One worker answers several times; the majority wins."
     ),
