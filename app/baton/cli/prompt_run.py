@@ -262,18 +262,15 @@ class TextRenderer:
         self._is_broken = False
 
     def show_event(self, event: Event, view: RunView) -> None:
-        """Show the next piece, and in between what is happening."""
+        """Show what an event adds to the answer, of its parts the first that isn't over; and what
+        is happening in between.
+        """
         if isinstance(event, Planned):
             self._answer = event.plan.answer
         may_show = not self._whole and (self._output.to_terminal or not view.draft)
-        if may_show and view.plan is not None:
-            self._show(event, view)
-        if not (self._shown and self._output.is_terminal_shared and not self._finish_part(view)):
-            self._output.show_status(activity_text(view))
-
-    def _show(self, event: Event, view: RunView) -> None:
-        """Show what an event adds to the answer: of its parts the first that isn't over."""
         match event:
+            case _ if not may_show or view.plan is None:
+                pass
             case StepText(text=""):
                 pass
             case StepText(step=step, text=text) if not self._is_replaced:
@@ -286,6 +283,8 @@ class TextRenderer:
                     self._restart_part(_settled_answer(view), what)
             case StepText() | Planned() | StepFinished() | StepFailed() | StepSkipped():
                 self._catch_up(_settled_answer(view), view)
+        if not (self._shown and self._output.is_terminal_shared and not self._finish_part(view)):
+            self._output.show_status(activity_text(view))
 
     @property
     def _is_replaced(self) -> bool:
