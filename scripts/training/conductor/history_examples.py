@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+from plan_format import format_lines
 from request_generator import OWN, Example, is_sound
 
 from baton.core.errors import ConfigError
@@ -18,7 +19,7 @@ from baton.core.feedback import Signal, rating
 from baton.core.history_types import PastRun
 from baton.core.messages import Purpose
 from baton.core.plan_types import Plan, Step
-from baton.core.planning.plan_lines import TOOL_HEADS, WHOLE_REQUEST, PlanPart, format_lines
+from baton.core.planning.plan_lines import TOOL_HEADS, WHOLE_REQUEST, PlanPart
 from baton.core.planning.request_parts import DOUBTFUL_NEED
 from baton.core.view import RunView, fold_events
 from baton.history.queries import past_runs

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy  # noqa: F401 - before pint, which keeps it out of the tools' process
+from plan_format import plan_grammar
 
 from baton.core.plan_types import KINDS
 from baton.core.planning import request_parts
-from baton.core.planning.plan_lines import is_repeating, plan_grammar
+from baton.core.planning.plan_lines import is_repeating
 from baton.core.sampling_settings import Sampling
 from baton.workers.local.child import llama
 from baton.workers.local.child.llama_loader import c

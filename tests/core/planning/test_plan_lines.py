@@ -6,10 +6,11 @@ from contextlib import suppress
 
 import pytest
 from hypothesis import given, strategies as st
+from plan_format import format_lines
 
 from baton.core.errors import PlanError
 from baton.core.plan_types import KINDS, MAX_DRAWN_STEPS, Need
-from baton.core.planning.plan_lines import PlanPart, format_lines, parse_lines
+from baton.core.planning.plan_lines import PlanPart, parse_lines
 
 
 def test_lines_are_parts() -> None:

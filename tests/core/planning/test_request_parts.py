@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from plan_format import format_lines
 
 from baton.core.errors import BatonError, StoreError, WorkerError
 from baton.core.messages import Card, Purpose, Request
 from baton.core.plan_types import KINDS, Need, Outcome, Plan, Step
-from baton.core.planning.plan_lines import PlanPart, format_lines, is_repeating, parse_lines
+from baton.core.planning.plan_lines import PlanPart, is_repeating, parse_lines
 from baton.core.planning.request_parts import (
     DOUBTFUL_NEED,
     CheckedPart,
