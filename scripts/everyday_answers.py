@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "training" / "router"))
 from everyday_rules import EverydayPrompt, is_right, read_prompts  # noqa: E402
 
-from baton.cli.bench.live_bench import code_executor  # noqa: E402
+from baton.bench import code_executor  # noqa: E402
 from baton.cli.json_output import run_object  # noqa: E402
 from baton.compose import compose  # noqa: E402
 from baton.core.messages import Chunk, Prompt, Purpose, Request, Usage  # noqa: E402

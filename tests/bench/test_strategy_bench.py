@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from baton.bench.graded_questions import Question
 from baton.bench.strategy_bench import (
-    Grader,
-    PlayedQuestion,
-    baseline_rows,
-    mixing_ends,
-    play,
-    play_all,
-    random_mixing,
-    sum_row,
+    Grade,
+    QuestionResult,
+    ResultsFile,
+    StrategyRow,
+    code_executor,
+    grader,
+    run_questions,
 )
-from baton.cli.bench.live_bench import code_executor
-from baton.core.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
+from baton.core.errors import (
+    BudgetExceeded,
+    ConfigError,
+    SecretMissing,
+    WorkerError,
+    WorkerUnavailable,
+)
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
 from baton.core.money import NANO, Price, Rates
 from baton.core.permissions import PromptLimits, RunTerms
-from baton.core.plan.answer_grades import Dataset, Question, RecordedAnswer
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store
@@ -71,23 +76,27 @@ def costs(tokens: int) -> Script:
     return script
 
 
+async def run_one(orchestra: Orchestra, question: Question, grade: Grade) -> QuestionResult:
+    return await anext(run_questions(orchestra, [question], SINGLE, grade))
+
+
 async def test_a_question_is_played_and_graded(make: Make) -> None:
     usage = Usage(5, 3, Finish.STOP)
-    right = await play(make(says("It is 6.", usage)), SIX, SINGLE, Grader())
-    assert (right.score, right.worker, right.calls, right.outside) == (1.0, "here", 1, 0)
+    right = await run_one(make(says("It is 6.", usage)), SIX, grader())
+    assert (right.score, right.calls, right.outside) == (1.0, 1, 0)
     assert (right.tokens_in, right.tokens_out, right.cost) == (5, 3, 0)
-    wrong = await play(make(says("It is 7.")), SIX, SINGLE, Grader())
+    wrong = await run_one(make(says("It is 7.")), SIX, grader())
     assert wrong.score == 0.0
 
 
 async def test_a_run_that_fails_is_wrong_and_says_why(make: Make) -> None:
-    played = await play(make(says(WorkerError("It broke."))), SIX, SINGLE, Grader())
+    played = await run_one(make(says(WorkerError("It broke."))), SIX, grader())
     assert played.score == 0.0
     assert "It broke." in played.note
 
 
 async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) -> None:
-    asked = Question("f", "Write f.", "", "python", tests="assert f() == 1")
+    asked = Question("f", "Write f.", kind="python", tests="assert f() == 1")
     orchestra = make(says("```python\ndef f(): return 1\n```"))
 
     async def execute(code: str, tests: str) -> str:
@@ -105,17 +114,17 @@ async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) ->
     async def ignore(code: str, tests: str) -> str:
         return "Passed: 1 check.\nFinished."
 
-    async def score(grader: Grader) -> PlayedQuestion:
-        return await play(orchestra, asked, SINGLE, grader)
+    async def score(grade: Grade) -> QuestionResult:
+        return await run_one(orchestra, asked, grade)
 
-    assert (await score(Grader(execute=execute))).score == 1.0
-    assert (await score(Grader(execute=refuse))).score == 0.0
-    assert (await score(Grader(execute=ignore))).score == 0.0
-    assert (await score(Grader(execute=break_down))).score is None
-    ungraded = await score(Grader())
+    assert (await score(grader(execute))).score == 1.0
+    assert (await score(grader(refuse))).score == 0.0
+    assert (await score(grader(ignore))).score == 0.0
+    assert (await score(grader(break_down))).score is None
+    ungraded = await score(grader())
     assert ungraded.score is None
     assert "not graded" in ungraded.note
-    assert sum_row("x", [ungraded]).graded == 0
+    assert StrategyRow("x", [ungraded]).graded == []
 
 
 HONEST = "def add(a, b): return a + b"
@@ -214,9 +223,9 @@ async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Tool
     execute = code_executor(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
     lying = HONEST.replace("+", "-") + "\n" + LIES[lie]
     for name, tests in TESTS.items():
-        asked = Question("add", "Write add.", "", "python", tests=tests)
+        asked = Question("add", "Write add.", kind="python", tests=tests)
         text = f"````python\n{lying}\n````"
-        played = await play(make(says(text)), asked, SINGLE, Grader(execute=execute))
+        played = await run_one(make(says(text)), asked, grader(execute))
         assert played.score == 0.0, (name, played)
 
 
@@ -224,10 +233,10 @@ async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Tool
 @pytest.mark.parametrize("name", TESTS)
 async def test_a_right_answer_is_graded_right(name: str, make: Make, toolbox: Toolbox) -> None:
     execute = code_executor(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
-    asked = Question("add", "Write add.", "", "python", tests=TESTS[name])
+    asked = Question("add", "Write add.", kind="python", tests=TESTS[name])
     for more in ("", "\nif __name__ == '__main__':\n    raise SystemExit(add(1, 2))"):
         orchestra = make(says(f"```python\n{HONEST}{more}\n```"))
-        played = await play(orchestra, asked, SINGLE, Grader(execute=execute))
+        played = await run_one(orchestra, asked, grader(execute))
         assert played.score == 1.0, played
 
 
@@ -235,29 +244,19 @@ async def test_tests_that_assert_nothing_grade_nothing(make: Make) -> None:
     async def execute(code: str, tests: str) -> str:
         return "Finished."
 
-    asked = Question("f", "Write f.", "", "python", tests="f()")
-    played = await play(make(says("def f(): pass")), asked, SINGLE, Grader(execute=execute))
+    asked = Question("f", "Write f.", kind="python", tests="f()")
+    played = await run_one(make(says("def f(): pass")), asked, grader(execute))
     assert played.score is None
-
-
-async def test_recordings_grade_a_workers_own_text_by_what_it_was_worth(make: Make) -> None:
-    recorded = {"here": {"six": RecordedAnswer(0.25, "6", 8)}}
-    played = await play(make(says("6")), SIX, SINGLE, Grader(recorded))
-    assert played.score == 0.25
-    stranger = await play(make(says("6")), SIX, SINGLE, Grader({"other": recorded["here"]}))
-    assert stranger.score == 1.0  # by its text
-    cut = says("6", Usage(1, 1, Finish.LENGTH))
-    assert (await play(make(cut), SIX, SINGLE, Grader(recorded))).score == 0.0
 
 
 async def test_it_stops_at_its_own_budget_and_never_spends_more(make: Make) -> None:
     orchestra = make(costs(1000), FAR)
     questions = [Question(str(n), f"What is six, number {n}?", "6", "number") for n in range(9)]
     budget = 5_000_000
-    played: list[PlayedQuestion] = []
+    played: list[QuestionResult] = []
 
     async def play_on() -> None:
-        async for one in play_all(orchestra, questions, SINGLE, Grader(), budget):
+        async for one in run_questions(orchestra, questions, SINGLE, grader(), budget):
             played.append(one)
 
     with pytest.raises(BudgetExceeded):
@@ -269,47 +268,54 @@ async def test_it_stops_at_its_own_budget_and_never_spends_more(make: Make) -> N
 
 async def test_what_makes_every_question_pointless_ends_it(make: Make) -> None:
     orchestra = make(says(SecretMissing("There is no key.", "Set it.")))
-    playing = aiter(play_all(orchestra, [SIX], SINGLE, Grader()))
+    playing = aiter(run_questions(orchestra, [SIX], SINGLE, grader()))
     with pytest.raises(SecretMissing, match="There is no key"):
         await anext(playing)
 
 
-DATASET = Dataset(
-    "made.csv",
-    "0",
-    tuple(Question(str(n), f"Q{n}", "1", "number") for n in range(4)),
-    {
-        "here": {str(n): RecordedAnswer(score, "1", 40) for n, score in enumerate((1, 0, 0, 0))},
-        "far": {str(n): RecordedAnswer(score, "1", 40) for n, score in enumerate((1, 1, 1, 0))},
-    },
-)
-
-
-def test_what_could_be_had_without_a_strategy() -> None:
-    here, far, oracle = baseline_rows(DATASET, DATASET.questions, [HERE, FAR])
-    assert (here.name, here.accuracy, here.cost, here.local_share) == ("always here", 0.25, 0, 1)
-    one = 1000 * (7 + 1 + 10)  # the system's text, the question, the answer
-    assert (far.accuracy, far.cost, far.local_share) == (0.75, 4 * one, 0)
-    # It pays where that helps: not for what is right here, nor where no worker is.
-    assert (oracle.accuracy, oracle.cost, oracle.local_share) == (0.75, 2 * one, 0.5)
-    rows = [here, far, oracle]
-    assert mixing_ends(rows) == (here, far)
-    assert random_mixing(rows, 0) == 0.25
-    assert random_mixing(rows, 2 * one) == 0.5
-    assert random_mixing(rows, 9 * one) == 0.75
-    assert random_mixing([here, oracle], one) is None
-
-
 def test_a_row_adds_up() -> None:
-    played = [
-        PlayedQuestion("1", 1.0, 10, 5, 100, 1.0, 2, 1),
-        PlayedQuestion("2", 0.5, 10, 5, 0, 1.0, 1, 0),
-        PlayedQuestion("3", None, 10, 5, 0, 1.0, 1, 0, error="BudgetExceeded"),
-    ]
-    row = sum_row("x", played)
-    assert (row.questions, row.graded, row.accuracy) == (3, 2, 0.75)
-    assert (row.tokens_in, row.tokens_out, row.cost, row.calls) == (30, 15, 100, 4)
+    row = StrategyRow(
+        "x",
+        [
+            QuestionResult("1", 1.0, 10, 5, 100, 1.0, 2, 1),
+            QuestionResult("2", 0.5, 10, 5, 0, 1.0, 1, 0),
+            QuestionResult("3", None, 10, 5, 0, 1.0, 1, 0, error="BudgetExceeded"),
+        ],
+    )
+    assert (row.graded, row.accuracy) == ([1.0, 0.5], 0.75)
+    assert (row.mean(lambda one: one.tokens_in), row.cost) == (10, 100)
     assert (row.local_share, row.refused) == (2 / 3, 1)
     low, high = row.interval
     assert low < 0.75 < high
-    assert sum_row("x", []).interval == (0.0, 1.0)
+    assert StrategyRow("x", []).interval == (0.0, 1.0)
+
+
+def test_results_are_found_again_even_after_a_broken_end(tmp_path: Path) -> None:
+    file = ResultsFile(tmp_path / "results.jsonl", "0123", ("a", "b"))
+    assert file.results("single") == {}
+    one = QuestionResult("q1", 1.0, 7, 50, 2, 0.1, 1)
+    two = QuestionResult("q2", None, note="no sandbox")
+    file.append("single", one)
+    with file.path.open("ab") as broken:
+        broken.write(b"\n" + file.path.read_bytes()[:40])  # a write that was broken off
+    assert file.results("single") == {"q1": one}
+    file.append("single", two)
+    assert file.results("single") == {"q1": one, "q2": two}
+    assert file.results("hybrid") == {}
+    assert ResultsFile(file.path, "0123", ("b", "a")).results("single") == {}
+
+
+def test_changed_questions_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    ResultsFile(path, "0123", ("a",)).append("single", QuestionResult("q1", 1.0))
+    with pytest.raises(ConfigError, match="have changed"):
+        ResultsFile(path, "4567", ("a",)).results("hybrid")
+
+
+@pytest.mark.parametrize("content", [b"my notes", b"my notes\n", b"{}\n", b'{"a":"\xff"}\n'])
+def test_another_owners_file_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match="isn't a result of a bench"):
+        ResultsFile(file, "0123", ("a",)).results("single")
+    assert file.read_bytes() == content

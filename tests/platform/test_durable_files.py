@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.bench.strategy_bench import BenchSetting, PlayedQuestion, ResultsFile
+from baton.bench.strategy_bench import QuestionResult, ResultsFile
 from baton.cli.config import _create_file
 from baton.core.errors import ConfigError
 from baton.history import Store
@@ -39,8 +39,7 @@ from baton.tui.crash_report import write_report
 from baton.tui.desktop import edit_text
 from support.file_modes import baton_watched, open_to_others, record_modes
 
-BENCH = BenchSetting("sums", "0" * 64, "best", ("small",))
-PLAYED = PlayedQuestion("2 + 2", 1.0)
+RESULT = QuestionResult("2 + 2", 1.0)
 
 
 def there(folder: Path) -> Path:
@@ -74,7 +73,9 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "crash report": lambda folder: write_report(folder, ValueError()),
     "editor": lambda folder: edit_text("a draft", environ={"EDITOR": "true"}),
     "model record": lambda folder: replace_json(there(folder) / "a.json", b"{}"),
-    "bench": lambda folder: ResultsFile(there(folder) / "a.jsonl").append(BENCH, PLAYED),
+    "bench": lambda folder: ResultsFile(there(folder) / "a.jsonl", "0", ("small",)).append(
+        "single", RESULT
+    ),
     "text": lambda folder: replace_file(there(folder) / "a.txt", "a"),
     "new text": lambda folder: create_file(there(folder) / "a.txt", "a"),
 }

@@ -19,8 +19,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import everyday_answers as bench  # noqa: E402
 from everyday_rules import EverydayPrompt, is_right, read_prompts  # noqa: E402
 
-from baton.bench.strategy_bench import Execute  # noqa: E402
-from baton.cli.bench.live_bench import code_executor  # noqa: E402
+from baton.bench.strategy_bench import Execute, code_executor  # noqa: E402
 from baton.core.plan_types import KINDS  # noqa: E402
 from baton.workers.tools import build_tools  # noqa: E402
 

@@ -270,7 +270,7 @@ def test_the_bench_trains_on_one_part_and_measures_the_other(tmp_path: Path) -> 
     ]
     write(tmp_path / "data" / "routellm_mmlu.csv.gz", rows)
     result = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "bench_router.py", "split", "--quick",
+        [sys.executable, ROOT / "scripts" / "lab" / "bench_router.py", "split", "--quick",
          "--data", tmp_path / "data", "--markdown", tmp_path / "table.md"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

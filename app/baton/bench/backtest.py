@@ -1,7 +1,6 @@
-"""What another pace or ceiling would have come to on a person's own prompts: nothing is asked.
+"""What another pace or ceiling would have changed for past prompts: nothing is asked.
 
-What was asked and what it cost is known; what wasn't asked can only be expected. Both are counted
-apart.
+What was asked and what it cost is known; what wasn't asked can only be expected.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ class PastPrompt:
 
     `quality` is the chance that the answer here is good, `gain` how much likelier it is with help,
     which costs `cost` nano-dollars. It was `asked` for or not; what the prompt `charged` is known.
-    `good` is how good the person found the answer, 0 to 1 (None: unknown). What may not leave
-    this machine isn't `open`. `weighed` is whether gain and cost are those that counted then; else
-    they were estimated since.
+    `good` is how the user rated the answer, 0 to 1 (None: not at all). What may not leave this
+    machine isn't `open`. `weighed` is whether gain and cost are those that counted then; else they
+    were estimated since.
     """
 
     at: float
@@ -39,17 +38,23 @@ class PastPrompt:
     open: bool = True
     weighed: bool = False
 
-    def chance(self, asked: bool) -> float:
-        """Return the chance of a good answer, with help or without."""
+    def expected_good(self, asked: bool) -> float:
+        """Return how good the answer would have been: as rated for what was done, else a chance."""
+        if self.good is not None and self.asked == asked:
+            return self.good
         return min(1.0, max(0.0, self.quality + (self.gain if asked else 0.0)))
+
+    @property
+    def help_cost(self) -> int:
+        """What help costs: what it did cost, where it was asked for."""
+        return self.charged if self.asked else self.cost
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """What a policy comes to on all prompts; costs in nano-dollars.
+    """The outcome of a policy for all prompts; `good` is the number of good answers expected.
 
-    `good` is how many good answers are expected, of `prompts`. Of the `rated` ones, which a person
-    judged, `rated_good` are or would be good; `known` of them would have gone as they did.
+    `asked` is for how many of the `prompts` help was asked, `cost` what that cost in nano-dollars.
     """
 
     policy: str
@@ -57,63 +62,36 @@ class PolicyRow:
     asked: int
     cost: int
     good: float
-    rated: int
-    rated_good: float
-    known: int
 
 
-async def replay_policy(
-    cases: Sequence[PastPrompt], thrift: SpendingStyle, ceilings: Mapping[Scope, int]
+async def backtest_pace(
+    cases: Sequence[PastPrompt], style: SpendingStyle, ceilings: Mapping[Scope, int]
 ) -> PolicyRow:
-    """Return what a pace comes to under some ceilings. It decides from earlier prompts alone."""
-    clock = _Clock()
-    pacing = Pacing(thrift, clock=clock)
+    """Return the outcome of a pace under some ceilings. It decides from earlier prompts alone."""
+    now = 0.0
+    pacing = Pacing(style, clock=lambda: now)
     spent: dict[tuple[Scope, object], int] = {}
     decided = []
     for case in sorted(cases, key=lambda one: one.at):
-        clock.now = case.at
-        scopes = {scope: (scope, _period(scope, case)) for scope in ceilings}
-        rooms = [ScopeBalance(s, ceilings[s], spent.get(place, 0)) for s, place in scopes.items()]
-        standing = Standing(tuple(rooms))
+        now = case.at
+        periods = {scope: (scope, _period(scope, case)) for scope in ceilings}
+        balances = [ScopeBalance(s, ceilings[s], spent.get(key, 0)) for s, key in periods.items()]
         ok = case.open and case.gain > 0
         if ok and case.cost:
+            standing = Standing(tuple(balances))
             pace = await pacing.weigh(case.gain, case.cost, standing, case.conversation)
             # What it really cost is known where it was asked: the ledger would have refused that.
-            ok = pace.ok and all(_help_cost(case) <= (room.left or 0) for room in rooms)
+            ok = pace.ok and all(case.help_cost <= (one.left or 0) for one in balances)
         if ok:
-            for place in scopes.values():
-                spent[place] = spent.get(place, 0) + _help_cost(case)
+            for key in periods.values():
+                spent[key] = spent.get(key, 0) + case.help_cost
         decided.append((case, ok))
-    return _sum_row(thrift, decided)
+    return _sum_row(style, decided)
 
 
 def actual_row(cases: Sequence[PastPrompt]) -> PolicyRow:
     """Return what really happened, in the same terms."""
     return _sum_row(ACTUAL_NAME, [(case, case.asked) for case in cases])
-
-
-def other_answer_quality(good: float, own: float, other: float) -> float:
-    """Return the chance that the other of two answers is good, knowing how good the first one was.
-
-    Beforehand they were good with the chances `own` and `other`. What the weaker one can, the
-    stronger one can as well: who knew how to help would otherwise have gained more.
-    """
-    if good >= 1:
-        return min(1.0, other / own) if own > 0 else other
-    if good <= 0:
-        return max(0.0, (other - own) / (1 - own)) if own < 1 else other
-    return good * other_answer_quality(1, own, other) + (1 - good) * other_answer_quality(
-        0, own, other
-    )
-
-
-class _Clock:
-    """A clock that shows the time of the prompt that is replayed."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def _period(scope: Scope, case: PastPrompt) -> object:
@@ -130,27 +108,11 @@ def _period(scope: Scope, case: PastPrompt) -> object:
             return case.at
 
 
-def _help_cost(case: PastPrompt) -> int:
-    """Return what help costs: what it did cost, where it was asked for."""
-    return case.charged if case.asked else case.cost
-
-
 def _sum_row(policy: str, decided: Sequence[tuple[PastPrompt, bool]]) -> PolicyRow:
-    rated = [(case, asked) for case, asked in decided if case.good is not None]
     return PolicyRow(
         policy,
         len(decided),
         sum(asked for _, asked in decided),
-        sum(_help_cost(case) if asked else 0 for case, asked in decided),
-        sum(case.chance(asked) for case, asked in decided),
-        len(rated),
-        sum(_expected_rating(case, asked) for case, asked in rated),
-        sum(case.asked == asked for case, asked in rated),
+        sum(case.help_cost for case, asked in decided if asked),
+        sum(case.expected_good(asked) for case, asked in decided),
     )
-
-
-def _expected_rating(case: PastPrompt, asked: bool) -> float:
-    good = case.good or 0.0
-    if case.asked == asked:
-        return good
-    return other_answer_quality(good, case.chance(case.asked), case.chance(asked))

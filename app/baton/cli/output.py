@@ -129,6 +129,13 @@ def notify(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
+def show_progress(name: str, done: int, count: int) -> None:
+    """Show on a terminal how many of so many questions are done."""
+    if sys.stderr.isatty():
+        end = "\r" if done < count else "\r\x1b[2K"
+        print(f"{one_line(name, 40)}: {done} of {count}", end=end, file=sys.stderr, flush=True)
+
+
 def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 

@@ -63,7 +63,7 @@ COMMANDS = {
     ),
     "egress": CommandEntry("baton.cli.egress:egress", "Show everything that left this machine."),
     "bench": CommandEntry(
-        "baton.cli.bench.command:bench", "Compare strategies on questions with known answers."
+        "baton.cli.bench:bench", "Compare strategies on questions with known answers."
     ),
     "learn": CommandEntry(
         "baton.cli.learn:learn", "Learn from your answers where prompts do best."

@@ -28,6 +28,7 @@ import plan_reward
 import torch
 import train
 from grpo import SampledPlan, text_of, write
+from intervals import bootstrap_interval
 from learner import PROMPT, Learner, starter
 from plan_reward import SampledRequest
 from request_generator import COMPOUND, NONE, TEXT, TOOL, Example, Generator
@@ -35,7 +36,6 @@ from score_episodes import calibrated_difficulty
 from torch.nn import functional
 from train import EncodedExample, Piece
 
-from baton.bench.conductor_score import bootstrap_interval
 from baton.core.plan_types import KINDS, MAX_DRAWN_STEPS
 from baton.core.planning.plan_lines import TOOL_HEADS
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import gym
 from gym_report import Row, Steps, episodes, perceived_parts, true_steps
+from intervals import bootstrap_interval
 from likely_kinds import KindReader
 
-from baton.bench.conductor_score import bootstrap_interval
 from baton.core.strategies._parts import CHECKED_KINDS
 
 FALSE_ALARM = 0.02

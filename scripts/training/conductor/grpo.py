@@ -33,13 +33,12 @@ import lora
 import plan_reward
 import real_texts
 import torch
+from intervals import bootstrap_interval
 from learner import PROMPT, Learner, starter
 from plan_reward import SampledRequest
 from request_generator import Generator
 from torch.nn import functional
 from transformers import DynamicCache
-
-from baton.bench.conductor_score import bootstrap_interval
 
 REQUESTS, GROUP = 8, 8
 """Requests in a round, and plans drawn of each."""

@@ -10,11 +10,12 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, Mapping
 
+from recordings import RecordedAnswer, Recordings, recorded_tokens
+
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Role, Text, Usage
 from baton.core.money import FREE, Price
-from baton.core.plan.answer_grades import Dataset, RecordedAnswer, recorded_tokens
 
 REPLAY_PROVIDER = "replay"
 """Where a replayed request says it goes."""
@@ -65,16 +66,16 @@ def _text_without_answer(name: str) -> str:
 
 
 class ReplayWorker:
-    """Answers a dataset's questions as that model did; asked anything else, it has nothing to say.
+    """Answers recorded questions as that model did; asked anything else, it has nothing to say.
 
     `price` None replays a worker of this machine's own.
     """
 
-    def __init__(self, dataset: Dataset, model: str, price: Price | None = None) -> None:
+    def __init__(self, recordings: Recordings, model: str, price: Price | None = None) -> None:
         self.card = recorded_card(model, price)
-        answers = dataset.recorded[model]
+        answers = recordings.answers[model]
         self._answers: Mapping[str, RecordedAnswer] = {
-            question.prompt: answers[question.id] for question in dataset.questions
+            question.prompt: answers[question.name] for question in recordings.questions
         }
 
     def warm(self) -> None:
@@ -90,7 +91,7 @@ class ReplayWorker:
         if recorded is None:
             raise WorkerError(
                 f"{self.card.id} is replayed, and has no recorded answer to this.",
-                "Replay strategies that need no fresh text: `baton bench --help` names them.",
+                "Replay strategies that need no fresh text.",
             )
         if request.temperature is not None:
             raise WorkerError(

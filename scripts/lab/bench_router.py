@@ -30,8 +30,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent / "training" / "router"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "training" / "router"))
 
 import fit_first_stage
 import routing_rows as rr

@@ -1,65 +1,44 @@
-"""What a bench came to: a table, JSON, Markdown, and a plot in characters or as SVG."""
+"""Rows of strategies as a table in Markdown, and costs and accuracies as a plot in SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.sax.saxutils import escape
 
-from baton.bench import StrategyRow, mixing_ends, random_mixing
-from baton.cli.stores import format_columns
-from baton.core.money import NANO, format_usd
-from baton.core.sanitiser import one_line
+from baton.bench.strategy_bench import StrategyRow
+from baton.core.money import NANO
 
-SCHEMA = 1
-_WIDTH = 80
-_COLUMNS = ["strategy", "right", "95 %", "tokens", "dollars", "seconds", "calls", "local"]
+ALWAYS_PREFIX = "always "
+"""The prefix of the rows of one worker alone."""
 
-
-def format_table(rows: Sequence[StrategyRow]) -> str:
-    """Write rows in columns; tokens, seconds and calls are per question, dollars for all."""
-    cells = [_cells(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(_COLUMNS[1:], *cells, strict=True)]
-    room = _WIDTH - sum(widths) - 2 * len(widths)
-    names = [one_line(row.name, room) for row in rows]
-    return format_columns(
-        [_COLUMNS, *([name, *line] for name, line in zip(names, cells, strict=True))]
-    )
+ORACLE = "oracle"
+"""The row where the cheapest worker that is right answers; the cheapest where none is."""
 
 
-def _cells(row: StrategyRow) -> list[str]:
-    low, high = row.interval
-    count = max(1, row.questions)
-    graded = bool(row.graded)
-    return [
-        f"{row.accuracy * 100:.1f} %" if graded else "-",
-        f"{low * 100:.1f}-{high * 100:.1f}" if graded else "-",
-        f"{(row.tokens_in + row.tokens_out) / count:,.0f}",
-        f"${row.cost / 10**9:,.4f}" if row.cost else "$0",
-        f"{row.seconds / count:.2f}" if not row.baseline else "",
-        f"{row.calls / count:.2f}",
-        f"{row.local_share * 100:.0f} %",
-    ]
+def is_baseline(row: StrategyRow) -> bool:
+    """Whether a row comes from the recordings, without any strategy."""
+    return row.name == ORACLE or row.name.startswith(ALWAYS_PREFIX)
 
 
-def remarks(rows: Sequence[StrategyRow]) -> list[str]:
-    """Return remarks on what the table doesn't show."""
-    lines = []
-    for row in rows:
-        chance = random_mixing(rows, row.cost)
-        if chance is not None and not row.baseline:
-            more = (row.accuracy - chance) * 100
-            lines.append(
-                f"{row.name}: random mixing reaches {chance * 100:.1f} % at that cost "
-                f"({more:+.1f} points)."
-            )
-        if row.graded < row.questions:
-            missing = row.questions - row.graded
-            lines.append(f"{row.name}: {missing} of {row.questions} could not be graded.")
-        if row.refused:
-            lines.append(f"{row.name}: {row.refused} times the ceiling forbade a call.")
-    return lines
+def mixing_ends(rows: Sequence[StrategyRow]) -> tuple[StrategyRow, StrategyRow] | None:
+    """Return what random mixing lies between: the best that is free, and the dearest.
+
+    Of those that always ask one worker; None where there aren't both.
+    """
+    alone = [row for row in rows if row.name.startswith(ALWAYS_PREFIX)]
+    free = max((row for row in alone if not row.cost), key=lambda r: r.accuracy, default=None)
+    paid = max((row for row in alone if row.cost), key=lambda r: r.cost, default=None)
+    return None if free is None or paid is None else (free, paid)
+
+
+def random_mixing(rows: Sequence[StrategyRow], cost: int) -> float | None:
+    """Return the accuracy of random routing at this cost; None where there are no ends."""
+    if (found := mixing_ends(rows)) is None:
+        return None
+    free, paid = found
+    share = min(1.0, cost / paid.cost)
+    return free.accuracy + share * (paid.accuracy - free.accuracy)
 
 
 def format_markdown(rows: Sequence[StrategyRow]) -> str:
@@ -70,7 +49,7 @@ def format_markdown(rows: Sequence[StrategyRow]) -> str:
     ]
     for row in rows:
         low, high = row.interval
-        chance = None if row.baseline else random_mixing(rows, row.cost)
+        chance = None if is_baseline(row) else random_mixing(rows, row.cost)
         cells = [
             row.name,
             f"{row.accuracy * 100:.2f} %",
@@ -83,38 +62,15 @@ def format_markdown(rows: Sequence[StrategyRow]) -> str:
     return "\n".join(lines)
 
 
-def row_object(row: StrategyRow, rows: Sequence[StrategyRow]) -> dict[str, Any]:
-    """Return a row as `--json` prints it; the names are fixed."""
-    low, high = row.interval
-    count = max(1, row.questions)
-    return {
-        "strategy": row.name,
-        "baseline": row.baseline,
-        "questions": row.questions,
-        "graded": row.graded,
-        "accuracy": row.accuracy if row.graded else None,
-        "low": low,
-        "high": high,
-        "tokens_in": row.tokens_in,
-        "tokens_out": row.tokens_out,
-        "cost_usd": format_usd(row.cost),
-        "seconds": round(row.seconds, 3),
-        "calls_per_question": row.calls / count,
-        "local_share": row.local_share,
-        "refused": row.refused,
-        "random_mixing": random_mixing(rows, row.cost),
-    }
-
-
 def _curve(row: StrategyRow) -> str:
     """Return the strategy whose curve a row is on ("hybrid, 20 %"), or ""."""
-    return "" if row.baseline else row.name.partition(",")[0]
+    return "" if is_baseline(row) else row.name.partition(",")[0]
 
 
 def make_plot(title: str, rows: Sequence[StrategyRow]) -> Plot:
     """Return what to draw: every row that could be graded."""
     points = [
-        Point(row.name, row.cost, row.accuracy, *row.interval, row.baseline, _curve(row))
+        Point(row.name, row.cost, row.accuracy, *row.interval, is_baseline(row), _curve(row))
         for row in rows
         if row.graded
     ]
@@ -168,44 +124,6 @@ def _bounds(plot: Plot) -> tuple[float, float, float]:
 def axis_text(nanos: float) -> str:
     """Write an amount on an axis."""
     return f"${nanos / NANO:.3g}"
-
-
-# In a terminal
-
-
-def draw_text(plot: Plot, width: int = 78, height: int = 16) -> str:
-    """Draw a plot for a terminal."""
-    if not plot.points:
-        return ""
-    most, bottom, top = _bounds(plot)
-    margin = 8
-    across = width - margin - 1
-    cells = [[" "] * across for _ in range(height)]
-
-    def put(cost: float, accuracy: float, mark: str) -> None:
-        column = round(cost / most * (across - 1))
-        row = round((top - accuracy) / (top - bottom) * (height - 1))
-        beside = [*range(column, across), *reversed(range(column))] if mark != "." else [column]
-        free = next((place for place in beside if cells[row][place] in " ."), None)
-        if free is not None:
-            cells[row][free] = mark
-
-    if len(plot.line) == 2:
-        (cost, level), (last_cost, last_level) = plot.line
-        for step in range(across + 1):
-            part = step / across
-            put(cost + part * (last_cost - cost), level + part * (last_level - level), ".")
-    for mark, point in legend(plot):
-        put(point.cost, point.accuracy, mark)
-    lines = []
-    for row, drawn in enumerate(cells):
-        level = top - (top - bottom) * row / (height - 1)
-        label = f"{level * 100:.1f} %" if row % 5 == 0 or row == height - 1 else ""
-        lines.append(f"{label:>{margin}}|{''.join(drawn)}".rstrip())
-    lines.append(" " * margin + "+" + "-" * across)
-    right = axis_text(most)
-    lines.append(" " * margin + " $0" + right.rjust(across - 2))
-    return "\n".join(lines)
 
 
 # As a picture

@@ -32,12 +32,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts" / "training" / "conductor")]
+sys.path.insert(0, str(ROOT / "scripts" / "lab"))
 import gym  # noqa: E402
+from intervals import bootstrap_interval  # noqa: E402
+from plots import Plot, Point, draw_svg  # noqa: E402
 
-from baton.bench.conductor_score import bootstrap_interval  # noqa: E402
-from baton.cli.bench.bench_report import Plot, Point, draw_svg  # noqa: E402
 from baton.core.messages import Chunk, Prompt, Request  # noqa: E402
 from baton.core.money import NANO, Price, Rates, parse_usd  # noqa: E402
 from baton.core.permissions import PromptLimits  # noqa: E402

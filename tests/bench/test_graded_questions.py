@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.core.plan.answer_grades import (
+from baton.bench.graded_questions import (
+    Kind,
     Question,
     chosen_letter,
     final_number,
     grade_answer,
     python_in,
+    read_dataset,
     wilson_interval,
 )
+from baton.core.errors import ConfigError
 
 
-def question(kind: str, answer: str) -> Question:
+def question(kind: Kind, answer: str) -> Question:
     return Question("q", "Well?", answer, kind)
 
 
@@ -76,7 +80,7 @@ def test_the_choice_is_the_announced_letter_or_the_last_alone(text: str, chosen:
         ("text", "the cat", "**The Cat**", "the cats"),
     ],
 )
-def test_every_kind_knows_right_from_wrong(kind: str, answer: str, right: str, wrong: str) -> None:
+def test_every_kind_knows_right_from_wrong(kind: Kind, answer: str, right: str, wrong: str) -> None:
     assert grade_answer(question(kind, answer), right)
     assert not grade_answer(question(kind, answer), wrong)
     assert not grade_answer(question(kind, answer), "")
@@ -86,7 +90,7 @@ def test_every_kind_knows_right_from_wrong(kind: str, answer: str, right: str, w
     ("text", "share"), [("391, and bonjour.", 1), ("It's 391.", 0.5), ("3910", 0), ("", 0)]
 )
 def test_of_several_parts_the_right_ones_count(text: str, share: float) -> None:
-    asked = Question("q", "17 * 23, in French?", "", "parts", parts=(r"\b391\b", "(?i)bonjour"))
+    asked = Question("q", "17 * 23, in French?", [r"\b391\b", "(?i)bonjour"], "parts")
     assert grade_answer(asked, text) == share
 
 
@@ -122,3 +126,45 @@ def test_a_model_that_repeats_a_digit_without_end_is_wrong_and_breaks_nothing() 
     for text in ("1" * 5000, "1," * 5000, "7/" + "1" * 5000, "\\frac{1}{" + "1" * 5000 + "}"):
         assert not grade_answer(asked, text)
     assert grade_answer(asked, "1" * 5000 + "\nThe answer is 7.")
+
+
+def test_a_file_has_a_question_in_each_line(tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(
+        b'\xef\xbb\xbf{"id": 1, "question": "Six?", "answer": 6, "kind": "number"}\n\n'
+        b'{"id": "b", "question": "Which?", "answer": "A", "kind": "choice", "choices": ["x"]}\n'
+    )
+    read = read_dataset(file)
+    assert read.name == "some.jsonl"
+    assert [(one.name, one.right, one.kind) for one in read.questions] == [
+        ("1", "6", "number"), ("b", "A", "choice"),
+    ]  # fmt: skip
+    file.write_bytes(file.read_bytes() + b"\n")
+    assert read_dataset(file).digest != read.digest
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "holds no question"),
+        (b'{"id": 1, "question": "?", "answer": 1, "kind": "guess"}', "'guess'"),
+        (b'{"id": 1, "question": "?", "answer": "x", "kind": "number"}', "isn't a number"),
+        (b'{"id": 1, "question": "?", "answer": "12", "kind": "choice"}', "isn't a letter"),
+        (b'{"id": 1, "question": "?", "answer": "(", "kind": "regex"}', "regular"),
+        (b'{"id": 1, "question": "?", "answer": ["1", "("], "kind": "parts"}', "regular"),
+        (b'{"id": 1, "question": "?", "answer": [], "kind": "parts"}', "missing"),
+        (b'{"id": 1, "question": "?", "answer": "1", "kind": "parts"}', "a list"),
+        (b'{"id": 1, "question": "?", "answer": ["1"], "kind": "regex"}', "a list"),
+        (b'{"id": 1, "question": "?", "kind": "python"}', "needs tests"),
+        (b'{"id": 1, "question": "?", "kind": "number"}', "missing"),
+        (b'\n{"id": 1, "question": "?", "reply": "1"}', "Line 2"),
+        (b'{"id":1,"question":"?","answer":"1"}\n' * 2, "two questions '1'"),
+        (b"\xff\xfe", "UTF-8"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "a.jsonl").write_bytes(content)
+    with pytest.raises(ConfigError, match=why):
+        read_dataset(tmp_path / "a.jsonl")
+    with pytest.raises(ConfigError, match="can't be read"):
+        read_dataset(tmp_path / "b.jsonl")

@@ -98,7 +98,6 @@ def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
     assert parse_usd(then["cost_usd"]) == before[0]
     assert found["prompts"] == len(HARD + EASY)
     assert found["weighed"] >= then["asked"]
-    assert found["weighed"] + found["estimated"] == found["prompts"]
     assert frugal["asked"] <= best["asked"] < then["asked"]
     assert parse_usd(best["cost_usd"]) <= parse_usd("0.01")
     assert frugal["expected_good"] <= best["expected_good"] <= then["expected_good"]
@@ -108,8 +107,7 @@ def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
 def test_unestimated_prompts_are_estimated_here(call: Call) -> None:
     day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD + EASY), allowed=0)
     found = bench_report(call, "--policy", "best", "--budget", "1")
-    assert (found["weighed"], found["estimated"]) == (0, len(HARD + EASY))
-    assert found["helper"] == "gpt"
+    assert (found["weighed"], found["prompts"]) == (0, len(HARD + EASY))
     then, best = found["rows"]
     assert (then["asked"], then["cost_usd"]) == (0, "0")
     assert best["asked"] >= len(HARD) / 2
@@ -131,9 +129,8 @@ def test_what_the_person_said_counts_as_it_is(call: Call) -> None:
     found = bench_report(call, "--policy", "best")
     then, best = found["rows"]
     assert found["judged"] == 5
-    assert (then["judged_good"], then["judged_known"]) == (2, 5)
-    assert best["judged_known"] == 5 - best["asked"]
-    assert best["judged_good"] > 2, "help is expected to improve some bad answers"
+    assert then["expected_good"] == 2
+    assert best["expected_good"] > 2, "help is expected to improve some bad answers"
 
 
 def test_private_prompts_stay_here_under_any_policy(call: Call) -> None:
@@ -148,7 +145,6 @@ def test_whom_the_person_named_no_policy_decides(call: Call) -> None:
     found = bench_report(call)
     assert (found["named"], found["prompts"]) == (1, 1)
     assert found["rows"][0]["cost_usd"] == "0"
-    assert parse_usd(found["named_usd"]) == ledger_totals()[0] > 0
 
 
 def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
@@ -176,7 +172,7 @@ def test_a_person_reads_what_is_known_and_what_is_expected(call: Call) -> None:
     assert lines[2].startswith("frugal")
     assert max(map(len, lines[:3])) <= 80
     assert "frugal would have cost " in done.out
-    assert "You judged one answer: " in done.out
+    assert "You rated 1 of 3 answers: " in done.out
     assert "Ceilings: $0.10 a day. Nothing was sent, and nothing was spent." in done.out
 
 
@@ -206,7 +202,7 @@ def test_without_remote_workers_all_stays_here(call: Call, config: Path) -> None
     config.write_text("")
     day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD))
     found = bench_report(call, "--budget", "1", "--policy", "best")
-    assert (found["helper"], found["rows"][1]["asked"], found["closed"]) == ("", 0, len(HARD))
+    assert (found["rows"][1]["asked"], found["closed"]) == (0, len(HARD))
 
 
 @pytest.mark.parametrize(
@@ -214,13 +210,13 @@ def test_without_remote_workers_all_stays_here(call: Call, config: Path) -> None
     [
         (["--history", "7d", "--workers", "small"], "--workers does not go with --history"),
         (["--history", "7d", "--strategy", "route"], "--strategy does not go with --history"),
-        (["x.jsonl", "--history", "7d"], "A dataset does not go with --history"),
+        (["x.jsonl", "--history", "7d"], "A file of questions does not go with --history"),
         (["--history", "7d", "--policy", "stingy"], "There is no policy 'stingy'"),
         (["--history", "soon"], "'soon' is no day"),
         (["--history", "7d", "--budget", "lots"], "lots"),
-        (["x.jsonl", "--workers", "small", "--policy", "best"], "--policy goes with --history"),
-        (["x.jsonl"], "--workers is missing"),
-        ([], "A DATASET is missing"),
+        (["x.jsonl", "--policy", "best"], "--policy does not go with questions"),
+        (["x.jsonl"], "x.jsonl can't be read"),
+        ([], "A file of QUESTIONS is missing"),
     ],
 )
 def test_what_does_not_go_together_is_said_in_a_sentence(

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import itertools
 import os
 import random
@@ -31,20 +30,36 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts" / "lab"), str(ROOT / "scripts"), str(ROOT / "tests")]
 import bench_local  # noqa: E402
 from bench_cloud import MODELS, PRICE, base, provider  # noqa: E402
 from bench_local import Row, row  # noqa: E402
+from plots import (  # noqa: E402
+    ALWAYS_PREFIX,
+    draw_svg,
+    format_markdown,
+    make_plot,
+    mixing_ends,
+    random_mixing,
+)
+from recordings import Recordings, read_recordings  # noqa: E402
+from replay import (  # noqa: E402
+    ReplaySetup,
+    baseline_rows,
+    load_router,
+    recorded_cards,
+    run_recorded,
+)
 
-from baton.bench import strategy_bench  # noqa: E402
+from baton.bench.graded_questions import Question  # noqa: E402
+from baton.bench.strategy_bench import StrategyRow  # noqa: E402
 from baton.core.events import Event  # noqa: E402
 from baton.core.labels import Label  # noqa: E402
 from baton.core.ledger_types import Policy, Scope  # noqa: E402
 from baton.core.messages import Card, Message, Prompt, Request, Role, Text  # noqa: E402
 from baton.core.money import NANO, Price, Rates  # noqa: E402
 from baton.core.permissions import PromptLimits, RunTerms  # noqa: E402
-from baton.core.plan.answer_grades import Dataset, Question, is_held_out  # noqa: E402
 from baton.core.plan_types import Plan, Step  # noqa: E402
 from baton.core.ports import NEW  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
@@ -264,24 +279,18 @@ def _train_router(salt: str, out: Path) -> Path:
 def _replay_rows(
     name: str, recording: Recording, file: Path, routers: Mapping[str, Path]
 ) -> Iterator[Row]:
-    from baton.bench.datasets import read_dataset
-    from baton.cli.bench import bench_report
-    from baton.cli.bench.bench_report import draw_svg
-
-    dataset = read_dataset(file)
-    parts = [_part(dataset, recording, salt) for salt in routers]
+    recordings = read_recordings(file)
+    parts = [_part(recordings, recording, salt) for salt in routers]
     tables = [
-        asyncio.run(_rows(dataset, questions, recording, router))
+        asyncio.run(_rows(recordings, questions, recording, router))
         for questions, router in zip(parts, routers.values(), strict=True)
     ]
     rows = [_sum_of_rows(same) for same in zip(*tables, strict=True)]
     count = sum(map(len, parts))
     heading = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
-    TABLES.append(
-        f"{heading}, {recording.cloud} in the cloud\n\n{bench_report.format_markdown(rows)}"
-    )
+    TABLES.append(f"{heading}, {recording.cloud} in the cloud\n\n{format_markdown(rows)}")
     if "svg" in WHERE:
-        drawn = bench_report.make_plot(f"{name}: right, over what all questions cost", rows)
+        drawn = make_plot(f"{name}: right, over what all questions cost", rows)
         (WHERE["svg"] / f"bench_{name}.svg").write_text(draw_svg(drawn), "utf-8")
     hybrid = [one for one in rows if one.name.startswith("hybrid")]
     for one in hybrid:
@@ -294,25 +303,21 @@ def _replay_rows(
     yield _between(name, rows)
 
 
-def _part(dataset: Dataset, recording: Recording, salt: str) -> list[Question]:
+def _part(recordings: Recordings, recording: Recording, salt: str) -> list[Question]:
     """Return the questions that are played for a salt."""
-    questions = [question for question in dataset.questions if is_held_out(question, salt)]
+    questions = [
+        question for question in recordings.questions if recordings.is_held_out(question, salt)
+    ]
     random.Random(1).shuffle(questions)
     return questions[: recording.sample]
 
 
-def _sum_of_rows(same: Sequence[strategy_bench.StrategyRow]) -> strategy_bench.StrategyRow:
+def _sum_of_rows(same: Sequence[StrategyRow]) -> StrategyRow:
     """Add up the rows of one strategy, or of one worker, in all parts."""
-    first = same[0]
-    sums = {
-        field.name: sum(getattr(row, field.name) for row in same)
-        for field in dataclasses.fields(strategy_bench.StrategyRow)
-        if field.name not in ("name", "baseline")
-    }
-    return dataclasses.replace(first, **sums)
+    return StrategyRow(same[0].name, [result for row in same for result in row.results])
 
 
-def _against(figure: str, ours: strategy_bench.StrategyRow, theirs: float) -> Row:
+def _against(figure: str, ours: StrategyRow, theirs: float) -> Row:
     more = round((ours.accuracy - theirs) * 100, 2)
     return Row(
         figure,
@@ -324,16 +329,16 @@ def _against(figure: str, ours: strategy_bench.StrategyRow, theirs: float) -> Ro
     )
 
 
-def _mixing_share(rows: Sequence[strategy_bench.StrategyRow], cost: int) -> float:
-    return strategy_bench.random_mixing(rows, cost) or 0.0
+def _mixing_share(rows: Sequence[StrategyRow], cost: int) -> float:
+    return random_mixing(rows, cost) or 0.0
 
 
-def _on_curve(rows: Sequence[strategy_bench.StrategyRow], strategy: str, cost: float) -> float:
+def _on_curve(rows: Sequence[StrategyRow], strategy: str, cost: float) -> float:
     """Return what a strategy reaches at that cost, between the points at which it was played.
 
     Below and above those it is mixed at random with always-local and always-cloud.
     """
-    found = strategy_bench.mixing_ends(rows)
+    found = mixing_ends(rows)
     assert found is not None
     played = [row for row in rows if row.name.partition(",")[0] == strategy]
     points = sorted((row.cost, row.accuracy) for row in (found[0], *played, found[1]))
@@ -343,7 +348,7 @@ def _on_curve(rows: Sequence[strategy_bench.StrategyRow], strategy: str, cost: f
     return points[-1][1]
 
 
-def _between(name: str, rows: Sequence[strategy_bench.StrategyRow]) -> Row:
+def _between(name: str, rows: Sequence[StrategyRow]) -> Row:
     """Compare both curves over all costs at which `cascade` can be played."""
     most = next(row.cost for row in rows if row.name == "cascade")
     costs = [most * step / 100 for step in range(5, 101, 5)]
@@ -362,47 +367,34 @@ def _between(name: str, rows: Sequence[strategy_bench.StrategyRow]) -> Row:
 
 
 async def _rows(
-    dataset: Dataset, questions: Sequence[Question], recording: Recording, router: Path
-) -> list[strategy_bench.StrategyRow]:
-    from baton.cli.bench.replay_bench import (
-        ReplaySetup,
-        load_router,
-        play_recorded,
-        recorded_cards,
-    )
-
+    recordings: Recordings, questions: Sequence[Question], recording: Recording, router: Path
+) -> list[StrategyRow]:
     read, written = (int(rate * NANO) for rate in recording.price)
     models: dict[str, Price | None] = dict.fromkeys(recording.local)
     models[recording.cloud] = Price(Rates(read, written, read, read))
     orders = [list(questions) for _ in range(ORDERS)]
     for number, order in enumerate(orders[1:], start=1):
         random.Random(number).shuffle(order)
-    rows = [
-        _often(row)
-        for row in strategy_bench.baseline_rows(dataset, questions, recorded_cards(models))
-    ]
-    always = (
-        next(row.cost for row in rows if row.name == strategy_bench.ALWAYS_PREFIX + recording.cloud)
-        // ORDERS
-    )
+    rows = [_often(row) for row in baseline_rows(recordings, questions, recorded_cards(models))]
+    always = next(row.cost for row in rows if row.name == ALWAYS_PREFIX + recording.cloud) // ORDERS
     wanted: list[tuple[str, str, int | None]] = [(name, name, None) for name in (*FREE, *PAID)]
     wanted += [
         (f"{name}, {part} %", name, always * part // 100) for name in PAID for part in BUDGETS
     ]
     loaded = load_router(router)
     for title, strategy, ceiling in wanted:
-        table = ReplaySetup(dataset, models, loaded, ceiling)
+        table = ReplaySetup(recordings, models, loaded, ceiling)
         if ceiling is None:
-            played = [one async for one in play_recorded(table, questions, strategy)]
-            rows.append(_often(strategy_bench.sum_row(title, played)))
+            played = [one async for one in run_recorded(table, questions, strategy)]
+            rows.append(_often(StrategyRow(title, played)))
             continue
-        played = [one for order in orders async for one in play_recorded(table, order, strategy)]
-        rows.append(strategy_bench.sum_row(title, played))
+        played = [one for order in orders async for one in run_recorded(table, order, strategy)]
+        rows.append(StrategyRow(title, played))
     await loaded.aclose()
     return rows
 
 
-def _often(row: strategy_bench.StrategyRow) -> strategy_bench.StrategyRow:
+def _often(row: StrategyRow) -> StrategyRow:
     """Count what is the same in every order as often as there are orders."""
     return _sum_of_rows([row] * ORDERS)
 

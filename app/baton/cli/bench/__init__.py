@@ -1,1 +1,0 @@
-"""`baton bench`: strategies and conductors compared."""
