@@ -10,7 +10,7 @@ texts keeps them in a file:
     scripts/train_router --data DIR --out DIR --vectors FILE.npz
 
 A router is tried on questions that it never saw: with a salt three in ten are left out, and
-`baton bench --router DIR --held-out SALT` plays just those.
+`scripts/lab/replay.py --router DIR --held-out SALT` runs just those.
 
     scripts/train_router --data DIR --out DIR --held-out SALT
 

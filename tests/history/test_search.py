@@ -201,7 +201,7 @@ def search_migrations() -> tuple[sqlite.Migration, ...]:
 
 
 async def test_the_index_is_no_larger_than_three_times_the_texts(tmp_path: Path) -> None:
-    """On texts as short as messages are; figures of 100,000 are in docs/performance.md."""
+    """On texts as short as messages are; figures of 100,000 are in docs/lab/performance.md."""
     store = Store.open(tmp_path / "baton.db")
     paragraphs = inspect.getsource(json).split("\n\n")
     for paragraph in paragraphs * 2:

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from baton.ipc.borrower import Borrower
 
 DEFAULT_SLOTS = 2
-"""How many requests a model answers at once unless set otherwise; see docs/performance.md."""
+"""How many requests a model answers at once unless set otherwise; see docs/lab/performance.md."""
 
 GRACE_SECONDS = 1.5
 """How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
