@@ -83,10 +83,10 @@ def test_recordings_are_replayed_as_they_were(tmp_path: Path) -> None:
         assert found[f"always {model}"][0] == pytest.approx(share, abs=1e-4)
     assert found["single"][0] == found[f"always {SMALL}"][0]
     same = [row[f"p:{SMALL}"] == row[f"p:{OTHER}"] for row in table]
-    right = sum(
+    right_count = sum(
         int(row[f"m:{SMALL if agreed else BIG}"]) for row, agreed in zip(table, same, strict=True)
     )
-    assert found["cascade"][0] == pytest.approx(right / COUNT, abs=1e-4)
+    assert found["cascade"][0] == pytest.approx(right_count / COUNT, abs=1e-4)
     tokens = 7 + 6.0  # the system's text and the question; the longest have one more
     always = found[f"always {BIG}"][1]
     assert always == pytest.approx(COUNT * (tokens * 3 + 50 * 15) / 1e6, rel=0.02)

@@ -133,7 +133,7 @@ class _Estimator:
     async def case(self, run: PastRun, view: RunView) -> PastPrompt | None:
         """Return what is known of a prompt, and what must be estimated.
 
-        None where a remote worker answered without any weighing: the user named it.
+        None where a remote worker was asked without any weighing, as when the user names it.
         """
         asked = bool(view.sent) or view.cost > 0
         if asked and not view.weighed:
@@ -141,7 +141,8 @@ class _Estimator:
         record, scores = run.record, view.routed.scores if view.routed is not None else {}
         good = dated_grade(run.signals, time.time())[0] if run.signals else None
         case = PastPrompt(record.created, record.conversation, 1.0, 0.0, 0, asked, view.cost, good)
-        paid = [one for one in view.weighed if one.cost or self._is_remote(one.worker)]
+        remote = {card.id for card in self.roster.values() if not card.is_local}
+        paid = [one for one in view.weighed if one.cost or one.worker in remote]
         quality = scores.get("quality", scores.get("chance"))
         if not paid or quality is None:
             return await self._estimated(run, view, case)
@@ -151,9 +152,6 @@ class _Estimator:
         return replace(
             case, quality=quality, gain=last.gain, cost=last.cost, open=is_open, weighed=True
         )
-
-    def _is_remote(self, worker: str) -> bool:
-        return worker in self.roster and not self.roster[worker].is_local
 
     async def _estimated(self, run: PastRun, view: RunView, case: PastPrompt) -> PastPrompt:
         from baton.core.judging.draft_scoring import expected_quality
@@ -226,6 +224,6 @@ def _remarks(
     if closed := sum(not case.open for case in cases):
         yield f"No remote worker could have helped with {closed} prompts, or was allowed to."
     if named:
-        yield f"Left out: {named} prompts that you asked of a remote worker by name."
+        yield f"Left out: {named} prompts for which no policy decided, as you named the worker."
     limits = ", ".join(f"{show_usd(most)} a {scope.value}" for scope, most in ceilings.items())
     yield f"Ceilings: {limits}. Nothing was sent, and nothing was spent."

@@ -1,1 +1,0 @@
-"""Plans: their steps, who does them, how they are drawn and checked."""
