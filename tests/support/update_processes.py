@@ -33,7 +33,7 @@ PROCESSES.set_forkserver_preload(
         "baton.download.child.transfer",
         "baton.download",
         "baton.install.installation",
-        "baton.cli.self_",
+        "baton.cli.installation",
         "baton.cli.root",
         "baton.compose.own_installation",
         "baton.install.updater",

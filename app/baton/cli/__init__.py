@@ -23,7 +23,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         _open_standard_streams()
         words = sys.argv[1:] if args is None else args
         if words[:1] == ["ask"]:
-            from baton.platform.lean_imports import import_without
+            from baton.platform.import_stubs import import_without
 
             import_without("typing_extensions", "msgspec")
             from baton.cli.early_start import start_children

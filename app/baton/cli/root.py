@@ -70,7 +70,7 @@ COMMANDS = {
     ),
     "config": CommandEntry("baton.cli.config:config", "Show and edit the settings."),
     "doctor": CommandEntry("baton.cli.doctor:doctor", "Check that everything here works."),
-    "self": CommandEntry("baton.cli.self_:own", "Update this program, go back, or take it away."),
+    "self": CommandEntry("baton.cli.installation:own", "Update, roll back or uninstall Baton."),
     "completion": CommandEntry(
         "baton.cli.completion:completion", "Print the completions for your shell."
     ),
@@ -206,7 +206,7 @@ def _open_app(options: AppOptions) -> int:
     import gc
     import os
 
-    from baton.platform.lean_imports import import_without
+    from baton.platform.import_stubs import import_without
 
     gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from baton.platform.lean_imports import import_without
+from baton.platform.import_stubs import import_without
 
 MODULES = {
     "fetcher": "baton.download.child.main",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from baton.core.catalogue_types import CatalogueEntry, FilePart, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import Hardware
+from baton.core.messages import DEFAULT_CONTEXT
 from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
@@ -70,7 +71,7 @@ class Library:
         entries: Callable[[], Sequence[CatalogueEntry]],
         inspect_machine: Callable[[], Awaitable[Hardware]],
         *,
-        context: int = 8192,
+        context: int = DEFAULT_CONTEXT,
         offline: bool = False,
         workers: Collection[str] = (),
         check: CheckModel | None = None,

@@ -23,6 +23,7 @@ from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, ThinkingMode
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.machine import Hardware
+from baton.core.messages import DEFAULT_CONTEXT
 from baton.core.planning.skill_estimates import skill_by_size
 from baton.gguf.memory_fit import (
     SPARE_BYTES,
@@ -102,27 +103,13 @@ class Recommendation:
     worth: float = 0.0
 
 
-@frozen_dataclass
-class RoleOption:
-    """A model for a role: how difficult tasks may be for it, how fast it is, and whether it fits.
-
-    `speed` is about how many tokens/s, None if nothing was measured.
-    """
-
-    entry: CatalogueEntry
-    level: float
-    speed: float | None
-    verdict: FitVerdict
-    here: bool = False
-
-
 def recommend(
     entries: Sequence[CatalogueEntry],
     machine: Hardware,
     *,
     speed: float | None = None,
     here: Collection[str] = (),
-    context: int = 8192,
+    context: int = DEFAULT_CONTEXT,
     before: Collection[str] = (),
 ) -> Recommendation:
     """Return the set that suits a machine best, of those models that need no agreement.
@@ -145,20 +132,6 @@ def recommend(
     download = sum(pick.entry.size for pick in picks if not pick.here)
     why = _reason(machine, verdict, more, speed)
     return Recommendation(picks, download, verdict.needed, verdict, why, best.worth)
-
-
-def role_options(
-    entries: Sequence[CatalogueEntry],
-    machine: Hardware,
-    *,
-    speed: float | None = None,
-    here: Collection[str] = (),
-    context: int = 8192,
-) -> Mapping[ModelRole, Sequence[RoleOption]]:
-    """Return by role all models that need no agreement, the best first and what won't fit last."""
-    starter = speed or usual_starter_speed(machine)
-    chooser = _Selector(entries, _with_reserve(machine), starter, here, context)
-    return {role: chooser.options(role, speed) for role in ModelRole}
 
 
 @frozen_dataclass
@@ -250,20 +223,6 @@ class _Selector:
         if not measured:
             return None
         return round_speed(estimate_speed(entry, self._machine, measured, context=self._context))
-
-    def options(self, role: ModelRole, measured: float | None) -> tuple[RoleOption, ...]:
-        """Return the models that could take a role, the best first."""
-        listed = []
-        for entry in self._entries:
-            if role in entry.roles:
-                verdict = judge_fit([self._loads[entry.id], ROUTER_LOAD], self._machine)
-                pace = self._speed(entry)
-                fits = verdict.fit is not Fit.WONT and is_fast_enough(entry, role, pace)
-                shown = self._shown_speed(entry, measured)
-                here = entry.id in self._here
-                option = RoleOption(entry, role_level(entry, role), shown, verdict, here)
-                listed.append((not fits, -role_worth(entry, role, pace), entry.id, option))
-        return tuple(option for *_, option in sorted(listed, key=lambda line: line[:3]))
 
     def _make_set(self, chosen: Mapping[ModelRole, _Candidate], whole: float) -> _ModelSet:
         loads = (self._loads_at_work(one.entry) for one in chosen.values())

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from baton.core.catalogue_types import CatalogueEntry
 from baton.core.machine import Hardware
+from baton.core.messages import DEFAULT_CONTEXT
 from baton.gguf.memory_fit import ModelLoad, estimate_entry_load, gpu_room, layers_on_gpu
 
 STARTER_BYTES = 98_000_000
@@ -56,7 +57,7 @@ def usual_starter_speed(machine: Hardware) -> float:
 
 
 def estimate_speed(
-    entry: CatalogueEntry, machine: Hardware, starter: float, *, context: int = 8192
+    entry: CatalogueEntry, machine: Hardware, starter: float, *, context: int = DEFAULT_CONTEXT
 ) -> float:
     """Return the tokens/s unrounded."""
     starter = max(starter, 0.1)

@@ -17,6 +17,7 @@ from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
+from baton.core.messages import DEFAULT_CONTEXT
 from baton.core.model_roles import OWN_MODELS_PREFIX, RULE_CONDUCTOR
 from baton.core.money import parse_usd
 from baton.core.plan_types import KINDS, Kind
@@ -256,7 +257,7 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     threads: Threads = 0
     gpu_layers: Layers = -1
-    context: Tokens = 8192
+    context: Tokens = DEFAULT_CONTEXT
     kv: Kv = "f16"
     memory_gb: Amount = 0
     idle_minutes: Amount = 10

@@ -17,7 +17,7 @@ import msgspec
 
 from baton.compose import Baton
 from baton.core.errors import ConfigError
-from baton.platform.lean_imports import skip_package_init
+from baton.platform.import_stubs import skip_package_init
 from baton.presentation.served_requests import ServedRequest
 from baton.server.access import (
     LOOPBACK,

@@ -91,13 +91,13 @@ async def check_background(context: CheckContext) -> str:
     """Report the background process that keeps models loaded."""
     from baton.cli.models.model_list import background_text
     from baton.compose import background
-    from baton.platform import surroundings
+    from baton.platform import session_environment
 
     if (lender := background.description(context.paths)) is not None:
         return background_text(lender).removesuffix(".")
     if not context.settings.daemon:
         return "none, as the settings say"
-    if surroundings.is_in_ci() or surroundings.is_in_container():
+    if session_environment.is_in_ci() or session_environment.is_in_container():
         return "none: models don't stay loaded in a container or an automatic build"
     return "none runs"
 

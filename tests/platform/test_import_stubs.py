@@ -9,7 +9,7 @@ import sys
 def test_a_module_is_imported_as_if_an_optional_one_were_missing() -> None:
     script = (
         "import sys\n"
-        "from baton.platform.lean_imports import import_without\n"
+        "from baton.platform.import_stubs import import_without\n"
         "import_without('ssl', 'asyncio')\n"
         "import asyncio, asyncio.base_events\n"
         "assert asyncio.base_events.ssl is None and 'ssl' not in sys.modules\n"
@@ -30,7 +30,7 @@ def test_a_module_is_imported_as_if_an_optional_one_were_missing() -> None:
 def test_what_is_imported_already_stays_as_it_is() -> None:
     script = (
         "import sys, ssl\n"
-        "from baton.platform.lean_imports import import_without\n"
+        "from baton.platform.import_stubs import import_without\n"
         "import_without('ssl', 'asyncio')\n"
         "assert 'asyncio' not in sys.modules and sys.modules['ssl'] is ssl"
     )

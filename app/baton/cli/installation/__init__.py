@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 import baton
+from baton.cli.installation.uninstall import uninstall
+from baton.cli.installation.update import rollback, show, update
 from baton.cli.output import emit
-from baton.cli.self_.uninstall import uninstall
-from baton.cli.self_.update import rollback, show, update
 from baton.core.errors import ConfigError
 
 __all__ = ["own"]

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import baton
+from baton.cli.installation import LICENCES_FILE
 from baton.cli.root import baton as root_command
-from baton.cli.self_ import LICENCES_FILE
 from baton.core.errors import ConfigError
 from support.folder_build import notices
 
