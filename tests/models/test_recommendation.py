@@ -18,11 +18,13 @@ from baton.models.recommendation import (
     RESERVED_BYTES,
     ROUTER_LOAD,
     Recommendation,
+    expected_speed,
     recommend,
     role_level,
     role_worth,
+    round_speed,
+    usual_starter_speed,
 )
-from baton.models.speed_estimate import expected_speed, round_speed, usual_starter_speed
 
 GIB = 1 << 30
 GB = 10**9

@@ -20,7 +20,7 @@ from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.sanitiser import sanitise
 from baton.platform.durable_files import create_file, make_folder, read_ordinary
-from baton.platform.os_signals import run_in_foreground
+from baton.platform.processes import run_in_foreground
 from baton.platform.settings import (
     Settings,
     find_paths,

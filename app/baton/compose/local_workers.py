@@ -50,8 +50,7 @@ def library(settings: Settings, paths: Paths) -> Library:
     """Return the models on this machine, and the way others come to it; nothing is read yet."""
     from baton.download import HubSource
     from baton.models.catalogue import read_catalogue
-    from baton.models.library import Library
-    from baton.models.recommendation_memory import RecommendationMemory
+    from baton.models.library import Library, RecommendationMemory
     from baton.models.store import FolderModelStore
 
     return Library(

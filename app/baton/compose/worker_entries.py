@@ -18,8 +18,7 @@ from baton.platform.settings import (
     WorkerSettings,
     write_settings,
 )
-from baton.platform.settings_sources import read_file
-from baton.platform.worker_addresses import plain_address
+from baton.platform.settings_sources import plain_address, read_file
 
 if TYPE_CHECKING:
     from baton.workers.local import ServerModel

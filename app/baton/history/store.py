@@ -40,7 +40,7 @@ from baton.history.export import ImportResult
 from baton.history.recovery import complete_schema, recover_conversations
 from baton.history.schema import MIGRATIONS
 from baton.platform.database_thread import DatabaseThread
-from baton.platform.process_owner import Owner, is_alive
+from baton.platform.processes import Owner, is_alive
 from baton.platform.sqlite import (
     CHECK_ALWAYS_BYTES,
     HISTORY,

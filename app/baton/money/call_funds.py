@@ -15,7 +15,7 @@ from baton.core.ledger_types import Hold, HoldRequest, Scope, ScopeBalance, Stan
 from baton.core.money import BilledTokens
 from baton.money.queries import parse_price, price_text
 from baton.money.schema import SUMS
-from baton.platform.process_owner import Owner
+from baton.platform.processes import Owner
 from baton.platform.sqlite import Connection, Row, clean_text
 
 _DAY = timedelta(days=1)

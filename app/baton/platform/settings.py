@@ -30,6 +30,7 @@ from baton.platform.settings_sources import (
     SettingsSource,
     amount_error,
     apply_changes,
+    check_addresses,
     check_source,
     inverse_changes,
     merge_tree,
@@ -38,7 +39,6 @@ from baton.platform.settings_sources import (
     unknown_variables,
     value_error,
 )
-from baton.platform.worker_addresses import check_addresses
 
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)

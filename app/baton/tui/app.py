@@ -25,7 +25,7 @@ from textual.worker import WorkerFailed
 from baton.core.errors import BatonError
 from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
-from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
+from baton.platform.processes import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
 from baton.tui import crash_report, desktop, key_bindings, themes
 from baton.tui.chat.runs import AnswerEnded
 from baton.tui.chat.screen import ChatScreen

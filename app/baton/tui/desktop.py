@@ -19,7 +19,7 @@ from typing import Any
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import create_file, expand_home, make_folder
-from baton.platform.os_signals import run_in_foreground
+from baton.platform.processes import run_in_foreground
 from baton.platform.secrets import plain_environ
 from baton.platform.settings import keyless_environ
 

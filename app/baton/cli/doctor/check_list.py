@@ -23,7 +23,7 @@ from baton.cli.doctor.check import (
 )
 from baton.core.errors import BatonError
 from baton.doctor import PARTS
-from baton.platform.os_signals import ENDING_SIGNALS, add_signal_handler, is_ignored
+from baton.platform.processes import ENDING_SIGNALS, add_signal_handler, is_ignored
 from baton.platform.settings import find_paths
 
 CHECK_SECONDS = 120.0

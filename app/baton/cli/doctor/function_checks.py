@@ -25,7 +25,7 @@ from baton.core.routing_types import Candidate
 from baton.core.view import RunView, fold_events
 from baton.doctor import use_part_in_child
 from baton.platform.build_info import build_info
-from baton.platform.os_signals import ENDING_SIGNALS, remove_signal_handler
+from baton.platform.processes import ENDING_SIGNALS, remove_signal_handler
 
 if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra

@@ -20,7 +20,7 @@ import httpx
 from baton import __version__
 from baton.core.catalogue_types import FilePart, ModelOffer, Source
 from baton.core.sanitiser import one_line
-from baton.download.child import hub_errors
+from baton.download.child import hub_client
 from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopped
 from baton.gguf import header as gguf
 from baton.gguf.header import Header
@@ -206,7 +206,7 @@ class HubMetadata:
         match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != have:
             host, what = response.url.host, str(offer.source)
-            raise hub_errors.invalid_answer(host, what, "it sent another part than was asked for")
+            raise hub_client.invalid_answer(host, what, "it sent another part than was asked for")
         if match[3] != "*" and offer.size and int(match[3]) != offer.size:
             raise _changed_failure(offer)
 
@@ -222,8 +222,8 @@ class HubMetadata:
                 wait = _retry_seconds(error, response, pause)
                 if wait is None:
                     if response is not None:
-                        raise hub_errors.response_failure(response, what) from error
-                    raise hub_errors.connection_failure(error, what) from error
+                        raise hub_client.response_failure(response, what) from error
+                    raise hub_client.connection_failure(error, what) from error
                 self._sleep(wait)
         raise AssertionError("the last time has no pause")
 
@@ -235,7 +235,7 @@ class HubMetadata:
             time.sleep(min(rest, 0.1))
 
     def _invalid_answer(self, what: str, why: str) -> Failure:
-        return hub_errors.invalid_answer(self._web.host, what, why)
+        return hub_client.invalid_answer(self._web.host, what, why)
 
 
 def _retry_seconds(

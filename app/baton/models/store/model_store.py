@@ -16,11 +16,14 @@ from baton.gguf.split_files import part_names, part_paths
 from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
 from baton.models.store.manifest import (
     UnreadableRecord,
+    bundled_record,
     check_record,
     clean_record,
     encode_record,
     list_records,
     load_record,
+    read_bundle,
+    write_bundle,
 )
 from baton.models.store.store_files import (
     DRAFT_PREFIX,
@@ -125,7 +128,7 @@ class FolderModelStore:
 
     def read_header(self, path: Path) -> Header:
         """Return a file's header. Raises ModelFileError."""
-        from baton.models.store.file_header import read_file_header
+        from baton.models.store.external_models import read_file_header
 
         return read_file_header(path)
 
@@ -158,8 +161,6 @@ class FolderModelStore:
 
         Raises ModelFileError.
         """
-        from baton.models.store.bundle import read_bundle
-
         return read_bundle(folder)
 
     def bundled_record(self, folder: Path, record: ModelRecord) -> ModelRecord:
@@ -167,8 +168,6 @@ class FolderModelStore:
 
         Raises ModelFileError.
         """
-        from baton.models.store.bundle import bundled_record
-
         return bundled_record(folder, record)
 
     def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
@@ -176,8 +175,6 @@ class FolderModelStore:
 
         Raises ConfigError and ModelFileError.
         """
-        from baton.models.store.bundle import write_bundle
-
         write_bundle(folder, records)
 
     def external_models(self) -> Sequence[ExternalModel]:

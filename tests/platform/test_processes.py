@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from baton.platform.process_owner import Owner, current_process, is_alive
+from baton.platform.processes import Owner, current_process, is_alive
 
 
 def test_this_process_is_there_and_an_earlier_one_of_its_number_is_not() -> None:
