@@ -234,7 +234,7 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
     paths = find_paths()
     settings = load_settings(paths.config_file)
     alone = single_addresses(settings, worker)
-    budget = confirm_cost(_find_card(worker), settings, yes, max(1, len(alone)))
+    budget = confirm_cost(_find_worker(worker)[0], settings, yes, max(1, len(alone)))
     if alone:
         tried = asyncio.run(try_addresses(alone, paths, worker, budget))
         return report_addresses(worker, tried, as_json)
@@ -261,10 +261,6 @@ def list_workers() -> tuple[tuple[Card, ...], str]:
             await baton.aclose()
 
     return asyncio.run(look())
-
-
-def _find_card(worker: str) -> Card:
-    return _find_worker(worker)[0]
 
 
 def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:

@@ -166,7 +166,7 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
         name or model,
         privacy=privacy,
         context=entry.context or (known.context if known else 0),
-        max_output=_least(entry.max_output, known.max_output if known else 0),
+        max_output=min(entry.max_output, (known and known.max_output) or entry.max_output),
         price=price,
         provider=provider,
         model=model,
@@ -244,7 +244,3 @@ def entry_warning(entry: CloudSettings | ServerSettings) -> str:
     if label.allows(travels):
         return ""
     return f"The worker {entry.id!r} is set to {label}, but what it is sent travels to: {travels}."
-
-
-def _least(wanted: int, possible: int) -> int:
-    return min(wanted, possible) if possible else wanted

@@ -444,16 +444,12 @@ def _replace_damaged(path: Path, before: os.stat_result) -> OpenedHistory:
     if path.stat().st_ino != before.st_ino:
         return OpenedHistory(_open(path))  # another Baton did all this a moment ago
     aside = set_aside(path)
-    connection = _open_new(path)
+    create_database_file(path)
+    connection = _open(path)
     recovered = recover_conversations(aside, connection)
     return OpenedHistory(
         connection, f"The history file was damaged: {recovered}, and the file is kept as {aside}."
     )
-
-
-def _open_new(path: Path) -> Connection:
-    create_database_file(path)
-    return _open(path)
 
 
 def mark_lost_runs(connection: Connection) -> None:

@@ -538,28 +538,31 @@ class Child:
                 commands.flush()
 
 
-def start_child(name: str, environ: Mapping[str, str], replies: Any, title: str) -> Child:
-    """Start a child that has a title for people. Raises WorkerUnavailable."""
+def start_child(
+    name: str,
+    environ: Mapping[str, str],
+    replies: Any,
+    title: str,
+    order: ModelOrder | None = None,
+) -> Child:
+    """Start a child that has a title for people, and can be shared if it has an order.
+
+    Raises WorkerUnavailable.
+    """
     try:
-        return Child(ChildProcess(name, environ), replies)
+        process = ChildProcess(name, environ, MODEL_FOLDER if order is not None else None)
     except OSError as error:
-        raise _unstartable(title, error) from error
+        raise WorkerUnavailable(
+            f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
+        ) from error
+    return Child(process, replies, order)
 
 
 def start_model(order: ModelOrder, replies: Any, title: str) -> Child:
     """Start a child of this process's own that holds a model. Raises WorkerUnavailable."""
-    try:
-        child = Child(ChildProcess(order.name, order.environ, MODEL_FOLDER), replies, order)
-    except OSError as error:
-        raise _unstartable(title, error) from error
+    child = start_child(order.name, order.environ, replies, title, order)
     child.send(order.opening)
     return child
-
-
-def _unstartable(title: str, error: OSError) -> WorkerUnavailable:
-    return WorkerUnavailable(
-        f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
-    )
 
 
 def without_build_paths(text: str) -> str:

@@ -187,7 +187,7 @@ class _Selector:
             fit = judge_fit(self._loads_at_work(entry), self._machine).fit
             if fit is Fit.WONT:
                 continue
-            pace = self._speed(entry)
+            pace = estimate_speed(entry, self._machine, self._starter, context=self._context)
             for role in found.keys() & set(entry.roles):
                 if is_fast_enough(entry, role, pace):
                     value = role_worth(entry, role, pace) - self._spill_cost(entry, role)
@@ -196,7 +196,7 @@ class _Selector:
         for chat in found[ModelRole.CHAT]:
             for others, whole in _model_sets(chat, found, best.worth if best else -math.inf):
                 entries = {chat.entry, *(one.entry for one in others.values())}
-                download = self._download_bytes(entries)
+                download = sum(entry.size for entry in entries if entry.id not in self._here)
                 whole -= _COST_PER_GB * download / 1e9
                 if (best is None or whole > best.worth) and self._has_room(download):
                     best = self._make_set({ModelRole.CHAT: chat, **others}, whole)
@@ -246,15 +246,9 @@ class _Selector:
         is_whole = not machine.gpus or gpu_share(load, machine) == 1
         return 0.0 if is_whole else ROLE_WEIGHTS[role] * _SPILL_COST
 
-    def _download_bytes(self, entries: Collection[CatalogueEntry]) -> int:
-        return sum(entry.size for entry in entries if entry.id not in self._here)
-
     def _has_room(self, needed: int) -> bool:
         free = self._machine.disk
         return not needed or not free or needed * DISK_MARGIN + DISK_RESERVE <= free
-
-    def _speed(self, entry: CatalogueEntry) -> float:
-        return estimate_speed(entry, self._machine, self._starter, context=self._context)
 
 
 def _model_sets(
@@ -459,7 +453,9 @@ def estimate_speed(
         return starter * STARTER_BYTES / needed
     share = gpu_share(estimate_entry_load(entry, context), machine)
     on_card = needed * share / max(_gpu_bytes_per_second(machine), starter * STARTER_BYTES)
-    beside = needed * (1 - share) / _cpu_bytes_per_second(machine)
+    # What the processor reads from memory per second, unmeasured.
+    read = STARTER_BYTES * _STARTER_CORE_SPEED * min(max(machine.cores, 1), _MAX_CORES)
+    beside = needed * (1 - share) / read
     return 1 / (1 / starter + on_card + beside)
 
 
@@ -484,8 +480,3 @@ def _gpu_bytes_per_second(machine: Hardware) -> float:
         for gpu in machine.gpus
     )
     return reads / len(machine.gpus)  # one after the other reads its share
-
-
-def _cpu_bytes_per_second(machine: Hardware) -> float:
-    """Return the bytes that the processor reads from memory per second, unmeasured."""
-    return STARTER_BYTES * _STARTER_CORE_SPEED * min(max(machine.cores, 1), _MAX_CORES)

@@ -19,10 +19,16 @@ from baton.core.errors import ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
 from baton.gguf.header import Header, MalformedHeader, read_header, read_kind, read_part
-from baton.gguf.split_files import JOIN_PARTS_HINT, check_parts, name_without_part, part_paths
+from baton.gguf.split_files import (
+    JOIN_PARTS_HINT,
+    check_parts,
+    is_sha256,
+    name_without_part,
+    part_paths,
+)
 from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord
 from baton.models.store.manifest import UnreadableRecord, decode_json, list_records, read_limited
-from baton.models.store.store_files import is_sha256, open_regular_file
+from baton.models.store.store_files import open_regular_file
 
 MAX_OFFERED = 500
 """The most that are offered."""
@@ -50,7 +56,7 @@ def find_external_models(
             break
         real = os.path.realpath(candidate.path)
         own = candidate.program == MODELS_FOLDER
-        if real in seen or candidate.sha256 in known or _is_in(real, home) is not own:
+        if real in seen or candidate.sha256 in known or Path(real).is_relative_to(home) is not own:
             continue
         seen.add(real)
         if (offered := _to_external_model(candidate)) is not None:
@@ -79,10 +85,6 @@ def _loose_files(folder: Path, walk: FolderScan) -> Iterator[Candidate]:
     for place in places:
         for path in walk.models(place, 0):
             yield Candidate(MODELS_FOLDER, path.stem, path)
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return Path(path).is_relative_to(folder)
 
 
 MAX_ENTRIES = 20_000

@@ -18,7 +18,13 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, FilePart, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
-from baton.gguf.split_files import name_without_part, part_names, part_paths
+from baton.gguf.split_files import (
+    is_plain_name,
+    is_sha256,
+    name_without_part,
+    part_names,
+    part_paths,
+)
 from baton.models.model_types import ModelRecord
 from baton.models.store.store_files import (
     RECORD_FILE,
@@ -26,9 +32,7 @@ from baton.models.store.store_files import (
     check_model_id,
     is_model_file,
     is_model_id,
-    is_plain_name,
     is_regular_file,
-    is_sha256,
     open_regular_file,
     replace_json,
 )
