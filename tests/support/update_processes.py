@@ -35,7 +35,6 @@ PROCESSES.set_forkserver_preload(
         "baton.install.installation",
         "baton.cli.installation",
         "baton.cli.root",
-        "baton.compose.own_installation",
         "baton.install.updater",
         "baton.platform.secrets",
         "asyncio",

@@ -24,14 +24,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from baton.core.errors import BatonError
+import baton
+from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.download.releases import RELEASE_SCHEMA, KeptBuild, Receipt, Switch, is_address
 from baton.install.unpack_cache import UnpackCache, tree_key
+from baton.platform.build_info import BINARY_VARIABLE, binary_path, build_info
 from baton.platform.durable_files import hold_lock, is_disk_full, sync_folder
 from baton.platform.secrets import plain_environ
+
+if TYPE_CHECKING:
+    from baton.platform.settings import Paths
 
 
 class Installation:
@@ -394,3 +399,41 @@ def _start_error(file: Path, why: str) -> BatonError:
         f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.",
         "`baton self update --from` takes any release, an older one with --force.",
     )
+
+
+# The installation of this very program
+
+
+def own_installation(paths: Paths) -> Installation:
+    """Return this installation. Raises ConfigError where `baton self` can't change it."""
+    file = binary_path()
+    if build_info() is None or file is None:
+        raise _not_packaged(paths)
+    if not os.environ.get(BINARY_VARIABLE):
+        raise ConfigError(
+            f"This Baton is a folder, {file.parent}, which `baton self` doesn't change.",
+            "A newer release's folder takes its place; to be rid of it, delete it."
+            f" {_yours(paths)}",
+        )
+    return Installation(file, paths.state, paths.cache)
+
+
+def _not_packaged(paths: Paths) -> ConfigError:
+    package = Path(baton.__file__).resolve().parent
+    root = package.parents[1]
+    if (root / "pyproject.toml").is_file():
+        return ConfigError(
+            f"This Baton runs from a checkout, {root}, which `baton self` doesn't change.",
+            "`git pull` there gets a newer one, `git checkout` an older one; to be rid of it,"
+            f" delete that folder. {_yours(paths)}",
+        )
+    return ConfigError(
+        f"This Baton was installed as a Python package, in {package}.",
+        "`pip install -U baton` gets a newer one, `pip uninstall baton` takes it away."
+        f" {_yours(paths)}",
+    )
+
+
+def _yours(paths: Paths) -> str:
+    folders = dict.fromkeys(map(str, (paths.config, paths.data, paths.state, paths.cache)))
+    return f"Models, history and settings are in {', '.join(folders)}."

@@ -12,9 +12,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from baton.install.installation import STATE_FOLDER, InstallationPaths, read_receipt
+from baton.install.installation import (
+    STATE_FOLDER,
+    InstallationPaths,
+    own_installation,
+    read_receipt,
+)
 from baton.install.unpack_cache import UnpackCache, is_single_file
+
+if TYPE_CHECKING:
+    from baton.platform.settings import Paths
 
 _STAGED_NAME = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 
@@ -146,6 +155,12 @@ class InstalledFiles:
             with suppress(OSError):
                 if folder.is_absolute() and not folder.is_symlink():
                     folder.rmdir()
+
+
+def own_files(paths: Paths) -> InstalledFiles:
+    """Return what belongs to this very program's installation. Raises ConfigError for another."""
+    place = own_installation(paths).place
+    return InstalledFiles(place, paths.config, paths.data, paths.state, paths.cache)
 
 
 def _is_of_gone_binary(home: Path) -> bool:

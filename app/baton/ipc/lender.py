@@ -40,7 +40,7 @@ from baton.ipc.lending_protocol import (
     Stop,
 )
 from baton.ipc.parent_channel import keep_quiet_and_private
-from baton.ipc.process import command, file_stamps
+from baton.ipc.process import command, file_versions
 from baton.ipc.shared_child import (
     ChildUser,
     Malformed,
@@ -180,7 +180,7 @@ class Lender:
         for child in self._children:
             if child.key == key and child.slots >= slots and child.is_lendable:
                 return child
-        current = file_stamps(*(file.path for file in borrow.files))
+        current = file_versions(*(file.path for file in borrow.files))
         is_unchanged = bool(current) and current == borrow.files
         can_start = borrow.child in LENDABLE_CHILDREN and borrow.priority == os.nice(0)
         if not (is_unchanged and can_start):

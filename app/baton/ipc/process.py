@@ -246,7 +246,7 @@ class Call(Mailbox):
             await child.aclose()
 
 
-class FileStamp(msgspec.Struct, frozen=True):
+class FileVersion(msgspec.Struct, frozen=True):
     """A file as it was: what shows that it has changed."""
 
     path: Path
@@ -255,13 +255,13 @@ class FileStamp(msgspec.Struct, frozen=True):
     changed: int
 
 
-def file_stamps(*paths: Path) -> tuple[FileStamp, ...]:
+def file_versions(*paths: Path) -> tuple[FileVersion, ...]:
     """Return files as they are now; nothing if one of them isn't there."""
     try:
         found = [(path, path.stat()) for path in paths]
     except OSError:
         return ()
-    return tuple(FileStamp(path, s.st_ino, s.st_size, s.st_mtime_ns) for path, s in found)
+    return tuple(FileVersion(path, s.st_ino, s.st_size, s.st_mtime_ns) for path, s in found)
 
 
 @frozen_dataclass
@@ -275,7 +275,7 @@ class ModelOrder:
     name: str
     environ: Mapping[str, str]
     opening: Message
-    files: tuple[FileStamp, ...]
+    files: tuple[FileVersion, ...]
 
 
 class Transport(Protocol):

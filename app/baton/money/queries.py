@@ -90,13 +90,13 @@ def _run_range(run: str | None) -> list[str]:
     return [] if run is None else [clean_text(run), clean_text(run) + "\U0010ffff"]
 
 
-def price_text(price: Price) -> str:
+def encode_price(price: Price) -> str:
     """Write a price as JSON: what a call was held and settled at stays known."""
     tiers = [[tier.above, _rates_list(tier.rates)] for tier in price.tiers]
     return json.dumps([_rates_list(price.rates), tiers, price.source])
 
 
-def parse_price(text: str) -> Price:
+def decode_price(text: str) -> Price:
     """Read a price."""
     rates, tiers, source = json.loads(text)
     return Price(Rates(*rates), tuple(Tier(above, Rates(*own)) for above, own in tiers), source)
@@ -122,7 +122,7 @@ def to_charge(row: Row) -> Charge:
         charged=row["charged"],
         tokens_in=row["tokens_in"],
         tokens_out=row["tokens_out"],
-        source=parse_price(row["price"]).source,
+        source=decode_price(row["price"]).source,
     )
 
 

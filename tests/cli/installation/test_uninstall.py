@@ -289,9 +289,9 @@ def test_keys_are_counted_and_go_only_if_that_is_said(call: Call, own: Machine) 
 
 def test_one_that_was_interrupted_can_be_begun_again(call: Call, own: Machine) -> None:
     """The receipt, and what is started, go last."""
-    from baton.compose.own_installation import belongings
+    from baton.install import own_files
 
-    things = belongings(find_paths()).program()
+    things = own_files(find_paths()).program()
     assert [path.name for path in things.paths[-2:]] == ["install.json", "baton"]
     for path in things.paths[:-1]:
         path.unlink()

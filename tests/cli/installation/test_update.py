@@ -364,7 +364,7 @@ def test_an_interrupted_download_is_kept_and_the_exit_code_says_so(own: Machine)
 
 def test_the_front_never_loads_what_checks_signatures_or_talks_to_servers() -> None:
     code = (
-        "import sys, baton.cli.installation, baton.compose.own_installation, baton.download,"
+        "import sys, baton.cli.installation, baton.install.installation, baton.download,"
         " baton.install, baton.install.updater;"
         "print({'cryptography', 'httpx', 'huggingface_hub'} & set(sys.modules))"
     )

@@ -66,12 +66,12 @@ def uninstall(
     It first lists what there is. Models, history and keys stay unless you say otherwise.
     """
     from baton.compose import background
-    from baton.compose.own_installation import belongings, installation
+    from baton.install import own_files, own_installation
 
     interrupts.restore_default_handler()
     paths = find_paths()
     choices = _Choices(models, history, keys)
-    removal = _Removal(paths, belongings(paths))
+    removal = _Removal(paths, own_files(paths))
     if not yes:
         hint = "--yes removes the program; --models and --history say what happens to yours."
         require_terminal("Nothing was removed", hint)
@@ -81,7 +81,7 @@ def uninstall(
         if not asyncio.run(ask_agreement("Take Baton away?")):
             raise click.exceptions.Exit(1)
     background.stop(paths)
-    with installation(paths).hold_lock():
+    with own_installation(paths).hold_lock():
         freed = removal.remove(choices)
     import json  # noqa: F401  (nothing can be imported from what is deleted now)
 

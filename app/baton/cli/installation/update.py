@@ -18,7 +18,13 @@ from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
 from baton.core.sanitiser import one_line
 from baton.download import FLAVOURS, GPUS, Progress, is_address
-from baton.install import FoundRelease, ReleaseStanding, UpdateResult
+from baton.install import (
+    FoundRelease,
+    ReleaseStanding,
+    UpdateResult,
+    own_installation,
+    own_updater,
+)
 from baton.platform.settings import find_paths, load_settings
 
 if TYPE_CHECKING:
@@ -46,11 +52,10 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @_json
 def show(as_json: bool) -> None:
     """Show which build this is, where it lies and came from, and which version it replaced."""
-    from baton.compose.own_installation import installation
-    from baton.platform import build_info as building
+    from baton.platform.build_info import build_info
 
-    installed = installation(find_paths())
-    built, receipt = building.build_info(), installed.receipt
+    installed = own_installation(find_paths())
+    built, receipt = build_info(), installed.receipt
     assert built is not None, "an installation was built"
     kept = installed.previous_build if installed.previous else None
     before = kept.build if kept is not None else None
@@ -140,11 +145,10 @@ class _UpdateRequest:
 
 async def _update(wish: _UpdateRequest, check: bool, offline: bool) -> tuple[FoundRelease, str]:
     from baton.compose import background
-    from baton.compose.own_installation import updating
 
     paths = find_paths()
     settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
-    updates = updating(paths, offline=settings.offline)
+    updates = own_updater(paths, offline=settings.offline)
     try:
         if check:
             return await updates.find_release(wish.source, wish.flavour, wish.gpu), "none"
@@ -223,10 +227,8 @@ def rollback(as_json: bool) -> None:
 
 
 async def _rollback() -> UpdateResult:
-    from baton.compose.own_installation import updating
-
     # Without the settings: this version may be unable to read them.
-    updates = updating(find_paths())
+    updates = own_updater(find_paths())
     try:
         with updates.installation.hold_lock():
             finished = updates.finish_interrupted()
