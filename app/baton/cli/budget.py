@@ -72,13 +72,10 @@ def set_(what: str, value: str) -> None:
       baton budget set policy ask       ask each time (or: once, budget, never)
       baton budget set pace frugal      only where it gains much (or: balanced, best)
     """
-    match what:
-        case "policy":
-            _set_policy(value)
-        case "pace":
-            _set_pace(value)
-        case _:
-            _set_ceiling(Scope(what), value)
+    if what in ("policy", "pace"):
+        _set_choice(what, value)
+    else:
+        _set_ceiling(Scope(what), value)
 
 
 @budget.command()
@@ -232,27 +229,20 @@ def _set_ceiling(scope: Scope, value: str) -> None:
     notify(budget_verdict(settings, with_ledger(lambda ledger: ledger.standing(ceilings, ""))))
 
 
-def _set_policy(value: str) -> None:
+def _set_choice(what: str, value: str) -> None:
+    """Set the policy or the pace."""
+    known = Policy if what == "policy" else SpendingStyle
     try:
-        policy = Policy(value.strip().lower())
+        chosen = known(value.strip().lower())
     except ValueError as error:
-        known = ", ".join(Policy)
-        raise ConfigError(f"{value!r} is no policy.", f"Known: {known}.") from error
-    write_settings(find_paths().config_file, {"budget": {"policy": policy.value}})
-    notify(f"When to spend from now on: {POLICY_NAMES[policy]}. Running Batons keep their policy.")
-    _warn_of_variable("policy")
-
-
-def _set_pace(value: str) -> None:
-    try:
-        pace = SpendingStyle(value.strip().lower())
-    except ValueError as error:
-        raise ConfigError(
-            f"{value!r} is no pace.", f"Known: {', '.join(SpendingStyle)}."
-        ) from error
-    write_settings(find_paths().config_file, {"budget": {"pace": pace.value}})
-    notify(f"Baton spends {pace.description}. Running Batons keep their pace.")
-    _warn_of_variable("pace")
+        raise ConfigError(f"{value!r} isn't a {what}.", f"Known: {', '.join(known)}.") from error
+    write_settings(find_paths().config_file, {"budget": {what: chosen.value}})
+    if isinstance(chosen, Policy):
+        now = f"When to spend from now on: {POLICY_NAMES[chosen]}"
+    else:
+        now = f"Baton spends {chosen.description}"
+    notify(f"{now}. Running Batons keep their {what}.")
+    _warn_of_variable(what)
 
 
 def _warn_of_variable(name: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -24,7 +24,7 @@ from baton.cli.detected_models import (
 )
 from baton.cli.options import AliasedGroup, offline_option
 from baton.cli.output import can_ask, emit, emit_document, notify
-from baton.compose import compose
+from baton.compose import Baton, compose
 from baton.compose.worker_entries import AddOptions, add_worker, append_workers, detected_entries
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
@@ -44,6 +44,8 @@ from baton.platform.settings import (
     load_settings,
 )
 from baton.presentation.charges import price_text
+
+T = TypeVar("T")
 
 _ADD_EXAMPLES = """\b
 Examples:
@@ -251,36 +253,35 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
 
 def list_workers() -> tuple[tuple[Card, ...], str]:
     """Return the workers there are, and the id of the one that answers by default."""
-
-    async def look() -> tuple[tuple[Card, ...], str]:
-        paths = find_paths()
-        baton = compose(load_settings(paths.config_file), paths, history=False)
-        try:
-            return baton.orchestra.roster, baton.orchestra.default
-        finally:
-            await baton.aclose()
-
-    return asyncio.run(look())
+    return _read_parts(lambda baton: (baton.orchestra.roster, baton.orchestra.default))
 
 
 def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
     """Return what is known of a worker, and how it writes unless it is a tool."""
 
-    async def look() -> tuple[Card, WorkerConfiguration | None]:
+    def look(baton: Baton) -> tuple[Card, WorkerConfiguration | None]:
+        card = baton.orchestra.worker(worker).card
+        if card.is_tool:
+            return card, None
+        here = baton.local.here.get(worker)
+        file = here.model.path if here is not None else None
+        return card, worker_configuration(card, baton.settings, file)
+
+    return _read_parts(look)
+
+
+def _read_parts(read: Callable[[Baton], T]) -> T:
+    """Put all parts together without the history, and return what is read of them."""
+
+    async def run() -> T:
         paths = find_paths()
         baton = compose(load_settings(paths.config_file), paths, history=False)
         try:
-            card = baton.orchestra.worker(worker).card
-            if card.is_tool:
-                return card, None
-            here = baton.local.here.get(worker)
-            return card, worker_configuration(
-                card, baton.settings, here.model.path if here is not None else None
-            )
+            return read(baton)
         finally:
             await baton.aclose()
 
-    return asyncio.run(look())
+    return asyncio.run(run())
 
 
 def _worker_row(card: Card, default: bool, width: int) -> str:

@@ -31,7 +31,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.download.releases import RELEASE_SCHEMA, KeptBuild, Receipt, Switch, is_address
 from baton.install.unpack_cache import UnpackCache, tree_key
-from baton.platform.build_info import BINARY_VARIABLE, binary_path, build_info
+from baton.platform import build_info as building
 from baton.platform.durable_files import hold_lock, is_disk_full, sync_folder
 from baton.platform.secrets import plain_environ
 
@@ -406,10 +406,10 @@ def _start_error(file: Path, why: str) -> BatonError:
 
 def own_installation(paths: Paths) -> Installation:
     """Return this installation. Raises ConfigError where `baton self` can't change it."""
-    file = binary_path()
-    if build_info() is None or file is None:
+    file = building.binary_path()
+    if building.build_info() is None or file is None:
         raise _not_packaged(paths)
-    if not os.environ.get(BINARY_VARIABLE):
+    if not os.environ.get(building.BINARY_VARIABLE):
         raise ConfigError(
             f"This Baton is a folder, {file.parent}, which `baton self` doesn't change.",
             "A newer release's folder takes its place; to be rid of it, delete it."

@@ -79,14 +79,11 @@ class InstalledFiles:
         ]
         names = [path for path in listed if path.resolve() == place.target]
         last = [place.receipt, *names, place.target]
-        left = [path for home in self._moved_homes() for path in _home_files(home)]
+        moved = [home for home in self._homes() if home != place.home]
+        gone = filter(_is_of_gone_binary, moved)
+        left = [path for home in gone for path in _home_files(home)]
         name = "the program, and what was installed with it"
         return _collect(name, others, notes, staged, left, last)
-
-    def _moved_homes(self) -> list[Path]:
-        """Return the folders of binaries that aren't any more where they were updated."""
-        found = [home for home in self._homes() if home != self._place.home]
-        return [home for home in found if _is_of_gone_binary(home)]
 
     def _homes(self) -> list[Path]:
         entries = _folder_entries(self._state / STATE_FOLDER)
@@ -145,16 +142,13 @@ class InstalledFiles:
                     entries[0].unlink()
                 if not folder.is_symlink():
                     folder.rmdir()
-        self._remove_created_folders()
-        return [
-            path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _folder_entries(path)
-        ]
-
-    def _remove_created_folders(self) -> None:
         for folder in sorted(self._made, key=lambda path: len(path.parts), reverse=True):
             with suppress(OSError):
                 if folder.is_absolute() and not folder.is_symlink():
                     folder.rmdir()
+        return [
+            path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _folder_entries(path)
+        ]
 
 
 def own_files(paths: Paths) -> InstalledFiles:

@@ -28,7 +28,8 @@ from baton.download.progress import Progress
 from baton.download.releases import Build, ReleaseFile, Switch, is_address, is_newer
 from baton.install.installation import Installation, own_installation, probe_version
 from baton.install.unpack_cache import has_damaged_payload
-from baton.platform.build_info import BuildInfo, build_info
+from baton.platform import build_info as building
+from baton.platform.build_info import BuildInfo
 from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def own_updater(paths: Paths, *, offline: bool = False) -> Updater:
     """Return what changes this very program's installation. Raises ConfigError for another."""
     from baton.download import ReleaseSource
 
-    installed, built = own_installation(paths), build_info()
+    installed, built = own_installation(paths), building.build_info()
     assert built is not None, "an installation was built"
     return Updater(built, installed, ReleaseSource(environ=dict(os.environ)), offline=offline)
 

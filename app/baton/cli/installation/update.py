@@ -52,10 +52,10 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @_json
 def show(as_json: bool) -> None:
     """Show which build this is, where it lies and came from, and which version it replaced."""
-    from baton.platform.build_info import build_info
+    from baton.platform import build_info as building
 
     installed = own_installation(find_paths())
-    built, receipt = build_info(), installed.receipt
+    built, receipt = building.build_info(), installed.receipt
     assert built is not None, "an installation was built"
     kept = installed.previous_build if installed.previous else None
     before = kept.build if kept is not None else None
