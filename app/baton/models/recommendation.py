@@ -330,45 +330,24 @@ def _machine_text(machine: Hardware) -> str:
     return f"{show_memory(machine.memory)}, {cores}, {cards or 'no GPU'}"
 
 
-ROLE_KINDS = {
+_ROLE_SKILLS = {
     ModelRole.CHAT: ("chat", "knowledge", "reasoning", "writing"),
-    ModelRole.CONDUCTOR: ("planning",),
     ModelRole.CODER: ("code",),
     ModelRole.REASONING: ("reasoning", "math"),
 }
 """The kinds of tasks that a role is about."""
 
-ROLE_WEIGHTS = {
-    ModelRole.CHAT: 1.0,
-    ModelRole.CONDUCTOR: 1.0,
-    ModelRole.CODER: 0.7,
-    ModelRole.REASONING: 0.7,
-}
+ROLE_WEIGHTS = {ModelRole.CHAT: 1.0, ModelRole.CODER: 0.7, ModelRole.REASONING: 0.7}
 """How much a role counts in a set."""
 
-_MIN_SPEEDS = {
-    ModelRole.CHAT: 5.0,
-    ModelRole.CONDUCTOR: 8.0,
-    ModelRole.CODER: 5.0,
-    ModelRole.REASONING: 5.0,
-}
+_MIN_SPEED = 5.0
 """Tokens/s below which a model isn't recommended."""
 
-_FAST_SPEEDS = {
-    ModelRole.CHAT: 15.0,
-    ModelRole.CONDUCTOR: 25.0,
-    ModelRole.CODER: 15.0,
-    ModelRole.REASONING: 15.0,
-}
+_FAST_SPEED = 15.0
 """Tokens/s beyond which more speed is worth nothing."""
 
-_HALVING_COSTS = {
-    ModelRole.CHAT: 0.25,
-    ModelRole.CONDUCTOR: 0.35,
-    ModelRole.CODER: 0.25,
-    ModelRole.REASONING: 0.25,
-}
-"""What each halving below that costs, in levels. Every step waits for the conductor."""
+_HALVING_COST = 0.25
+"""What each halving below that costs, in levels."""
 
 _THINKING_COST = 0.3
 """What it costs that a chat model thinks before each answer."""
@@ -376,10 +355,8 @@ _THINKING_COST = 0.3
 
 def role_worth(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
     """Return what a model is worth in a role if it writes so many tokens/s."""
-    halvings = math.log2(_FAST_SPEEDS[role] / max(_useful_speed(entry, role, pace), 0.01))
-    return ROLE_WEIGHTS[role] * (
-        role_level(entry, role) - _HALVING_COSTS[role] * max(0.0, halvings)
-    )
+    halvings = math.log2(_FAST_SPEED / max(_useful_speed(entry, role, pace), 0.01))
+    return ROLE_WEIGHTS[role] * (role_level(entry, role) - _HALVING_COST * max(0.0, halvings))
 
 
 @lru_cache(maxsize=1024)
@@ -387,23 +364,20 @@ def role_level(entry: CatalogueEntry, role: ModelRole) -> float:
     """Return how difficult a role's tasks may be for a model: as published, else by its size."""
     parameters = entry.parameters or entry.size * 5 // 3
     size = math.sqrt(parameters * (entry.active or parameters)) / 1e9 or 1.0
-    levels = [entry.skills.get(kind) or skill_by_size(size, kind) for kind in ROLE_KINDS[role]]
+    levels = [entry.skills.get(kind) or skill_by_size(size, kind) for kind in _ROLE_SKILLS[role]]
     thinks = role is ModelRole.CHAT and entry.thinking is ThinkingMode.ALWAYS
     return sum(levels) / len(levels) - (_THINKING_COST if thinks else 0.0)
 
 
 def is_fast_enough(entry: CatalogueEntry, role: ModelRole, pace: float) -> bool:
     """Whether a role can be done at so many tokens/s."""
-    return _useful_speed(entry, role, pace) >= _MIN_SPEEDS[role]
+    return _useful_speed(entry, role, pace) >= _MIN_SPEED
 
 
 def _useful_speed(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
     """Return the tokens/s of the answer: thoughts come before it."""
-    return (
-        pace / 2
-        if entry.thinking is ThinkingMode.ALWAYS and role is not ModelRole.REASONING
-        else pace
-    )
+    thinks = entry.thinking is ThinkingMode.ALWAYS and role is not ModelRole.REASONING
+    return pace / 2 if thinks else pace
 
 
 STARTER_BYTES = 98_000_000

@@ -426,21 +426,21 @@ def load_settings(
     )
 
 
-def configured_values(file: Path, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def configured_values(file: Path) -> dict[str, Any]:
     """Return what the file and the environment set, without the defaults. Raises ConfigError."""
     raw: dict[str, Any] = {}
-    for source in (read_file(file), read_environment(environ, Settings)):
+    for source in (read_file(file), read_environment(os.environ, Settings)):
         merge_tree(raw, check_source(source, Settings, WORKER_KINDS))
     return raw
 
 
-def ceiling_variables(environ: Mapping[str, str] = os.environ) -> dict[Scope, tuple[int, str]]:
+def ceiling_variables() -> dict[Scope, tuple[int, str]]:
     """Return the ceilings that the environment sets, each with its variable.
 
     Variables that can't be read set none: `load_settings` refuses them, so nothing is spent.
     """
     try:
-        ceilings = _combine(read_environment(environ, Settings)).budget.ceilings
+        ceilings = _combine(read_environment(os.environ, Settings)).budget.ceilings
     except ConfigError:
         return {}
     return {scope: (most, f"BATON_BUDGET__{scope.upper()}") for scope, most in ceilings.items()}
