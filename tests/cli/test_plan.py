@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.plan import plan_text
+from baton.cli.plan_renderer import plan_text
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import NANO, Price, Rates

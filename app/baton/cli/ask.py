@@ -269,7 +269,7 @@ def answer_prompt(options: AskOptions) -> int:
         begin = partial(baton.orchestra.play, prompt, place, options.limits(), worker=worker)
         special = None
         if options.preview and not options.as_json:
-            from baton.cli.plan import plan_renderer
+            from baton.cli.plan_renderer import plan_renderer
 
             special = plan_renderer(baton.orchestra.roster)
         shown = options.output(settings.warnings, lacks)

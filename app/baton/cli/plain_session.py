@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.cli.output import Output
-from baton.cli.plan import plan_text
+from baton.cli.plan_renderer import plan_text
 from baton.cli.prompt_run import TerminalAsker, TextRenderer
 from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import Signal

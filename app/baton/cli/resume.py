@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,32 +18,18 @@ from baton.cli.options import (
     offline_option,
     quiet_option,
 )
-from baton.cli.output import Output, notify, wrap_lines
+from baton.cli.output import notify
 from baton.cli.stores import find_run
 from baton.core.errors import ConfigError
-from baton.core.events import Event
-from baton.core.hold_decision import shown_rounded_up
-from baton.core.messages import Card
-from baton.core.money import format_usd, parse_usd, show_usd
-from baton.core.plan_types import Plan
+from baton.core.money import format_usd, parse_usd
 from baton.core.sanitiser import one_line
-from baton.core.view import RunView, activity_text
 from baton.platform.settings import find_paths, load_settings
-from baton.presentation.plans import (
-    ENDED_STATUSES,
-    access_text,
-    has_not_begun,
-    need_text,
-    record_view,
-    run_progress,
-    step_numbers,
-    subtask_text,
-)
+from baton.presentation.plans import ENDED_STATUSES, has_not_begun, record_view, run_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from baton.cli.prompt_run import OutputOptions, RendererFactory, RunRenderer, TerminalAsker
+    from baton.cli.prompt_run import OutputOptions
     from baton.compose import Baton
     from baton.core.events import Routed
     from baton.core.history_types import RunRecord
@@ -166,64 +151,3 @@ async def _find_resumable(store: Store, named: str | None) -> RunRecord:
         "No run was interrupted, and no plan waits to be played.",
         '`baton plan "Compare tea and coffee"` draws one.',
     )
-
-
-# How a plan is shown
-
-
-def plan_renderer(roster: Sequence[Card]) -> RendererFactory:
-    """Return what shows a drawn plan at the end of its run."""
-
-    def begin(output: Output, asker: TerminalAsker) -> RunRenderer:
-        return _PlanRenderer(output, asker, roster)
-
-    return begin
-
-
-class _PlanRenderer:
-    """The plan, for a person to read."""
-
-    def __init__(self, output: Output, asker: TerminalAsker, roster: Sequence[Card]) -> None:
-        self._output = output
-        self._asker = asker
-        self._cards = {card.id: card for card in roster}
-
-    def show_event(self, event: Event, view: RunView) -> None:
-        """Show what is happening."""
-        self._output.show_status(activity_text(view))
-
-    def finish(self, view: RunView) -> None:
-        """Show the plan, if there is one."""
-        if view.plan is None or view.started is None:
-            return
-        most = [price.most for price in self._asker.prices]
-        text = plan_text(view.plan, most, self._cards)
-        why = "" if view.routed is None else "\n".join(wrap_lines(one_line(view.routed.why), ""))
-        if view.cost:
-            text += f"\nTo draw this plan cost {show_usd(view.cost)}."
-        way = f"Play it: baton resume {view.started.run}"
-        self._output.write(f"{why}\n\n{text}\n\n{way}\n".lstrip())
-
-
-def plan_text(plan: Plan, most: Sequence[int | None], cards: dict[str, Card]) -> str:
-    """Write a plan as a numbered list: who does what, seeing what, for how much at most."""
-    lines: list[str] = []
-    for number, (step, cost) in enumerate(zip(plan.steps, most, strict=True), start=1):
-        card = cards.get(step.worker)
-        where = f" ({card.place})" if card is not None else ""
-        marks = ", optional" * step.optional + ", checks" * step.check
-        head = f"{number:>2}. {one_line(step.worker)}{where}: {need_text(step.need)}{marks}"
-        sees = f"sees {access_text(step.access)}"
-        costs = (
-            ""
-            if cost == 0
-            else f"; at most about {shown_rounded_up(cost)}"
-            if cost
-            else "; no price"
-        )
-        lines += [head, *wrap_lines(subtask_text(step), "    "), *wrap_lines(sees + costs, "    ")]
-    known = sum(cost for cost in most if cost)
-    total = f"at most about {shown_rounded_up(known)} in all" if known else "it costs nothing"
-    writes = "writes" if len(plan.answer) == 1 else "write"
-    answer = f"The answer is what {step_numbers(plan.answer)} {writes}; {total}."
-    return "\n".join([*lines, "", *wrap_lines(answer, "")])
