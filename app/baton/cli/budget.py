@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -323,23 +324,18 @@ def price_object(worker: str, model: str, price: Price | None) -> dict[str, Any]
     """Return a price as `budget prices --json` prints it."""
     row: dict[str, Any] = {"worker": worker, "model": model, "source": "", "usd_per_million": None}
     if price is not None:
-        tiers = [{"above": tier.above, **_rates_object(tier.rates)} for tier in price.tiers]
+        tiers = [{"above": tier.above, **rates_object(tier.rates)} for tier in price.tiers]
         row |= {
             "source": price.source,
-            "usd_per_million": _rates_object(price.rates),
+            "usd_per_million": rates_object(price.rates),
             "tiers": tiers,
         }
     return row
 
 
-def _rates_object(rates: Rates) -> dict[str, str]:
-    amounts = {
-        "input": rates.input,
-        "output": rates.output,
-        "cache_read": rates.cache_read,
-        "cache_write": rates.cache_write,
-    }
-    return {name: format_usd(amount) for name, amount in amounts.items()}
+def rates_object(rates: Rates) -> dict[str, str]:
+    """Return US dollars per million tokens as JSON prints them."""
+    return {name: format_usd(amount) for name, amount in asdict(rates).items()}
 
 
 def _price_table(rows: list[_PriceRow]) -> str:
@@ -359,7 +355,7 @@ def _price_table(rows: list[_PriceRow]) -> str:
 
 
 def _rate_cells(rates: Rates) -> list[str]:
-    return [f"${amount}" for amount in _rates_object(rates).values()]
+    return [f"${amount}" for amount in rates_object(rates).values()]
 
 
 def _report_price_list(listed: Snapshot, rows: Sequence[_PriceRow]) -> None:

@@ -178,7 +178,11 @@ def baton(ctx: click.Context, /, **typed: Any) -> int | None:
         return _open_app(AppOptions(**typed))
     for option in ctx.command.params:
         if ctx.params.get(option.name or ""):
-            raise _misplaced_option_error(option.opts[-1], ctx.invoked_subcommand)
+            command = ctx.invoked_subcommand
+            raise ConfigError(
+                f"{option.opts[-1]} before `{command}` would be the app's.",
+                f"A command's options go after its name: `baton {command} --help` lists them.",
+            )
     return None
 
 
@@ -193,13 +197,6 @@ def _warn_of_variables() -> None:
 
     for name in ignored_variables():
         notify(f"baton: {name} is set, and there is no such setting; it is ignored.")
-
-
-def _misplaced_option_error(option: str, command: str) -> ConfigError:
-    return ConfigError(
-        f"{option} before `{command}` would be the app's.",
-        f"A command's options go after its name: `baton {command} --help` lists them.",
-    )
 
 
 def _open_app(options: AppOptions) -> int:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from baton.cli.budget import rates_object
 from baton.cli.completion import complete_worker
 from baton.cli.detected_models import (
     checked_host,
@@ -30,7 +31,7 @@ from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label, address_label
 from baton.core.messages import Card
-from baton.core.money import Price, format_usd
+from baton.core.money import format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import expand_home
@@ -310,12 +311,8 @@ def _skills_text(card: Card) -> str:
 
 def card_object(card: Card) -> dict[str, Any]:
     """Return a card for machines: its price in US dollars per million tokens, as text."""
-    return asdict(card) | {"price": None if card.price is None else _rates_object(card.price)}
-
-
-def _rates_object(price: Price) -> dict[str, str]:
-    rates = {name: format_usd(rate) for name, rate in asdict(price.rates).items()}
-    return rates | {"source": price.source}
+    price = card.price and {**rates_object(card.price.rates), "source": card.price.source}
+    return asdict(card) | {"price": price}
 
 
 def sourced_price_text(card: Card) -> str:

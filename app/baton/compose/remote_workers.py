@@ -50,7 +50,23 @@ class RemoteWorkers:
 
     def worker(self, entry: CloudSettings | ServerSettings) -> Worker:
         """Return the worker of an entry of the settings."""
-        return _worker(entry, self._shared_gateway(), self._cloud.effort)
+        from baton.workers.cloud import CloudWorker, WorkerAddress
+
+        base_url, addresses = "", []
+        if isinstance(entry, CloudSettings):
+            base_url = entry.base_url
+        else:
+            for url, slots in zip(entry.addresses, entry.address_slots, strict=True):
+                is_here = _reach_of_address(entry, url) is Label.LOCAL
+                addresses.append(WorkerAddress(url, slots, remote=not is_here))
+        return CloudWorker(
+            card_of(entry, self._cloud.effort),
+            self._shared_gateway(),
+            base_url=base_url,
+            addresses=addresses,
+            api_key_env=entry.api_key_env,
+            temperature=entry.temperature,
+        )
 
     def redaction(self) -> Redaction | None:
         """Return what hides things in what is sent; None where the settings want nothing hidden."""
@@ -87,26 +103,6 @@ class RemoteWorkers:
                 environ=self._environ,
             )
         return self.gateway
-
-
-def _worker(entry: CloudSettings | ServerSettings, gateway: Gateway, effort: Effort) -> Worker:
-    from baton.workers.cloud import CloudWorker, WorkerAddress
-
-    base_url, addresses = "", []
-    if isinstance(entry, CloudSettings):
-        base_url = entry.base_url
-    else:
-        for url, slots in zip(entry.addresses, entry.address_slots, strict=True):
-            is_here = _reach_of_address(entry, url) is Label.LOCAL
-            addresses.append(WorkerAddress(url, slots, remote=not is_here))
-    return CloudWorker(
-        card_of(entry, effort),
-        gateway,
-        base_url=base_url,
-        addresses=addresses,
-        api_key_env=entry.api_key_env,
-        temperature=entry.temperature,
-    )
 
 
 async def find_host_models(
