@@ -269,7 +269,7 @@ def write_bundle(folder: Path, records: Sequence[ModelRecord]) -> None:
         replace_json(folder / BUNDLE_FILE, encode_json(content))
     except OSError as error:
         raise ModelFileError(
-            f"{_path_text(folder)} can't be written: {error.strerror or error}.",
+            f"{path_text(folder)} can't be written: {error.strerror or error}.",
             "Check that it is there, that it isn't full, and that you may write there.",
         ) from error
 
@@ -291,7 +291,7 @@ def _read_description(folder: Path) -> Sequence[ModelRecord] | None:
     except (UnreadableRecord, ConfigError) as error:
         why = error.message if isinstance(error, ConfigError) else str(error)
         raise ModelFileError(
-            f"{_path_text(folder / BUNDLE_FILE)} can't be used: {one_line(why).rstrip('.')}.",
+            f"{path_text(folder / BUNDLE_FILE)} can't be used: {one_line(why).rstrip('.')}.",
             "Export the models again, into an empty folder.",
         ) from error
     return records
@@ -328,7 +328,7 @@ def _undescribed_error(folder: Path) -> ModelFileError:
         files = sorted(path.name for path in folder.iterdir() if is_model_file(path.name))
     except OSError as error:
         return ModelFileError(
-            f"{_path_text(folder)} can't be read: {error.strerror or error}.",
+            f"{path_text(folder)} can't be read: {error.strerror or error}.",
             "Check its owner and permissions.",
         )
     hint = "Name a .gguf file."
@@ -336,16 +336,17 @@ def _undescribed_error(folder: Path) -> ModelFileError:
         more = f" ({len(files)} are in it)" if len(files) > 1 else ""
         hint = f"Name the model files in it, such as {one_line(files[0])!r}{more}."
     return ModelFileError(
-        f"{_path_text(folder)} is a folder that `baton models export` didn't make.", hint
+        f"{path_text(folder)} is a folder that `baton models export` didn't make.", hint
     )
 
 
 def _incomplete_error(path: Path, what: str) -> ModelFileError:
     return ModelFileError(
-        f"{_path_text(path)} {what}; nothing was taken from this folder.",
+        f"{path_text(path)} {what}; nothing was taken from this folder.",
         "Copy the folder again, or export the models again.",
     )
 
 
-def _path_text(path: Path) -> str:
+def path_text(path: Path) -> str:
+    """Return a path as messages show it: on one line, cut where it is too long."""
     return one_line(str(path), 300)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
-from baton.core.sanitiser import one_line
 from baton.gguf.split_files import part_names, part_paths
 from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
 from baton.models.store.manifest import (
@@ -22,6 +21,7 @@ from baton.models.store.manifest import (
     encode_record,
     list_records,
     load_record,
+    path_text,
     read_bundle,
     write_bundle,
 )
@@ -294,7 +294,7 @@ def delete_leftover(folder: Path, path: Path) -> int:
             if path != model and path.name != RECORD_FILE and path not in linked and _is_idle(path):
                 return delete_files([path])
     raise ConfigError(
-        f"{_path_text(path)} isn't a leftover of Baton's, so it was not deleted.",
+        f"{path_text(path)} isn't a leftover of Baton's, so it was not deleted.",
         "Delete it by hand if you don't need it.",
     )
 
@@ -306,16 +306,16 @@ def find_problems(folder: Path) -> Iterator[str]:
     except FileNotFoundError:
         return
     except OSError as error:
-        yield f"The models folder {_path_text(folder)} can't be read: {error.strerror}."
+        yield f"The models folder {path_text(folder)} can't be read: {error.strerror}."
         return
     found = list(list_records(folder))
     linked = {link for _, record in found for link in _linked_paths(record)}
     for model, record in found:
         where = f"What is in it ({_folder_size(model)}) is kept"
         if isinstance(record, str):
-            yield f"{_path_text(model)} can't be used as a model: {record}. {where}."
+            yield f"{path_text(model)} can't be used as a model: {record}. {where}."
         elif record is None and not (_is_leftover_folder(model) or (model / RECORD_FILE).exists()):
-            yield f"{_path_text(model)} is no model that Baton has put there. {where}."
+            yield f"{path_text(model)} is no model that Baton has put there. {where}."
         elif isinstance(record, ModelRecord):
             yield from _unknown_model_files(model, record, linked)
 
@@ -327,7 +327,7 @@ def _unknown_model_files(
     for path in _folder_entries(folder):
         theirs = path.suffix.lower() == ".gguf" and not is_baton_file(path.name)
         if theirs and not _is_wanted(path, record) and path not in linked:
-            yield f"{_path_text(path)} belongs to no model, and Baton leaves it alone."
+            yield f"{path_text(path)} belongs to no model, and Baton leaves it alone."
 
 
 def _leftovers_in(
@@ -381,10 +381,6 @@ def _linked_paths(record: ModelRecord | str | None) -> tuple[Path, ...]:
     if isinstance(record, ModelRecord) and record.link:
         return part_paths(Path(record.link))
     return ()
-
-
-def _path_text(path: Path) -> str:
-    return one_line(str(path), 300)
 
 
 def _folder_size(folder: Path) -> str:
