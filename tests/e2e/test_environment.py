@@ -23,7 +23,11 @@ COMMANDS = {
     "ask": [*BATON, "ask", "--worker", "calculator", "6 * 7"],
     "doctor": [*BATON, "doctor"],
 }
-SELF_TEST = [*BATON, "doctor", "--self-test"]
+PACKAGING = Path(__file__).parents[2] / "packaging"
+WITH_SELF_TEST = (
+    f"import sys; sys.path.append({str(PACKAGING)!r}); from baton.cli import main; main()"
+)
+SELF_TEST = [sys.executable, "-I", "-c", WITH_SELF_TEST, "doctor", "--self-test"]
 """It uses all libraries."""
 
 

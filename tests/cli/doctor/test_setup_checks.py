@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor import check_list
+from baton.cli.doctor import check_setup, setup_checks
 from baton.cli.doctor.check import CheckResult, CheckState
-from baton.cli.doctor.check_list import CHECKS, CheckScope, check_setup
+from baton.cli.doctor.setup_checks import CHECKS
 from baton.history import Store
 from baton.platform import secrets, sqlite
 from baton.platform.settings import find_paths
@@ -33,15 +33,15 @@ def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check_results(*only: str) -> dict[str, CheckResult]:
     """Return what the doctor finds: by all checks that start no child, or by `only` these."""
-    ends = [entry.name for entry in CHECKS].index("tools")
-    quick = {entry.name for entry in CHECKS[:ends] if CheckScope.SETUP in entry.scope}
-    chosen = [entry for entry in CHECKS if entry.name in (only or quick)]
+    names = [name for name, _ in CHECKS]
+    quick = names[: names.index("tools")]
+    chosen = tuple(entry for entry in CHECKS if entry[0] in (only or quick))
 
     async def check() -> dict[str, CheckResult]:
         return {finding.name: finding async for finding in check_setup()}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check_list, "CHECKS", chosen)
+        patch.setattr(setup_checks, "CHECKS", chosen)
         return asyncio.run(check())
 
 

@@ -451,7 +451,7 @@ PARTS: dict[str, Part] = {
         ("pyyaml", "charset-normalizer"),
     ),
     "keyrings": Part(use_keyrings, ("keyring", *_KEYRING.get(sys.platform, ()))),
-    "keyring": Part(use_keyring),
+    "test key": Part(use_keyring),
     "jinja": Part(use_jinja, ("markupsafe._speedups",), ("markupsafe",)),
     "jsonschema": Part(use_jsonschema, ("rpds",), ("rpds-py",)),
     "units": Part(use_units, ("pint",)),
