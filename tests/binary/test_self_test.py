@@ -23,7 +23,7 @@ pytestmark = pytest.mark.binary
 
 UNUSED = (
     # Python's own that Baton's processes don't import.
-    rf"/lib-dynload/(?!({'|'.join(PARTS['python'].modules)})\.)",
+    rf"/lib-dynload/(?!({'|'.join(PARTS['cpython'].modules)})\.)",
     r"/lib(readline|tinfo|sqlite3)\.so",
     # What libraries bring along for tests, or for work that Baton doesn't have them do.
     r"_testcapi|_(multiarray|umath|rational|operand_flag|struct_ufunc)_tests|numpy/fft/",

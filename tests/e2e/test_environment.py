@@ -87,7 +87,7 @@ def test_only_batons_own_programs_are_started_and_no_library_that_a_variable_nam
     assert not planted.canary.exists()
     assert "Traceback" not in output
     if command == "doctor --self-test":
-        assert {"cloud", "keyrings", "hubs", "python", "cryptography", "certificates"} <= set(
+        assert {"cloud", "keyrings", "hubs", "cpython", "cryptography", "certificates"} <= set(
             re.findall(r"(?m)^ok +(\S+)", output)
         )
 

@@ -107,10 +107,10 @@ def test_as_many_templates_are_wanted_as_there_are() -> None:
 # Parts
 
 HIDDEN = {
-    "python": "_bz2",
-    "sqlite": "pysqlite3",
-    "settings": "tomlkit",
-    "machine": "psutil",
+    "cpython": "_bz2",
+    "pysqlite3": "pysqlite3",
+    "msgspec": "tomlkit",
+    "psutil": "psutil",
     "certificates": "certifi",
     "hubs": "huggingface_hub",
     "keyrings": "keyring",
@@ -137,7 +137,7 @@ def hide(folder: Path, monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
 
 
 def test_each_part_has_something_that_can_be_missed() -> None:
-    assert set(HIDDEN) | {"libraries", baton_self_test.TEST_KEY} == set(PARTS)
+    assert set(HIDDEN) | {"bundle", baton_self_test.TEST_KEY} == set(PARTS)
 
 
 @pytest.mark.sampled(4)
@@ -148,13 +148,13 @@ async def test_each_part_is_missed(
     hide(tmp_path, monkeypatch, HIDDEN[part])
     finding = (await check_results(part))[part]
     assert finding.state is CheckState.BROKEN
-    if part != "sqlite":  # which falls back on Python's own, and that is too old
+    if part != "pysqlite3":  # which falls back on Python's own, and that is too old
         assert f"no {HIDDEN[part]} here" in finding.text
     assert ".venv" in finding.text
 
 
 BAD = {
-    "sqlite": "import pysqlite3; pysqlite3.sqlite_version_info = (3, 40, 0);"
+    "pysqlite3": "import pysqlite3; pysqlite3.sqlite_version_info = (3, 40, 0);"
     "pysqlite3.sqlite_version = '3.40.0'",
     "certificates": "import certifi, ssl; certifi.where = lambda: ssl.__file__",
     "zones": "import zoneinfo, sys; zoneinfo.reset_tzpath(()); sys.modules['tzdata'] = None",
@@ -183,7 +183,7 @@ async def test_a_packaged_library_that_lacks_something_is_reported(
     at_start(tmp_path, monkeypatch, f"import sys; sys._MEIPASS = {str(inside)!r}")
 
     async def finding_text() -> str:
-        finding = (await check_results("libraries"))["libraries"]
+        finding = (await check_results("bundle"))["bundle"]
         assert finding.state is CheckState.BROKEN
         return finding.text
 
