@@ -56,6 +56,7 @@ def _run_child(args: list[str]) -> None:
         from baton_self_test.part_process import main as use_part
 
         use_part(args[1])
+        return
     from baton.ipc.child_entry import run_child
 
     run_child(args)

@@ -237,3 +237,23 @@ def test_an_offline_prompt_is_proved_to_open_no_socket(call: Call) -> None:
     assert checks["network"]["state"] == "ok"
     assert "seccomp" in checks["network"]["text"]
     assert checks["answer"]["state"] == "ok"
+
+
+def test_a_checkout_says_that_it_has_no_self_test() -> None:
+    command = [sys.executable, "-P", "-m", "baton", "doctor", "--self-test"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "The self-test is a part of the packaged program" in done.stderr
+    assert "`baton doctor` loads every library" in done.stderr
+
+
+def test_a_library_that_is_missing_is_reported_with_the_way_to_repair_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pint.py").write_text("raise ImportError('no pint here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    finding = check_results("libraries")["libraries"]
+    assert finding.state is CheckState.BROKEN
+    assert "pint can't be loaded." in finding.text
+    assert "no pint here" in finding.text
+    assert "remove the folder .venv" in finding.text

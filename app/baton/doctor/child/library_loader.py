@@ -13,10 +13,13 @@ import sys
 
 def main() -> None:
     """Load them all, and end at once: on its way out compiled code could crash."""
-    for name in json.loads(sys.stdin.read()):
-        print(name, flush=True)
-        importlib.import_module(name)
-    os._exit(0)
+    names = json.loads(sys.stdin.read())
+    with os.fdopen(os.dup(1), "w") as lines:
+        os.dup2(2, 1)  # for what libraries print
+        for name in names:
+            print(name, file=lines, flush=True)
+            importlib.import_module(name)
+        os._exit(0)
 
 
 if __name__ == "__main__":
