@@ -1,4 +1,4 @@
-"""Why, trace and Mermaid say what happened: 300 random runs are compared with their events."""
+"""Why and trace say what happened: 300 random runs are compared with their events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from baton.cli.trace import flowchart, trace_text
+from baton.cli.trace import trace_text
 from baton.core import events as ev
 from baton.core.errors import SecretMissing, WorkerError, WorkerUnavailable
 from baton.core.history_types import RunRecord
@@ -21,6 +21,7 @@ from baton.core.run import step_executor
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView, fold_events
 from baton.presentation.explanation import run_reasons
+from baton.presentation.plans import step_place
 from support.scripted_plans import (
     StubWorker,
     answer_with,
@@ -155,10 +156,9 @@ def check_sentences(record: RunRecord) -> None:
         if isinstance(event, ev.StepRetried):
             is_failed = view.steps[event.step - 1].status == "failed"
             assert is_failed or any(event.reason in line for line in lines), lines
-    chart = flowchart(view)
     for each in view.steps:
-        is_away = f"class step{each.number} remote" in chart
-        assert is_away == ((each.number, each.worker) in gone), chart
+        is_away = not step_place(each, view).startswith("local")
+        assert is_away == ((each.number, each.worker) in gone), each
     unsent_lines = trace_text(record).count("did not leave")
     assert unsent_lines == sum(isinstance(event, ev.Unsent) for event in record.events)
 

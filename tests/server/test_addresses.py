@@ -103,7 +103,7 @@ async def test_a_right_address_at_which_there_is_nothing_is_said_so(tmp_path: Pa
         for path in ("/v1/images/generations", "/v1/moderations", "/v1/messages/batches"):
             answer = await client.post(path, json=CHAT)
             assert answer.status_code == 404
-            assert "/openapi.json lists those that there are" in answer.json()["error"]["message"]
+            assert "Served are: /v1/chat/completions, " in answer.json()["error"]["message"]
 
 
 async def test_another_method_is_named_as_that(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def no_address_text(path: str, headers: Mapping[str, str]) -> str:
     meant = [one for one in ASKED_PATHS if path.endswith(one.removeprefix(API_ROOT))]
     near = f" Did you mean {max(meant, key=len)}?" if meant else ""
     if path.startswith(f"{API_ROOT}/") and not meant:
-        return "There is nothing at this address. /openapi.json lists those that there are."
+        return f"There is nothing at this address. Served are: {', '.join(ASKED_PATHS)}."
     return (
         f"There is nothing at this address.{near} The address ends with {API_ROOT} for clients of"
         f" OpenAI's protocol ({root}{API_ROOT}), and without it for those of Anthropic's ({root})."

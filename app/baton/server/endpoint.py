@@ -33,7 +33,6 @@ from baton.server.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialec
 from baton.server.embeddings import Embedder, read_embeddings
 from baton.server.event_stream import EventStream
 from baton.server.offered_models import OfferedModel
-from baton.server.openapi import describe_endpoint
 from baton.server.player import Player
 from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
@@ -85,7 +84,6 @@ class Endpoint:
         routes = [
             Route("/", self._health, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
-            Route("/openapi.json", self._describe, methods=["GET"]),
             Route("/v1/models", self._models, methods=["GET"]),
             Route("/v1/models/{name:path}", self._model, methods=["GET"]),
             Route("/v1/chat/completions", _Ask(self, CHAT), methods=["POST"]),
@@ -184,9 +182,6 @@ class Endpoint:
 
     async def _health(self, request: Request) -> Response:
         return _json({"status": "ok", "name": "baton", "version": __version__})
-
-    async def _describe(self, request: Request) -> Response:
-        return _json(describe_endpoint())
 
     async def _models(self, request: Request) -> Response:
         has_encoder = (

@@ -8,7 +8,7 @@ import secrets
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self
 
-from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
+from baton.cli.doctor.check import CheckFailed, CheckWarning
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
@@ -17,6 +17,7 @@ from baton.core.money import NANO, Price, Rates, show_usd
 if TYPE_CHECKING:
     from baton.core.run.metered_worker import CallUsage
     from baton.money import Ledger
+    from baton_self_test.context import SelfTestContext
 
 ANSWER = "Ad libitum."
 TOKENS_IN, TOKENS_OUT = 1000, 200
@@ -29,7 +30,7 @@ COST = (3 * TOKENS_IN + 15 * TOKENS_OUT) * NANO // 1_000_000
 """What the answer costs, computed apart from the ledger."""
 
 
-async def check_cloud(context: CheckContext) -> str:
+async def check_cloud(context: SelfTestContext) -> str:
     """Ask, and see that the answer, the bytes that left and the charge are as they must be."""
     from baton.money import Ledger
 
@@ -37,7 +38,7 @@ async def check_cloud(context: CheckContext) -> str:
         if not await provider.is_reachable():
             text = "This machine can't talk with itself (127.0.0.1), so the gateway wasn't tried."
             return CheckWarning(f"{text} Without that, no cloud worker answers.")
-        ledger = Ledger.open(context.scratch_file("cloud.db"))
+        ledger = Ledger.open(context.folder / "cloud.db")
         try:
             key = f"self-test-{secrets.token_hex(16)}"
             answer = await _ask_worker(context, ledger, provider, key)
@@ -50,7 +51,7 @@ async def check_cloud(context: CheckContext) -> str:
 
 
 async def _ask_worker(
-    context: CheckContext, ledger: Ledger, provider: LoopbackProvider, key: str
+    context: SelfTestContext, ledger: Ledger, provider: LoopbackProvider, key: str
 ) -> str:
     from baton.core.permissions import ANYTHING, RunTerms
     from baton.core.run.metered_worker import MeteredWorker, RunBudget

@@ -1,29 +1,19 @@
-"""Whether this program is whole: its build, its files, its parts, and what it computes with."""
+"""Whether this program is whole: its files, its parts, and what it brings along."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import os
-import platform
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from baton import __version__
-from baton.cli.doctor.check import Check, CheckContext, CheckFailed, CheckWarning
+from baton.cli.doctor.check import CheckFailed
 from baton.core.byte_format import show_size
-from baton.core.errors import BatonError
-from baton.core.machine import Gpu
-from baton.core.sanitiser import one_line
-from baton.doctor import processor_text, use_part_in_child
-from baton.platform import hardware
 from baton.platform.build_info import build_info
-
-if TYPE_CHECKING:
-    from baton.workers.local import LlamaInfo
+from baton_self_test.context import SelfTest, SelfTestContext
+from baton_self_test.part_process import use_part
 
 MANIFEST = "MANIFEST"
 """The list of the packaged binary's files; packaging/launcher/pack.py says how it is written."""
@@ -32,22 +22,7 @@ _MAX_NAMED = 3
 """How many files that are wrong are named."""
 
 
-async def check_build(_: CheckContext) -> str:
-    """Say what this is, and on what it runs."""
-    where = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    facts = build_info()
-    if facts is None:
-        return f"baton {__version__}, not packaged, Python {platform.python_version()} on {where}"
-    build = " ".join(filter(None, (facts.flavour, facts.platform, facts.gpu)))
-    text = (
-        f"baton {facts.version} ({build}), built of {facts.commit or 'unknown sources'}, on {where}"
-    )
-    if facts.version != __version__:
-        raise CheckFailed(f"{text}, but its code is {__version__}.")
-    return text
-
-
-async def check_contents(_: CheckContext) -> str:
+async def check_contents(_: SelfTestContext) -> str:
     """Compare every file of the packaged binary with the list that was made with it."""
     if build_info() is None:
         return "not a packaged binary, so there is no list to compare it with"
@@ -124,7 +99,6 @@ def _file_fault(file: Path, entry: _ManifestEntry) -> str:
 
 
 MIN_TEMPLATES = 4
-MIN_PRICES = 100
 MIN_MODELS = 10
 """Fewer than these, and something of what Baton brings along isn't here."""
 
@@ -149,40 +123,16 @@ _PDF = (
 )
 
 
-def part_check(name: str) -> Check:
+def part_check(name: str) -> SelfTest:
     """Return the check of one part, which is used in a child process of its own."""
 
-    async def check(context: CheckContext) -> str:
-        return (await use_part_in_child(name, context.environ)).text
+    async def check(context: SelfTestContext) -> str:
+        return (await use_part(name, context.environ)).text
 
     return check
 
 
-async def check_llama(context: CheckContext) -> str:
-    """Load llama.cpp, and report what it was built for and which of its variants runs."""
-    from baton.workers.local import probe_library
-
-    try:
-        found = await probe_library("llama", context.environ)
-    except BatonError as error:
-        if "SIGILL" not in error.message:
-            raise
-        why = f"It was built for another processor than this one, {processor_text()}."
-        raise CheckFailed(f"{error.message} {why}") from error
-    abilities = ", ".join(re.findall(r"(\w+) = 1", found.system))
-    if not abilities:  # then it isn't there, and no model can be loaded
-        raise CheckFailed("What llama.cpp computes with on a processor isn't there.")
-    built_for = f"built for {found.processor}, " if found.processor else ""
-    gpu, missing = gpu_text(found)
-    text = f"build {found.version}, {built_for}{gpu}; {abilities}"
-    if missing:
-        return CheckWarning(f"{text}. {missing}")
-    known = [Gpu(gpu.description, gpu.free, gpu.total) for gpu in found.devices]
-    idle = () if context.folder is not None else hardware.inspect_machine(gpus=known).idle_gpus
-    return CheckWarning(f"{text}. {idle_gpu_text(idle, found.gpu)}") if idle else text
-
-
-async def check_templates(_: CheckContext) -> str:
+async def check_templates(_: SelfTestContext) -> str:
     """Read every workflow that Baton brings along."""
     from baton.workers import read_templates
 
@@ -191,16 +141,7 @@ async def check_templates(_: CheckContext) -> str:
     return _compare_count(len(read), MIN_TEMPLATES, ", ".join(read))
 
 
-async def check_prices(_: CheckContext) -> str:
-    """Read the price list."""
-    from baton.workers.cloud import snapshot
-
-    listed = snapshot()
-    text = f"{len(listed.models)} models of {listed.date}"
-    return _compare_count(len(listed.models), MIN_PRICES, text)
-
-
-async def check_catalogue(_: CheckContext) -> str:
+async def check_catalogue(_: SelfTestContext) -> str:
     """Read the catalogue of models."""
     from baton.models import read_catalogue
 
@@ -214,7 +155,7 @@ def _compare_count(count: int, least: int, text: str) -> str:
     raise CheckFailed(f"Of at least {least} there {'is' if count == 1 else 'are'} {count}.")
 
 
-async def check_router_files(_: CheckContext) -> str:
+async def check_router_files(_: SelfTestContext) -> str:
     """Look for every file that the router and the skill table read, and name their digests."""
     from baton.routing import missing_part, read_scores, shipped_folder
 
@@ -233,7 +174,7 @@ async def check_router_files(_: CheckContext) -> str:
     return ", ".join(files)
 
 
-async def check_hiding(_: CheckContext) -> str:
+async def check_hiding(_: SelfTestContext) -> str:
     """Hide what mustn't leave this machine, with the libraries that know numbers."""
     from baton.workers.cloud import Redaction
 
@@ -243,52 +184,13 @@ async def check_hiding(_: CheckContext) -> str:
     return "phone numbers, IBANs and card numbers are found"
 
 
-async def check_documents(context: CheckContext) -> str:
+async def check_documents(context: SelfTestContext) -> str:
     """Read a PDF."""
     from baton.workers import read_attachment
 
-    file = context.scratch_file("paper.pdf")
+    file = context.folder / "paper.pdf"
     file.write_bytes(_PDF)
     text = read_attachment(file).text
     if text != "Lift the baton":
         raise CheckFailed("A PDF is read wrongly.")
     return "a PDF is read"
-
-
-_GPU_KINDS = {"cuda": "CUDA", "hip": "HIP", "metal": "Metal", "sycl": "SYCL", "vulkan": "Vulkan"}
-
-
-def gpu_text(found: LlamaInfo) -> tuple[str, str]:
-    """Return which GPUs can be used, and why those can't that this build is made for."""
-    devices = [f"{gpu.description} ({show_size(gpu.free)} free)" for gpu in found.devices]
-    kinds = found.gpu_kinds
-    if devices:
-        return f"can use {', '.join(devices)}", ""
-    if kinds:
-        missing = " ".join(_unusable_text(kind, why) for kind, why in kinds.items())
-        return "CPU only", f"{missing} Models run on the processor."
-    return "can use a GPU, but found none" if found.gpu else "CPU only", ""
-
-
-def _unusable_text(kind: str, why: str) -> str:
-    """Say what a build for a kind of GPUs misses."""
-    if kind == "vulkan" and "libvulkan.so" in why:
-        return (
-            "This build is for Vulkan, which isn't here (Debian, Ubuntu: apt install libvulkan1 and"
-            " the driver of your GPU; Fedora: dnf install vulkan-loader)."
-        )
-    if kind == "cuda" and "libcuda.so" in why:
-        return "This build is for NVIDIA's GPUs, and their driver isn't here."
-    found = one_line(why, 160) or "no GPU was found that it can use"
-    return f"This build is for {_GPU_KINDS.get(kind, kind)}, but {found}."
-
-
-def idle_gpu_text(idle: Sequence[str], can: bool) -> str:
-    """Say which GPUs are there for nothing, and what to do."""
-    cards = ", ".join(one_line(name, 80) for name in idle)
-    if can:
-        return f"It can't use {cards}: is the driver there, and new enough for this build?"
-    what = (
-        "Baton's build for CUDA or Vulkan" if build_info() else "a build of llama-cpp-python for it"
-    )
-    return f"{cards} would be faster: install {what}."

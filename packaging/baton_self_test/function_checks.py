@@ -14,25 +14,25 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
+from baton.cli.doctor.check import CheckFailed, CheckWarning
 from baton.core.errors import BatonError, BudgetExceeded, ModelFileError
 from baton.core.ledger_types import HoldRequest, Scope
-from baton.core.messages import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
+from baton.core.messages import Card, Chunk, Prompt, Purpose, Request, Role, Text
 from baton.core.money import NANO, BilledTokens, Price, Rates, show_usd
 from baton.core.permissions import PromptLimits
 from baton.core.plan_types import Plan, Step
 from baton.core.routing_types import Candidate
 from baton.core.view import RunView, fold_events
-from baton.doctor import use_part_in_child
 from baton.platform.build_info import build_info
 from baton.platform.processes import ENDING_SIGNALS, remove_signal_handler
+from baton_self_test.part_process import use_part
 
 if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
     from baton.models import LibraryModel
     from baton.tui.app import BatonApp
-    from baton.workers.tools import ToolWorker
+    from baton_self_test.context import SelfTestContext
 
 _MAX_TOKENS = 24
 _QUESTION, _ANSWER = "What is the capital of France?", "Paris"
@@ -47,15 +47,15 @@ _PROMPTS = (
 _ROUTER_ROUNDS = 5
 
 
-async def check_keyring(context: CheckContext) -> str:
+async def check_test_key(context: SelfTestContext) -> str:
     """Keep a test key in the keyring, else in a private file; read it back and remove it."""
     from baton.workers.cloud import GATEWAY_VARIABLES
 
-    result = await use_part_in_child("keyring", context.environ, {*GATEWAY_VARIABLES, "BATON_HOME"})
+    result = await use_part("test key", context.environ, {*GATEWAY_VARIABLES, "BATON_HOME"})
     return result.text if result.well else CheckWarning(result.text)
 
 
-async def check_answer(context: CheckContext) -> str:
+async def check_model(context: SelfTestContext) -> str:
     """Have a model on this machine answer: the starter model, or one that the person has."""
     from baton.workers.local import STARTER, find_model
 
@@ -90,7 +90,7 @@ def _is_changed(file: Path) -> bool:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=") != known.value
 
 
-async def _own_model(context: CheckContext) -> LibraryModel | None:
+async def _own_model(context: SelfTestContext) -> LibraryModel | None:
     """Return a model that the person has, the one that answers if there are several."""
     from baton.compose import library
     from baton.platform.settings import Settings, load_settings
@@ -104,7 +104,7 @@ async def _own_model(context: CheckContext) -> LibraryModel | None:
     return held[0] if held else None
 
 
-async def _generate_answer(context: CheckContext, model: str, name: str, expected: str) -> str:
+async def _generate_answer(context: SelfTestContext, model: str, name: str, expected: str) -> str:
     """Have a model answer, in the real orchestra, and say how fast it was."""
     from baton.compose import compose
     from baton.core.run.rule_router import RuleRouter
@@ -148,7 +148,7 @@ def _unfinished_text(view: RunView) -> str:
     return "" if view.status == "finished" else f"It ended as {view.status}."
 
 
-async def check_router(context: CheckContext) -> str:
+async def check_task_kinds(context: SelfTestContext) -> str:
     """Have the router say what prompts are about, and how fast it does."""
     from baton.routing import LearnedRouter, ScorerLimits, learned_file
 
@@ -175,7 +175,7 @@ async def check_router(context: CheckContext) -> str:
     return f"{sorted(times)[len(times) // 2] * 1000:.0f} ms per prompt on {provider}"
 
 
-async def check_plan(context: CheckContext) -> str:
+async def check_plan(context: SelfTestContext) -> str:
     """Play three steps, the last of which sees what the others wrote, and nothing else."""
     steps = (
         Step("first", "Say one word.", ("prompt",)),
@@ -207,7 +207,7 @@ class _ScriptedOrchestra:
     """An orchestra of scripted workers, over a history in the self-test's folder."""
 
     def __init__(
-        self, context: CheckContext, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
+        self, context: SelfTestContext, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
     ) -> None:
         from baton.core.run.orchestra import Orchestra
         from baton.core.run.run_context import Services
@@ -226,7 +226,7 @@ class _ScriptedOrchestra:
         await self.store.aclose()
 
 
-async def check_money(context: CheckContext) -> str:
+async def check_ledger(context: SelfTestContext) -> str:
     """Hold money for a call, settle it, and have one refused that is over the ceiling."""
     from baton.money import Ledger
 
@@ -262,7 +262,7 @@ async def check_money(context: CheckContext) -> str:
     return f"{show_usd(held)} held, {show_usd(charged)} charged, a call over the ceiling refused"
 
 
-async def check_history(context: CheckContext) -> str:
+async def check_search(context: SelfTestContext) -> str:
     """Keep a conversation, close the history, and find it again by a word."""
     from baton.history import Store
 
@@ -285,42 +285,13 @@ async def check_history(context: CheckContext) -> str:
     return "a conversation was kept, and found again by its words"
 
 
-async def check_tools(context: CheckContext) -> str:
-    """Compute, convert, ask for a time in Tokyo, and run code in the sandbox."""
-    from baton.workers.tools import build_tools, sandbox
-
-    if not context.settings.tools:
-        return "off in the settings (`tools = false`)"
-    known = build_tools(environ=context.environ)
-    wanted = {
-        "calculator": ("6 * 7", "42"),
-        "units": ("42 km in miles", "26.1"),
-        "clock": ("now(Tokyo)", ":"),
-        "python": ("```python\nprint(sum(range(10)) - 3)\n```", "42"),
-    }
-    try:
-        for name, (asked, expected) in wanted.items():
-            if name in known and expected not in (said := await _compute(known[name], asked)):
-                raise CheckFailed(f"The {name} says {said!r} to {asked!r}.")
-    finally:
-        await known["calculator"].aclose()
-    if place := sandbox():
-        return f"calculator, units, clock, and code in a sandbox: {place}"
-    return CheckWarning("There is no sandbox here, so no code is executed.")
-
-
-async def _compute(worker: ToolWorker, text: str) -> str:
-    request = Request((Message(Role.USER, text),))
-    return "".join([c.text async for c in worker.stream(request) if isinstance(c, Text)])
-
-
 SIZE = (80, 24)
 _TYPED, _ANSWERED = "tutti", ("Maestro", "forte", "print")
 _STEP_SECONDS = 0.05
 _MAX_STEPS = 600
 
 
-async def check_screen(context: CheckContext) -> str:
+async def check_screen(context: SelfTestContext) -> str:
     """Open the app at 80x24, send a prompt, and look for the answer on the screen."""
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.run_context import Services
@@ -336,7 +307,7 @@ async def check_screen(context: CheckContext) -> str:
         paths = context.paths
         table = AppServices(
             Orchestra(Services({"self-test": worker}, store), "self-test"),
-            *(store, ledger, paths.config_file, context.scratch_file("exports"), paths.logs),
+            *(store, ledger, paths.config_file, context.folder / "exports", paths.logs),
         )
         seen = await _play_person(BatonApp(table))
     finally:

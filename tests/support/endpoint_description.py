@@ -1,4 +1,4 @@
-"""The endpoint's own description, in the form of OpenAPI 3.1."""
+"""What the endpoint takes, in the form of OpenAPI 3.1, for tests that send what it allows."""
 
 from __future__ import annotations
 

@@ -15,16 +15,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import baton_self_test
 import pytest
+from baton_self_test import program_checks
+from baton_self_test.library_parts import PARTS
 
 import baton
-from baton.cli.doctor import check_list, program_checks
 from baton.cli.doctor.check import CheckResult, CheckState
 from baton.core.messages import Message, Role
 from baton.core.money import BilledTokens, Price
 from baton.core.plan_types import Material, Plan
-from baton.doctor import PARTS
-from baton.doctor.child import PARTS as TABLE
 from baton.workers.local import starter
 
 pytestmark = pytest.mark.sampled(0.34)
@@ -45,7 +45,13 @@ LEFT_OUT = {
 
 
 async def check_results(*only: str) -> dict[str, CheckResult]:
-    return {finding.name: finding async for finding in check_list.self_test(only)}
+    return {finding.name: finding async for finding in baton_self_test.run_self_test(only)}
+
+
+def with_self_test(*folders: Path) -> dict[str, str]:
+    """Return the environment in which a checkout has the self-test, and these folders before it."""
+    path = os.pathsep.join(map(str, [*folders, ROOT / "packaging"]))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def states(findings: Iterable[CheckResult]) -> dict[str, CheckState]:
@@ -61,16 +67,16 @@ def test_all_of_it_passes_here_and_nothing_is_left(
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    environ = {**os.environ, "TMPDIR": str(temporary)}
+    environ = {**with_self_test(), "TMPDIR": str(temporary)}
     report = tmp_path / "report.json"
     done = baton_doctor("--self-test", "--json", "--report", str(report), environ=environ)
     output = json.loads(done.stdout)
     found = {check["name"]: (check["state"], check["text"]) for check in output["checks"]}
     assert not [check for check in found.items() if check[1][0] == "broken"]
     assert (done.returncode, output["status"], done.stderr) == (0, "finished", "")
-    assert tuple(found) == check_list.SELF_TEST_NAMES
-    assert "a second" in found["answer"][1]
-    assert "$0.006" in found["money"][1]
+    assert tuple(found) == tuple(baton_self_test.CHECKS)
+    assert "a second" in found["model"][1]
+    assert "$0.006" in found["ledger"][1]
     assert not home.exists()
     assert not list(temporary.iterdir())
     written = json.loads(report.read_text())
@@ -82,7 +88,7 @@ def test_every_package_with_compiled_code_is_tried() -> None:
     locked = re.findall(
         r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE
     )
-    proved = {package for part in TABLE.values() for package in part.packages}
+    proved = {package for part in PARTS.values() for package in part.packages}
     assert proved <= set(locked)
     for distribution in importlib.metadata.distributions():
         name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
@@ -101,10 +107,10 @@ def test_as_many_templates_are_wanted_as_there_are() -> None:
 # Parts
 
 HIDDEN = {
-    "python": "_bz2",
-    "sqlite": "pysqlite3",
-    "settings": "tomlkit",
-    "machine": "psutil",
+    "cpython": "_bz2",
+    "pysqlite3": "pysqlite3",
+    "msgspec": "tomlkit",
+    "psutil": "psutil",
     "certificates": "certifi",
     "hubs": "huggingface_hub",
     "keyrings": "keyring",
@@ -131,7 +137,7 @@ def hide(folder: Path, monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
 
 
 def test_each_part_has_something_that_can_be_missed() -> None:
-    assert set(HIDDEN) | {"libraries", "keyring"} == set(PARTS)
+    assert set(HIDDEN) | {"bundle", baton_self_test.TEST_KEY} == set(PARTS)
 
 
 @pytest.mark.sampled(4)
@@ -142,13 +148,13 @@ async def test_each_part_is_missed(
     hide(tmp_path, monkeypatch, HIDDEN[part])
     finding = (await check_results(part))[part]
     assert finding.state is CheckState.BROKEN
-    if part != "sqlite":  # which falls back on Python's own, and that is too old
+    if part != "pysqlite3":  # which falls back on Python's own, and that is too old
         assert f"no {HIDDEN[part]} here" in finding.text
     assert ".venv" in finding.text
 
 
 BAD = {
-    "sqlite": "import pysqlite3; pysqlite3.sqlite_version_info = (3, 40, 0);"
+    "pysqlite3": "import pysqlite3; pysqlite3.sqlite_version_info = (3, 40, 0);"
     "pysqlite3.sqlite_version = '3.40.0'",
     "certificates": "import certifi, ssl; certifi.where = lambda: ssl.__file__",
     "zones": "import zoneinfo, sys; zoneinfo.reset_tzpath(()); sys.modules['tzdata'] = None",
@@ -177,7 +183,7 @@ async def test_a_packaged_library_that_lacks_something_is_reported(
     at_start(tmp_path, monkeypatch, f"import sys; sys._MEIPASS = {str(inside)!r}")
 
     async def finding_text() -> str:
-        finding = (await check_results("libraries"))["libraries"]
+        finding = (await check_results("bundle"))["bundle"]
         assert finding.state is CheckState.BROKEN
         return finding.text
 
@@ -218,16 +224,19 @@ async def test_a_part_that_never_ends_is_reported(
 ) -> None:
     (tmp_path / "tokenizers.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(check_list, "CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(baton_self_test, "CHECK_SECONDS", 0.5)
     assert "didn't end within" in (await check_results("tokenizers"))["tokenizers"].text
 
 
 async def test_children_that_are_killed_are_reported_by_each_check_that_needs_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "import os, sys\nif 'baton.ipc' in ' '.join(sys.orig_argv): os.kill(os.getpid(), 9)"
+    code = (
+        "import os, re, sys\n"
+        "if re.search('baton.ipc|self_test', ' '.join(sys.orig_argv)): os.kill(os.getpid(), 9)"
+    )
     at_start(tmp_path, monkeypatch, code)
-    needing = ("jinja", "llama.cpp", "router", "tools", "keyring", "cloud")
+    needing = ("jinja", "llama.cpp", "task kinds", "tools", "test key", "cloud")
     findings = await check_results(*needing)
     assert states(findings.values()) == dict.fromkeys(needing, CheckState.BROKEN)
 
@@ -239,17 +248,17 @@ GONE = {
     "prices": "baton/workers/cloud/prices.json",
     "catalogue": "baton/models/catalogue.toml",
     "router files": "baton/models/router/kinds.npz",
-    "router": "baton/models/router/encoder.onnx",
+    "task kinds": "baton/models/router/encoder.onnx",
     "screen": "baton/tui/app.tcss",
     "tools": "baton/workers/tools/computation/result_text.py",
-    "answer": "baton/workers/local/child/text_stream.py",
+    "model": "baton/workers/local/child/text_stream.py",
     "cloud": "baton/workers/cloud/child/litellm_requests.py",
     "documents": "baton/workers/attachments.py",
     "hiding": "baton/workers/cloud/redaction.py",
 }
 """For each check a file without which it can't pass, and without which others can."""
 
-STAYS = ("plan", "money", "history", "units", "build")
+STAYS = ("plan", "ledger", "search", "units", "build")
 
 
 @pytest.fixture(scope="module")
@@ -268,9 +277,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PRINT_FINDINGS = """
 import asyncio, json, sys
-from baton.cli.doctor import check_list
+from baton_self_test import run_self_test
 async def print_findings():
-    print(json.dumps({f.name: [f.state, f.text] async for f in check_list.self_test(sys.argv[1:])}))
+    print(json.dumps({f.name: [f.state, f.text] async for f in run_self_test(sys.argv[1:])}))
 asyncio.run(print_findings())
 """
 
@@ -279,7 +288,7 @@ def of_copy(folder: Path, *only: str) -> dict[str, tuple[str, str]]:
     """Run checks of a copy of Baton in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", PRINT_FINDINGS, *only],
-        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**with_self_test(folder), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -312,12 +321,13 @@ import asyncio
 from pathlib import Path
 from baton.routing import learned_router as learned
 learned.shipped_folder = lambda: Path({str(folder)!r})
-from baton.cli.doctor import check_list
+from baton_self_test import run_self_test
 async def print_findings():
-    print([f.state.value async for f in check_list.self_test(["router"])])
+    print([f.state.value async for f in run_self_test(["task kinds"])])
 asyncio.run(print_findings())
 """
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, env=with_self_test(), capture_output=True, text=True)
     assert done.stdout.strip() == "['broken']", done.stderr
 
 
@@ -335,7 +345,7 @@ async def test_a_model_that_is_cut_or_changed_or_gone_is_reported(
     monkeypatch.setattr("baton.workers.local.model_file.STARTER_PACKAGE", "another_starter")
 
     async def finding_text() -> str:
-        finding = (await check_results("answer"))["answer"]
+        finding = (await check_results("model"))["model"]
         assert finding.state is CheckState.BROKEN
         return finding.text
 
@@ -353,7 +363,7 @@ async def test_a_model_that_is_cut_or_changed_or_gone_is_reported(
     assert "isn't as it was delivered" in await finding_text()
 
 
-@pytest.mark.parametrize("check", ["money", pytest.param("cloud", marks=pytest.mark.long)])
+@pytest.mark.parametrize("check", ["ledger", pytest.param("cloud", marks=pytest.mark.long)])
 async def test_a_price_that_is_off_by_the_least_there_is_is_reported(
     check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,7 +378,7 @@ async def test_a_price_that_is_off_by_the_least_there_is_is_reported(
 
 async def test_a_history_that_loses_words_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.history.search.search", lambda *_: [])
-    assert states((await check_results("history")).values()) == {"history": CheckState.BROKEN}
+    assert states((await check_results("search")).values()) == {"search": CheckState.BROKEN}
 
 
 async def test_a_step_that_sees_more_than_it_may_is_reported(
@@ -392,11 +402,11 @@ async def test_a_key_is_kept_in_the_keyring_that_is_there_and_taken_out_again(
     (tmp_path / "file_keyrings.py").write_text(FILE_KEYRING.format(file=str(keyring)))
     monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
     at_start(tmp_path, monkeypatch, OWN.format(name="FileKeyring"))
-    kept = (await check_results("keyring"))["keyring"]
+    kept = (await check_results("test key"))["test key"]
     assert (kept.state, "file_keyrings" in kept.text) == (CheckState.OK, True)
     assert json.loads(keyring.read_text()) == {"baton openai": "mine"}
     at_start(tmp_path, monkeypatch, OWN.format(name="LossyKeyring"))
-    forgotten = (await check_results("keyring"))["keyring"]
+    forgotten = (await check_results("test key"))["test key"]
     assert (forgotten.state, "private file" in forgotten.text) == (CheckState.WARN, True)
 
 
@@ -440,7 +450,7 @@ def baton_doctor(
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_ended_from_outside_it_leaves_nothing(tmp_path: Path, name: str) -> None:
-    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    environ = {**with_self_test(), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-P", "-m", "baton", "doctor", "--self-test"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -455,7 +465,7 @@ def test_ended_from_outside_it_leaves_nothing(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize("part", ["msgspec", "_random"])
 def test_a_missing_part_that_all_need_is_reported_in_a_sentence(tmp_path: Path, part: str) -> None:
     (tmp_path / f"{part}.py").write_text(f"raise ImportError('no {part} here')")
-    done = baton_doctor("--self-test", environ={**os.environ, "PYTHONPATH": str(tmp_path)})
+    done = baton_doctor("--self-test", environ=with_self_test(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"baton: A part of Baton can't be loaded: no {part} here. Install it again.\n"

@@ -415,11 +415,11 @@ _PYTHON = (
 _KEYRING = {"linux": ("secretstorage", "jeepney"), "win32": ("win32ctypes.pywin32.win32cred",)}
 
 PARTS: dict[str, Part] = {
-    "python": Part(use_python, _PYTHON),
-    "libraries": Part(open_libraries),
-    "sqlite": Part(use_sqlite, packages=("pysqlite3",)),
-    "settings": Part(use_settings, ("msgspec._core", "tomlkit", "filelock"), ("msgspec",)),
-    "machine": Part(use_machine, ("psutil",), ("psutil",)),
+    "cpython": Part(use_python, _PYTHON),
+    "bundle": Part(open_libraries),
+    "pysqlite3": Part(use_sqlite, packages=("pysqlite3",)),
+    "msgspec": Part(use_settings, ("msgspec._core", "tomlkit", "filelock"), ("msgspec",)),
+    "psutil": Part(use_machine, ("psutil",), ("psutil",)),
     "numpy": Part(
         use_numpy,
         ("numpy._core._multiarray_umath", "numpy.linalg._umath_linalg", "numpy.random"),
@@ -451,7 +451,7 @@ PARTS: dict[str, Part] = {
         ("pyyaml", "charset-normalizer"),
     ),
     "keyrings": Part(use_keyrings, ("keyring", *_KEYRING.get(sys.platform, ()))),
-    "keyring": Part(use_keyring),
+    "test key": Part(use_keyring),
     "jinja": Part(use_jinja, ("markupsafe._speedups",), ("markupsafe",)),
     "jsonschema": Part(use_jsonschema, ("rpds",), ("rpds-py",)),
     "units": Part(use_units, ("pint",)),
