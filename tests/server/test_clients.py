@@ -289,7 +289,7 @@ async def test_background_responses_are_asked_for_by_their_id(tmp_path: Path) ->
     async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
         begun = await client.responses.create(model="baton/auto", input="Hello", background=True)
         assert begun.status == "in_progress"
-        await wait_until(lambda: served.player.served[0].is_over)
+        await wait_until(lambda: served.runner.served[0].is_over)
         now = await client.responses.retrieve(begun.id)
         assert now.output_text == "Half whole."
 

@@ -37,7 +37,7 @@ async def test_a_prompt_is_answered_whole_and_streamed(tmp_path: Path) -> None:
         assert whole.choices[0].finish_reason == "stop"
         assert whole.usage is not None
         assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (12, 2)
-        assert whole.id == f"cmpl-{served.player.served[0].id}"
+        assert whole.id == f"cmpl-{served.runner.served[0].id}"
 
         cut = await client.completions.create(model="baton/mini", prompt=["Count"], max_tokens=2)
         assert cut.choices[0].finish_reason == "length"
@@ -52,7 +52,7 @@ async def test_a_prompt_is_answered_whole_and_streamed(tmp_path: Path) -> None:
         assert "".join(c.text for piece in pieces for c in piece.choices) == "One, two."
         assert [c.finish_reason for piece in pieces for c in piece.choices][-1] == "stop"
         assert pieces[-1].usage is not None
-        assert {piece.id for piece in pieces} == {f"cmpl-{served.player.served[-1].id}"}
+        assert {piece.id for piece in pieces} == {f"cmpl-{served.runner.served[-1].id}"}
 
 
 async def test_wishes_reach_the_worker_and_sixteen_tokens_are_usual(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from baton.core.money import NANO
 from baton.platform.settings import find_paths
 from baton.server import read_tokens
 from baton.server.access import Grant
-from baton.server.request_log import MAX_REFUSALS
+from baton.server.http_server import MAX_REFUSALS
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import GPT, SMALL, Served, served_baton, wait_until
 

@@ -63,11 +63,11 @@ async def test_a_client_that_leaves_stops_its_run(tmp_path: Path, is_streamed: b
     async with served_baton(tmp_path, [ScriptedWorker(endless, SMALL)]) as served:
         async with served.client() as client:
             asking = asyncio.create_task(post(client, stream=is_streamed))
-            await wait_until(lambda: served.player.served and served.player.served[0].view.answer)
+            await wait_until(lambda: served.runner.served and served.runner.served[0].view.answer)
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking
-        (run,) = served.player.served
+        (run,) = served.runner.served
         await wait_until(lambda: run.is_over, seconds=2)
         record = await served.baton.store.runs.get(run.id)
         assert record.status == "cancelled"
@@ -85,7 +85,7 @@ async def test_a_stopped_server_lets_what_runs_end(tmp_path: Path) -> None:
             body = {"model": "baton/auto", "messages": HELLO}
             url = f"{served.url}/chat/completions"
             asking = asyncio.create_task(client.post(url, json=body, headers=headers))
-            await wait_until(lambda: served.player.served and served.player.served[0].view.answer)
+            await wait_until(lambda: served.runner.served and served.runner.served[0].view.answer)
         answer = await asking
     assert answer.json()["choices"][0]["message"]["content"] == "First and last."
 

@@ -12,7 +12,7 @@ from baton.core.money import NANO
 from baton.core.plan_types import Need, Plan, Step
 from baton.core.view import RunView
 from baton.server.access import Grant
-from baton.server.served_answer import count_tokens
+from baton.server.served_run import count_tokens
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import GPT, SMALL, served_baton
 

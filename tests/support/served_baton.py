@@ -27,7 +27,7 @@ from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths
 from baton.presentation.served_requests import ServedRequest, request_line
-from baton.server import LOOPBACK, Player, ServingLimits, serving
+from baton.server import LOOPBACK, RequestRunner, ServingLimits, serving
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 
@@ -57,7 +57,7 @@ class Served:
     port: int
     tokens: Mapping[Grant, str]
     baton: Baton
-    player: Player
+    runner: RequestRunner
     lines: list[str]
 
     @property
@@ -103,7 +103,7 @@ async def served_baton(
 
         async with serving(baton, 0, hosts, allowed=allowed, report=report) as endpoint:
             tokens = {grant: getattr(endpoint.tokens, grant) for grant in Grant}
-            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player, lines)
+            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.runner, lines)
     finally:
         await baton.aclose()
 

@@ -1,4 +1,4 @@
-"""Who may ask the endpoint: the exact address, no page of another origin, and a token.
+"""Who asks the endpoint, and who may: the exact address, no foreign page, and a token.
 
 A page in the person's own browser can send requests to this machine. It can't choose the Host that
 the browser writes, can't hide its origin, and doesn't know the token; each of the three would do
@@ -10,20 +10,30 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
+from baton.platform.durable_files import make_folder, replace_file
 from baton.server.api_errors import ApiError
-from baton.server.program_names import OTHER_PROGRAM, program_name
 
 DEFAULT_PORT = 8765
 LOOPBACK = ("127.0.0.1", "::1")
 
 CLIENT_ID_DIGITS = 16
+
+OTHER_PROGRAM = "another program"
+"""One that doesn't say who it is."""
+
+MAX_PROGRAM_CHARS = 25
 
 OPEN_PATHS = frozenset({"/", "/health"})
 """What is answered without a token: that Baton runs, and nothing else."""
@@ -187,3 +197,135 @@ def _tokens(headers: Mapping[str, str]) -> list[str]:
         scheme, _, token = credentials.strip().partition(" ")
         shown += [token.strip()] if scheme.lower() == "bearer" else []
     return [token for token in shown if token]
+
+
+_NAMES = {
+    "aider": "aider",
+    "ai-sdk": "Vercel AI SDK",
+    "anthropic": "Anthropic SDK",
+    "asyncanthropic": "Anthropic SDK",
+    "asyncopenai": "OpenAI SDK",
+    "claude-cli": "Claude Code",
+    "claude-code": "Claude Code",
+    "cline": "Cline",
+    "cn": "Continue",
+    "continue": "Continue",
+    "curl": "curl",
+    "codex_cli_rs": "Codex",
+    "codex_exec": "Codex",
+    "codex_vscode": "Codex",
+    "codex-tui": "Codex",
+    "go-http-client": "a Go program",
+    "litellm": "LiteLLM",
+    "node": "a Node program",
+    "node-fetch": "a Node program",
+    "open webui": "Open WebUI",
+    "openai": "OpenAI SDK",
+    "opencode": "opencode",
+    "pydantic-ai": "Pydantic AI",
+    "python-httpx": "a Python program",
+    "python-requests": "a Python program",
+    "aiohttp": "a Python program",
+    "python": "a Python program",
+    "qwencode": "Qwen Code",
+    "roo code": "Roo Code",
+    "roocode": "Roo Code",
+    "undici": "a Node program",
+    "zed": "Zed",
+}
+"""What programs are called, by the product in their headers, in lower case."""
+
+_LANGUAGES = {"python": "Python", "js": "JavaScript", "node": "JavaScript"}
+_SDK = re.compile(r"(?:Async)?(?:OpenAI|Anthropic)/(\w+)", re.IGNORECASE)
+_PRODUCT = re.compile(r"[^/(;,\s]+")
+_HOSTS = {"aider.chat": "aider", "cline.bot": "cline", "opencode.ai": "opencode"}
+
+
+def program_name(headers: Mapping[str, str]) -> str:
+    """Return the name of the program with these headers, at most MAX_PROGRAM_CHARS and harmless.
+
+    `headers` are by their lower-case names. A program may say anything: the name is only shown.
+    """
+    agent = headers.get("user-agent", "")
+    titled = headers.get("x-title", "") or headers.get("x-openrouter-title", "")
+    for said in (titled, headers.get("originator", ""), _referring_site(headers)):
+        if name := _plain(said):
+            return _NAMES.get(name.lower(), name)
+    if sdk := _SDK.match(agent):
+        language = _LANGUAGES.get(sdk[1].lower())
+        return _NAMES[agent.partition("/")[0].lower()] + (f" for {language}" if language else "")
+    products = [_plain(product) for product in _PRODUCT.findall(agent)[:1]]
+    name = next(filter(None, products), "")
+    return _NAMES.get(name.lower(), name) or OTHER_PROGRAM
+
+
+def _referring_site(headers: Mapping[str, str]) -> str:
+    """Return the host of the page that a program names as its own, as OpenRouter asks for it."""
+    try:
+        host = urlsplit(headers.get("http-referer", "")).hostname or ""
+    except ValueError:
+        return ""
+    host = host.removeprefix("www.")
+    return _HOSTS.get(host, host)
+
+
+def _plain(said: str) -> str:
+    """Return a name on one line without what isn't a letter, a digit or usual in names."""
+    text = one_line(said[:200], 200)
+    kept = "".join(sign for sign in text if sign.isalnum() or sign in " ._-+")
+    return " ".join(kept.split())[:MAX_PROGRAM_CHARS].strip()
+
+
+_TOKEN_BYTES = 32
+
+
+class ServerTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What clients show, one for each Grant."""
+
+    free: str
+    spend: str
+    private: str = ""
+
+    def grants(self) -> dict[bytes, Grant]:
+        """Return what each allows, by its hash."""
+        return {hash_token(getattr(self, grant)): grant for grant in Grant}
+
+
+def read_tokens(file: Path) -> ServerTokens:
+    """Return the tokens in a file, made now if it isn't there. Raises ConfigError."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return _write_tokens(file, ServerTokens(*map(_new_token, (Grant.FREE, Grant.SPEND))))
+    except OSError as error:
+        raise _unusable(file, f"can't be read ({error.strerror})") from error
+    try:
+        tokens = msgspec.json.decode(data, type=ServerTokens)
+    except ValueError as error:  # what msgspec raises, and bytes that aren't UTF-8
+        raise _unusable(file, "holds no tokens") from error
+    shown = [tokens.free, tokens.spend, *([tokens.private] if tokens.private else [])]
+    if min(map(len, shown)) < _TOKEN_BYTES or len(set(shown)) < len(shown):
+        raise _unusable(file, "holds no tokens")
+    return tokens if tokens.private else _write_tokens(file, tokens)  # an older Baton made two
+
+
+def _new_token(grant: Grant) -> str:
+    return f"baton-{grant}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
+
+
+def _write_tokens(file: Path, tokens: ServerTokens) -> ServerTokens:
+    """Write the tokens with a new private one; of two Batons that do so, the last one's count."""
+    whole = msgspec.structs.replace(tokens, private=_new_token(Grant.PRIVATE))
+    try:
+        make_folder(file.parent)
+        replace_file(file, msgspec.json.encode(whole))
+    except OSError as error:
+        raise _unusable(file, f"can't be written ({error.strerror})") from error
+    return whole
+
+
+def _unusable(file: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"The file with the endpoint's tokens, {file}, {why}.",
+        "Remove it: new tokens are made then, and clients need those.",
+    )

@@ -11,7 +11,7 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.messages import Card
-from baton.server.tokens import ServerTokens
+from baton.server.access import ServerTokens
 
 ASSUMED_CONTEXT = 8192
 """What is declared where how much a worker reads isn't known, in tokens."""

@@ -24,22 +24,27 @@ from baton.core.messages import ENDPOINTS_PASSED, VIA_HEADER
 from baton.core.sanitiser import one_line
 from baton.history import new_id
 from baton.presentation.served_requests import ServedRequest
-from baton.server.access import OPEN_PATHS, Access, Client
-from baton.server.addresses import canonical_path, is_anthropic, no_address_text
+from baton.server.access import OPEN_PATHS, Access, Client, program_name
 from baton.server.api_errors import ApiError, shown_error, stopped_error
 from baton.server.background_runs import BackgroundRuns
 from baton.server.client_request import ClientRequest, parse_body
-from baton.server.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
+from baton.server.dialects import (
+    CHAT,
+    COMPLETIONS,
+    MESSAGES,
+    RESPONSES,
+    Dialect,
+    EventStream,
+    canonical_path,
+    is_anthropic,
+    no_address_text,
+)
 from baton.server.embeddings import Embedder, read_embeddings
-from baton.server.event_stream import EventStream
 from baton.server.offered_models import OfferedModel
 from baton.server.openapi import describe_endpoint
-from baton.server.player import Player
-from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
-from baton.server.request_log import PlainRequest
-from baton.server.served_answer import Answer, answer_head, make_answer
-from baton.server.served_run import ServedRun
+from baton.server.request_runner import RequestRunner
+from baton.server.served_run import Answer, PlainRequest, ServedRun, answer_head, make_answer
 from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
 
 T = TypeVar("T")
@@ -64,24 +69,24 @@ Work = Callable[[bytearray, Mapping[str, str], Client], Awaitable[dict[str, Any]
 
 
 class Endpoint:
-    """Answers requests with a player. `access` says who may ask.
+    """Answers requests with a runner. `access` says who may ask.
 
     `report` takes each request that is over, but for those whether Baton runs.
     """
 
     def __init__(
         self,
-        player: Player,
+        runner: RequestRunner,
         access: Access,
         report: Callable[[ServedRequest], object] = lambda request: None,
     ) -> None:
-        self._home = player.home
-        self._player = player
+        self._home = runner.home
+        self._runner = runner
         self._access = access
         self._report = report
         self._bodies = BodyReader()
-        self._background = BackgroundRuns(player)
-        self._embedder = Embedder(player.orchestra.services.router)
+        self._background = BackgroundRuns(runner)
+        self._embedder = Embedder(runner.orchestra.services.router)
         routes = [
             Route("/", self._health, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
@@ -192,14 +197,14 @@ class Endpoint:
         has_encoder = (
             self._embedder.encoder is not None and "anthropic-version" not in request.headers
         )
-        models = self._player.listed_models(has_encoder=has_encoder)
+        models = self._runner.listed_models(has_encoder=has_encoder)
         listed = [_model_object(model) for model in models]
         ends = {"first_id": models[0].id, "last_id": models[-1].id, "has_more": False}
         return _json({"object": "list", "data": listed, **ends})
 
     async def _model(self, request: Request) -> Response:
         named = request.path_params["name"]
-        return _json(_model_object(replace(self._player.find_model(named), id=named)))
+        return _json(_model_object(replace(self._runner.find_model(named), id=named)))
 
     async def _response(self, request: Request) -> Response:
         client = request.scope[CLIENT]
@@ -217,7 +222,7 @@ class Endpoint:
             asked = await self._read(dialect, body, headers, client)
             body.clear()
             request.scope[MODEL] = asked.model
-            served = request.scope[SERVED] = self._player.begin(asked, client, id)
+            served = request.scope[SERVED] = self._runner.begin(asked, client, id)
             if served.asked.is_background:
                 begun = await self._background.begin(served)
                 if asked.is_streamed:
@@ -238,7 +243,7 @@ class Endpoint:
             result = await work(body, _headers(request.scope), request.scope[CLIENT])
             await _json(result)(request.scope, request.receive, send)
 
-        place = self._player.place(request.scope[CLIENT])
+        place = self._runner.place(request.scope[CLIENT])
         async with place, self._bodies.read(request) as body:
             await _while_connected(request.receive, answer(body))
 
@@ -248,7 +253,7 @@ class Endpoint:
         is_large = len(body) > SMALL_BODY_BYTES
         fields = await _worked_on(is_large, parse_body, bytes(body))
         asked, texts = read_embeddings(fields)
-        return await self._embedder.embed(asked, texts, self._player.find_model(asked.model))
+        return await self._embedder.embed(asked, texts, self._runner.find_model(asked.model))
 
     async def _count_messages(
         self, body: bytearray, headers: Mapping[str, str], client: Client
@@ -264,7 +269,7 @@ class Endpoint:
     async def _count(
         self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
     ) -> int:
-        return await self._player.count(await self._read(dialect, body, headers, client), client)
+        return await self._runner.count(await self._read(dialect, body, headers, client), client)
 
     async def _read(
         self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
@@ -283,7 +288,7 @@ class Endpoint:
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        async with aclosing(self._player.play(served)) as pieces:
+        async with aclosing(self._runner.play(served)) as pieces:
             found = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
             if served.asked.is_streamed:
                 await self._stream(dialect, served, found, send)
@@ -335,7 +340,7 @@ class Endpoint:
         await stream.finish()
 
     def _answer(self, served: ServedRun, text: str, calls: list[ToolCall]) -> Answer:
-        return make_answer(served, self._player.orchestra.roster, text, calls)
+        return make_answer(served, self._runner.orchestra.roster, text, calls)
 
 
 class _Ask:

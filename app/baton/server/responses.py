@@ -29,7 +29,7 @@ from baton.server.request_messages import (
     read_role,
     split_conversation,
 )
-from baton.server.served_answer import Answer
+from baton.server.served_run import Answer
 from baton.server.tool_calls import ToolCall, call_text, called_name, result_text
 from baton.server.tool_offer import Tool, offer_tools, read_choice, read_tools
 

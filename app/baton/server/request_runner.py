@@ -1,4 +1,4 @@
-"""A request played as a run: who answers, what it may spend, which conversation it goes on with."""
+"""Requests run: who answers one, what it may spend, which conversation it continues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from baton.core.run.run import Run
 from baton.core.text_match import ANSWER_CHARS, label_by_sayings, plain_text, said_texts
 from baton.history import Store
 from baton.server.access import Client, Grant
-from baton.server.answer_text import AnswerText
 from baton.server.api_errors import (
     ApiError,
     bad_request,
@@ -36,7 +35,7 @@ from baton.server.api_errors import (
 from baton.server.client_request import ClientRequest
 from baton.server.conversation_finder import ConversationFinder
 from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
-from baton.server.served_run import ServedRun
+from baton.server.served_run import AnswerText, ServedRun
 
 MAX_RUNS = 120
 """How many requests of one access token may be played or wait for a worker at once."""
@@ -70,7 +69,7 @@ AS_CONFIGURED = ServingLimits()
 """What the settings allow."""
 
 
-class Player:
+class RequestRunner:
     """Plays what clients ask, all of them with the same workers, ledger and history.
 
     `served` are the requests that were taken, the newest last. `allowed` is what the user allows
