@@ -19,7 +19,7 @@ from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
-from baton.tui.services import AppServices
+from baton.tui.chat.context import AppServices
 
 Play = Callable[[Pilot[None]], Awaitable[None]]
 """What a person does before the picture is taken."""

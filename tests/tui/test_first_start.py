@@ -14,7 +14,7 @@ from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Chunk, Request, Text
 from baton.history import Store
 from baton.models.model_types import ExternalModel, ModelState
-from baton.tui.recommendation_text import is_put_off, machine_text
+from baton.tui.chat.onboarding import is_put_off, machine_text
 from baton.tui.widgets.question_view import ChoiceView
 from baton.workers.scripted_worker import ScriptedWorker
 from baton.workers.tools import build_tools

@@ -232,17 +232,17 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
 
 async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     """Every key that is shown has an action."""
+    from baton.tui.chat.side_bar import WaitingList
     from baton.tui.screens.connect_screen import ConnectScreen
     from baton.tui.screens.conversations_screen import ConversationsScreen
-    from baton.tui.screens.dialogs import CeilingScreen, RenameScreen
     from baton.tui.screens.help_screen import HelpScreen
-    from baton.tui.screens.ledger_screens import EgressScreen, MoneyScreen
+    from baton.tui.screens.money_screen import MoneyScreen
     from baton.tui.screens.models_screen import ModelsScreen
-    from baton.tui.screens.serve_screen import ServeScreen
+    from baton.tui.screens.overlay import CeilingScreen, RenameScreen
+    from baton.tui.screens.traffic_screens import EgressScreen, ServeScreen
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
     from baton.tui.widgets.plan_card import PlanCard, StepEditor, WorkerMenu
     from baton.tui.widgets.question_view import ChoiceView
-    from baton.tui.widgets.side_bar_view import WaitingList
 
     async with open_app(tmp_path) as session:
         owners = {

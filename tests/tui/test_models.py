@@ -17,7 +17,7 @@ from baton.history import Store
 from baton.models.model_download import ModelDownload
 from baton.models.model_types import ExternalModel, LibraryModel, ModelState
 from baton.tui import model_table
-from baton.tui.background_downloads import ActiveDownload, Downloads, downloads_text
+from baton.tui.chat.downloads import ActiveDownload, Downloads, downloads_text
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_library import (
     CODER,

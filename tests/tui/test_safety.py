@@ -25,7 +25,7 @@ from baton.history import Store
 from baton.tui import crash_report, themes
 from baton.tui.answer_markdown import parse_blocks
 from baton.tui.app import BatonApp
-from baton.tui.screens.ledger_screens import SentScreen
+from baton.tui.screens.traffic_screens import SentScreen
 from baton.tui.screens.workflow_screen import WorkflowScreen
 from baton.tui.widgets.answer import block_painter
 from support.app_session import GPT, AppSession, open_app

@@ -90,8 +90,8 @@ def _frozen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path / "work")
     freeze_runs(monkeypatch)
     monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW))
-    monkeypatch.setattr("baton.tui.screens.ledger_screens._month_start", lambda: 0.0)
-    monkeypatch.setattr("baton.tui.screens.ledger_screens._today", lambda: date.fromtimestamp(NOW))
+    monkeypatch.setattr("baton.tui.screens.money_screen._month_start", lambda: 0.0)
+    monkeypatch.setattr("baton.tui.screens.money_screen._today", lambda: date.fromtimestamp(NOW))
     monkeypatch.setenv("TZ", "UTC")
 
 

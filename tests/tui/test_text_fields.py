@@ -9,7 +9,7 @@ import pytest
 from textual.widgets.text_area import Selection
 
 from baton.core.messages import Chunk, Request, Text
-from baton.tui.widgets.text_fields import TextField, character_border
+from baton.tui.widgets.text_widgets import TextField, character_border
 from support.app_session import open_app
 
 CHARACTERS = [

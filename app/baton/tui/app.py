@@ -27,11 +27,11 @@ from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
 from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
 from baton.tui import crash_report, desktop, key_bindings, themes
+from baton.tui.chat.context import AppServices, Serve
 from baton.tui.chat.runs import AnswerEnded
 from baton.tui.chat.screen import ChatScreen
+from baton.tui.desktop import read_bursts_as_pastes
 from baton.tui.screens.overlay import Overlay
-from baton.tui.services import AppServices, Serve
-from baton.tui.terminal_input import read_bursts_as_pastes
 
 if TYPE_CHECKING:
     from baton.compose import Baton

@@ -113,7 +113,7 @@ class BudgetController:
         await self._context.transcript.note(text)
 
     async def _show_money(self, releasing: bool = False) -> None:
-        from baton.tui.screens.ledger_screens import MoneyScreen
+        from baton.tui.screens.money_screen import MoneyScreen
 
         services, conversation, policy = self._services, self._context.chat.id, None
         if conversation is not None:
@@ -239,7 +239,7 @@ class BudgetController:
 
     def show_egress(self) -> None:
         """Show everything that left this machine."""
-        from baton.tui.screens.ledger_screens import EgressScreen
+        from baton.tui.screens.traffic_screens import EgressScreen
 
         self._context.screen.app.push_screen(EgressScreen(self._services.ledger))
 

@@ -342,7 +342,7 @@ class ConversationController:
 
     async def rename(self, title: str = "") -> None:
         """Give the conversation another title. To be run in a worker."""
-        from baton.tui.screens.dialogs import RenameScreen
+        from baton.tui.screens.overlay import RenameScreen
 
         chat, app = self._context.chat, self._context.screen.app
         if chat.id is None:

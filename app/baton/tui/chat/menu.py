@@ -19,15 +19,18 @@ from baton.presentation.way_texts import MODES
 from baton.tui import key_bindings, themes
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.input import InputController
-from baton.tui.file_paths import folder_paths, is_outside, mention_of, tree_paths
 from baton.tui.menu_entries import (
     MenuEntry,
     MenuWord,
     all_entries,
     command_entries,
+    folder_paths,
+    is_outside,
+    mention_of,
     message_entries,
     ranked_entries,
     ranked_paths,
+    tree_paths,
     typed_word,
 )
 from baton.tui.slash_commands import COMMANDS

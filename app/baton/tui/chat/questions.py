@@ -10,9 +10,14 @@ from baton.core.ports import Question
 from baton.core.sanitiser import one_line
 from baton.tui.chat.context import ChatContext
 from baton.tui.prompt_queue import ConversationState
-from baton.tui.widgets.question_cards import QuestionMirror, question_view
-from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView
-from baton.tui.widgets.workflow_view import WorkflowView
+from baton.tui.widgets.question_view import (
+    ChoiceView,
+    QuestionLine,
+    QuestionMirror,
+    QuestionView,
+    question_view,
+)
+from baton.tui.workflow_picture import WorkflowView
 
 ANOTHER_CONVERSATION = "In another conversation: "
 

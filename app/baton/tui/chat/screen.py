@@ -17,25 +17,23 @@ from textual.screen import Screen
 from baton.core.feedback import Signal
 from baton.tui import key_bindings
 from baton.tui.chat.budget import BudgetController
-from baton.tui.chat.context import ChatContext
+from baton.tui.chat.context import AppServices, ChatContext
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.input import InputController
 from baton.tui.chat.menu import BUDGET_CHOICES, MenuController
 from baton.tui.chat.onboarding import OnboardingController
-from baton.tui.chat.other_programs import ServingController
+from baton.tui.chat.serving import ServingController
 from baton.tui.chat.plan import PlanController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
 from baton.tui.chat.shell import ShellController
-from baton.tui.chat.side_bar import SideBarController
+from baton.tui.chat.side_bar import SideBarController, WaitingList
 from baton.tui.prompt_queue import PromptQueue
-from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer, PromptArea
 from baton.tui.widgets.menu_view import MenuView
 from baton.tui.widgets.question_view import ChoiceView, RecommendationView
-from baton.tui.widgets.side_bar_view import WaitingList
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
 

@@ -16,10 +16,9 @@ from baton.core.money import parse_usd, show_usd
 from baton.core.sanitiser import sanitise
 from baton.platform.secrets import PROVIDERS, NoKeyring
 from baton.tui import key_bindings
-from baton.tui.screens.dialogs import ConfirmScreen
-from baton.tui.screens.overlay import Overlay
-from baton.tui.services import Connect
-from baton.tui.widgets.text_fields import TextField
+from baton.tui.chat.context import Connect
+from baton.tui.screens.overlay import ConfirmScreen, Overlay
+from baton.tui.widgets.text_widgets import TextField
 
 USUAL_CEILING = "0.50"
 """What stands in the line of the ceiling where there is none, in US dollars."""

@@ -24,9 +24,8 @@ from baton.history import Store
 from baton.presentation.answers import CardsById, worker_name
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
-from baton.tui.screens.dialogs import RenameScreen
-from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.text_fields import TextField
+from baton.tui.screens.overlay import Overlay, RenameScreen
+from baton.tui.widgets.text_widgets import TextField
 
 SEARCH_DELAY_SECONDS = 0.12
 """After how many seconds without typing a search begins."""

@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 from baton.tui import key_bindings, slash_commands
 from baton.tui.menu_entries import MenuEntry, ranked_entries
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.text_fields import TextField
+from baton.tui.widgets.text_widgets import TextField
 
 KEY_COLUMNS = 20
 """How many columns the keys take."""

@@ -17,8 +17,8 @@ from baton.core.view import RunView, StepView
 from baton.presentation.answers import CardsById
 from baton.tui import key_bindings, workflow_text
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.question_cards import QuestionMirror
-from baton.tui.widgets.text_view import TextView
+from baton.tui.widgets.question_view import QuestionMirror
+from baton.tui.widgets.text_widgets import TextView
 from baton.tui.workflow_picture import picture_rows
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ class WorkflowScreen(Overlay[None]):
 
     def action_egress(self) -> None:
         """Show what this run sent."""
-        from baton.tui.screens.ledger_screens import EgressScreen
+        from baton.tui.screens.traffic_screens import EgressScreen
 
         if (started := self._run.started) is not None:
             self.app.push_screen(EgressScreen(self._ledger, started.run))

@@ -22,7 +22,7 @@ from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise
 from baton.presentation.words import file_text
 from baton.tui import key_bindings
 from baton.tui.widgets.menu_view import MenuView
-from baton.tui.widgets.text_fields import TextEditor
+from baton.tui.widgets.text_widgets import TextEditor
 
 PAUSE_SECONDS = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""

@@ -16,7 +16,7 @@ from textual.widgets import Input
 from baton.core.sanitiser import one_line
 from baton.tui.menu_entries import MenuEntry
 from baton.tui.widgets.question_view import QuestionLine
-from baton.tui.widgets.text_fields import TextField
+from baton.tui.widgets.text_widgets import TextField
 
 MAX_ROWS = 8
 """How many rows are seen at once."""

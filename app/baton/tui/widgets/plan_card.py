@@ -23,7 +23,7 @@ from baton.presentation.plans import access_text, step_cost_text
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.question_view import ChoiceView, QuestionView, ScrollableQuestion
-from baton.tui.widgets.text_fields import TextEditor
+from baton.tui.widgets.text_widgets import TextEditor
 from baton.tui.workflow_picture import (
     picture_rows,
     planned_run,

@@ -24,7 +24,7 @@ from baton.tui.workflow_picture import progress_text
 
 if TYPE_CHECKING:
     from baton.tui.widgets.answer import AnswerView
-    from baton.tui.widgets.workflow_view import WorkflowView
+    from baton.tui.workflow_picture import WorkflowView
 
 MAX_SHOWN_CHARS = 40_000
 """How much of a turn is drawn; all of it is copied, exported and sent."""
@@ -116,7 +116,7 @@ class TurnView(Vertical):
         if self._workflow is not None:
             self._workflow.show(run, roster)
         elif self._answers:
-            from baton.tui.widgets.workflow_view import WorkflowView
+            from baton.tui.workflow_picture import WorkflowView
 
             self._workflow = WorkflowView(run, roster)
             self.mount(self._workflow, after=self._head)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from baton.core.errors import ConfigError
-from baton.tui.chat.context import ChatContext
-from baton.tui.services import OpenEndpoint
+from baton.tui.chat.context import ChatContext, OpenEndpoint
 
 
 class ServingController:
@@ -37,7 +36,7 @@ class ServingController:
             await self._show(self._open)
 
     async def _show(self, endpoint: OpenEndpoint) -> None:
-        from baton.tui.screens.serve_screen import STOP, ServeScreen
+        from baton.tui.screens.traffic_screens import STOP, ServeScreen
 
         if await self._context.screen.app.push_screen_wait(ServeScreen(endpoint)) == STOP:
             await self._stop()

@@ -18,7 +18,7 @@ from baton.core.run.orchestra import Orchestra
 from baton.core.view import RunView
 from baton.platform.settings import Settings, find_paths
 from baton.server import OpenEndpoint, serving
-from baton.tui.screens.serve_screen import ServeScreen
+from baton.tui.screens.traffic_screens import ServeScreen
 from baton.tui.widgets.status_lines import Footer
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_session import CARD, open_app
