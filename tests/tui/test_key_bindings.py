@@ -236,8 +236,8 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     from baton.tui.screens.connect_screen import ConnectScreen
     from baton.tui.screens.conversations_screen import ConversationsScreen
     from baton.tui.screens.help_screen import HelpScreen
-    from baton.tui.screens.money_screen import MoneyScreen
     from baton.tui.screens.models_screen import ModelsScreen
+    from baton.tui.screens.money_screen import MoneyScreen
     from baton.tui.screens.overlay import CeilingScreen, RenameScreen
     from baton.tui.screens.traffic_screens import EgressScreen, ServeScreen
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen

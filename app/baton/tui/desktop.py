@@ -1,4 +1,9 @@
-"""The clipboard, the window around the app, the person's editor, and files that are saved."""
+"""The terminal and the desktop: pastes, the clipboard, the window, the user's editor, exports.
+
+Some terminals (`screen`, serial lines, old consoles) have no bracketed paste: a paste of several
+lines looks like typing, and each Enter in it would send a prompt. Others (tmux) leave escape
+sequences in a bracketed one, of which Textual would make keys.
+"""
 
 from __future__ import annotations
 

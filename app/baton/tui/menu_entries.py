@@ -1,4 +1,4 @@
-"""What the menu can offer, and which of it a few typed letters mean: data and ranking."""
+"""What the menu can offer, and which of it a few typed letters mean: data, files and ranking."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 The same lines are a plan before it runs (with prices), the live picture while it does, and a
 timeline after it: there the bars stand where their time was, so that one sees who ran beside whom.
+`WorkflowView` shows them in the conversation.
 """
 
 from __future__ import annotations

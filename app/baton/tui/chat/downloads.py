@@ -1,4 +1,4 @@
-"""Background downloads on the chat screen; a model that is complete can answer at once."""
+"""Downloads of models in the background, a few at a time, and how the chat screen reports them."""
 
 from __future__ import annotations
 

@@ -21,14 +21,12 @@ from baton.tui.chat.context import AppServices, ChatContext
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.feedback import FeedbackController
-from baton.tui.chat.input import InputController
+from baton.tui.chat.input import InputController, ShellController
 from baton.tui.chat.menu import BUDGET_CHOICES, MenuController
 from baton.tui.chat.onboarding import OnboardingController
-from baton.tui.chat.serving import ServingController
-from baton.tui.chat.plan import PlanController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
-from baton.tui.chat.shell import ShellController
+from baton.tui.chat.serving import ServingController
 from baton.tui.chat.side_bar import SideBarController, WaitingList
 from baton.tui.prompt_queue import PromptQueue
 from baton.tui.widgets.composer import Composer, PromptArea
@@ -82,12 +80,10 @@ class ChatScreen(Screen[None]):
             feedback=self.feedback,
             conversation=self.conversation,
         )
-        self.plan = PlanController(
-            context, budget=self.budget, conversation=self.conversation, runs=self.runs
-        )
         self.shell = ShellController(context, self.questions)
         self.input = InputController(
             context,
+            budget=self.budget,
             feedback=self.feedback,
             conversation=self.conversation,
             runs=self.runs,
@@ -143,12 +139,12 @@ class ChatScreen(Screen[None]):
             "take_back": runs.take_back,
             "regenerate": runs.regenerate,
             "stronger": start(runs.ask_stronger, "stronger", exclusive=True),
-            "mode": self._choose_or_open("mode", self.plan.set_mode),
-            "strategy": self._choose_or_open("strategy", self.plan.set_strategy),
-            "plan": self.plan.preview,
-            "route": start(self.plan.explain_route, "why"),
-            "resume": start(self.plan.resume, "go_on"),
-            "go_on": start(self.plan.resume, "go_on"),
+            "mode": self._choose_or_open("mode", self.input.set_mode),
+            "strategy": self._choose_or_open("strategy", self.input.set_strategy),
+            "plan": self.input.preview,
+            "route": start(conversation.explain_route, "why"),
+            "resume": start(self.input.resume, "go_on"),
+            "go_on": start(self.input.resume, "go_on"),
             # Money, privacy and models
             "budget": self._change_budget,
             "connect": start(self.budget.connect, "connect", exclusive=True),

@@ -1,4 +1,4 @@
-"""The side bar of the chat screen: gathered once a second, shown where there is room for it."""
+"""The side bar: context, money, models, steps, what waits and was sent; refreshed each second."""
 
 from __future__ import annotations
 

@@ -245,9 +245,7 @@ class ModelsScreen(Overlay[str]):
 
     def _show_coming(self, coming: dict[str, ActiveDownload], length: int) -> None:
         """Draw a bar for each model on its way."""
-        bars = [progress_bar(one, length) for one in coming.values()][
-            : MAX_PARALLEL
-        ]
+        bars = [progress_bar(one, length) for one in coming.values()][:MAX_PARALLEL]
         self._put("#coming", Content("\n").join(bars))
         self.query_one("#coming").display = bool(bars)
 

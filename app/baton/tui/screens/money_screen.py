@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-
-from collections import Counter
-from collections.abc import Sequence
-from datetime import date, timedelta
-
-from textual.content import Content
-
-from baton.core.feedback import GradedAnswer
-from baton.core.ledger_types import DayCharge
-from baton.core.money import show_usd
-from baton.core.sanitiser import one_line
-from baton.presentation.answers import CardsById, worker_name
-
-
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from textual import on, work
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -29,9 +16,10 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.core.errors import BatonError
+from baton.core.feedback import GradedAnswer
 from baton.core.ledger_types import (
     Charge,
-    Egress,
+    DayCharge,
     Policy,
     Scope,
     ScopeBalance,
@@ -41,19 +29,18 @@ from baton.core.ledger_types import (
 )
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line, sanitise
+from baton.presentation.answers import CardsById, worker_name
 from baton.presentation.charges import (
     POLICY_NAMES,
-    charge_text,
     room_text,
     spending_summary,
     unconfirmed_text,
 )
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
-from baton.tui.screens.traffic_screens import EgressScreen
 from baton.tui.screens.overlay import CeilingScreen, ConfirmScreen, Overlay
+from baton.tui.screens.traffic_screens import EgressScreen
 from baton.tui.slash_commands import SetCeiling, parse_budget
-from baton.tui.widgets.text_widgets import TextView
 
 if TYPE_CHECKING:
     from baton.core.feedback import GradedAnswer

@@ -1,4 +1,4 @@
-"""The base of all screens that are shown over the conversation."""
+"""The base of the screens over the conversation, and the small ones that ask one thing."""
 
 from __future__ import annotations
 

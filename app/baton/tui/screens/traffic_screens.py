@@ -3,63 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.core.errors import BatonError
 from baton.core.ledger_types import (
-    Charge,
     Egress,
-    Policy,
-    Scope,
-    ScopeBalance,
-    SpendingStyle,
-    Standing,
-    UsageRow,
 )
-from baton.core.money import format_usd, show_usd
-from baton.core.sanitiser import one_line, sanitise
+from baton.core.sanitiser import one_line
 from baton.presentation.charges import (
-    POLICY_NAMES,
     charge_text,
-    room_text,
-    spending_summary,
-    unconfirmed_text,
 )
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
-from baton.tui.screens.overlay import CeilingScreen, ConfirmScreen, Overlay
-from baton.tui.slash_commands import SetCeiling, parse_budget
+from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.text_widgets import TextView
 
 if TYPE_CHECKING:
-    from baton.core.feedback import GradedAnswer
-    from baton.core.run.orchestra import Orchestra
     from baton.money import Ledger
 
 
-
-
-from textual.app import ComposeResult
-from textual.content import Content
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
-
-from baton.core.sanitiser import one_line
 from baton.presentation.served_requests import request_line, request_title
-from baton.presentation.words import count_text
-from baton.tui import key_bindings
 from baton.tui.chat.context import OpenEndpoint
-from baton.tui.screens.overlay import Overlay
-
 
 REFRESH_SECONDS = 0.5
 

@@ -1,4 +1,4 @@
-"""A question to the person, in the conversation. It takes no focus, so typing can't answer it."""
+"""Questions to the user, in the conversation and on a screen over it. Typing can't answer one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines and areas to type in, in which every key acts in its turn, and on whole characters.
+"""Plain texts of any length, and lines and areas to type in, on whole characters.
 
 By itself Textual looks up what a key is bound to only after the widget has passed the key on: where
 a slow line brings several keys at once, Backspace or an arrow acts after the letters behind it. And
