@@ -282,7 +282,7 @@ async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
         await session.send("hello")
         await session.wait_until(lambda: "Ask gpt-5-mini?" in session.screen_text())
-        await session.chat.plan.set_mode("local")
+        await session.chat.input.set_mode("local")
         await session.wait_for_answer()
         assert session.asked == []
         assert "Ask gpt-5-mini?" not in session.screen_text()

@@ -1,4 +1,4 @@
-"""Which models suit this machine: shown at the first start and when asked for; the models screen."""
+"""Which models suit this machine: shown at the first start and on request; the models screen."""
 
 from __future__ import annotations
 
