@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,13 +41,12 @@ EDIT = "edit"
 """The choice that changes a plan, or a prompt, before anything is sent."""
 
 
+@dataclass
 class AnswerEnded(Message):
     """A prompt has its answer, or none: how a notice says it, and how many seconds it took."""
 
-    def __init__(self, text: str, seconds: float) -> None:
-        super().__init__()
-        self.text = text
-        self.seconds = seconds
+    text: str
+    seconds: float
 
 
 TOO_LONG = Question(

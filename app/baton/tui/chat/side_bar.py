@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
@@ -177,13 +178,12 @@ class WaitingList(OptionList):
 
     BINDINGS = key_bindings.SIDE
 
+    @dataclass
     class Wanted(Message):
         """The prompt at this place in the queue is to be edited, or else removed."""
 
-        def __init__(self, place: int, *, is_edit: bool) -> None:
-            super().__init__()
-            self.place = place
-            self.is_edit = is_edit
+        place: int
+        is_edit: bool
 
     def show(self, prompts: Sequence[str]) -> None:
         """Show these prompts, with the cursor where it was."""

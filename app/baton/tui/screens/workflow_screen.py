@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -34,12 +35,11 @@ RunReader = Callable[[], RunView]
 class PageTab(Static):
     """The name of a page; the page that is shown has it in brackets."""
 
+    @dataclass
     class Chosen(Message):
         """The page was clicked."""
 
-        def __init__(self, page: int) -> None:
-            super().__init__()
-            self.page = page
+        page: int
 
     def __init__(self, page: int) -> None:
         super().__init__(markup=False)
