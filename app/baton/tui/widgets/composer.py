@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from textual import events, on
@@ -46,22 +47,20 @@ class PromptArea(TextEditor):
 
     BINDINGS = key_bindings.PROMPT
 
+    @dataclass
     class Sent(Message):
         """The person pressed Enter: the prompt's text, which no longer stands in it."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Recalling(Message):
         """Earlier prompts are wanted: the answer is `remember`."""
 
+    @dataclass
     class LongPasted(Message):
         """More was pasted than a prompt should hold."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class FileDropped(Message):
         """Backspace was pressed where there is nothing left to delete."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -31,12 +32,11 @@ Rank = Callable[[str], Sequence[MenuEntry]]
 class MenuRows(Widget):
     """The rows in sight, drawn from `rows`; a heading is a text. `cursor` is an index of `rows`."""
 
+    @dataclass
     class Pressed(Message):
         """A row was clicked."""
 
-        def __init__(self, entry: MenuEntry) -> None:
-            super().__init__()
-            self.entry = entry
+        entry: MenuEntry
 
     ALLOW_SELECT = False
     rows: reactive[tuple[MenuEntry | str, ...]] = reactive((), layout=True)
@@ -132,19 +132,17 @@ class MenuView(Vertical):
     the last letter: without that, nothing is chosen that may spend or send.
     """
 
+    @dataclass
     class Chosen(Message):
         """The person chose an entry with the mouse."""
 
-        def __init__(self, entry: MenuEntry) -> None:
-            super().__init__()
-            self.entry = entry
+        entry: MenuEntry
 
+    @dataclass
     class Highlighted(Message):
         """The cursor is on another entry."""
 
-        def __init__(self, entry: MenuEntry | None) -> None:
-            super().__init__()
-            self.entry = entry
+        entry: MenuEntry | None
 
     def __init__(self) -> None:
         super().__init__()

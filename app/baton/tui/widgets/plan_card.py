@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
@@ -34,13 +35,12 @@ from baton.tui.workflow_picture import (
 _EMPTY_RUN = RunView()
 
 
+@dataclass
 class StepLeft(Message):
     """The person is done with a step: with another `worker`, another `text`, or neither."""
 
-    def __init__(self, worker: str = "", text: str = "") -> None:
-        super().__init__()
-        self.worker = worker
-        self.text = text
+    worker: str = ""
+    text: str = ""
 
 
 class WorkerMenu(OptionList):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from textual import events
 from textual.app import ComposeResult
@@ -27,19 +28,17 @@ class ChoiceView(Static):
     BINDINGS = key_bindings.QUESTION
     can_focus = True
 
+    @dataclass
     class Chosen(Message):
         """The person decided."""
 
-        def __init__(self, choice: Choice) -> None:
-            super().__init__()
-            self.choice = choice
+        choice: Choice
 
+    @dataclass
     class Scrolling(Message):
         """The person wants to read on in the text that the question is about."""
 
-        def __init__(self, pages: int) -> None:
-            super().__init__()
-            self.pages = pages
+        pages: int
 
     class Unfolding(Message):
         """The person wants to see Baton's own instructions, or no longer."""
@@ -83,12 +82,11 @@ class QuestionView(Vertical):
 
     NOTE = "Tab chooses among them, Esc takes the first."
 
+    @dataclass
     class Decided(Message):
         """The person decided with one of its choices."""
 
-        def __init__(self, view: QuestionView) -> None:
-            super().__init__()
-            self.view = view
+        view: QuestionView
 
     def __init__(self, question: Question) -> None:
         super().__init__()
@@ -316,13 +314,12 @@ class RecommendationView(Vertical):
     Nothing waits for it: it is no question, and typing a prompt passes it by.
     """
 
+    @dataclass
     class Chosen(Message):
         """The person chose."""
 
-        def __init__(self, view: RecommendationView, choice: Choice) -> None:
-            super().__init__()
-            self.view = view
-            self.choice = choice
+        view: RecommendationView
+        choice: Choice
 
     def __init__(self, text: str) -> None:
         super().__init__()

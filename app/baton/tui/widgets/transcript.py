@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -36,12 +37,11 @@ class Transcript(VerticalScroll):
 
     BINDINGS = key_bindings.TRANSCRIPT
 
+    @dataclass
     class Typed(Message):
         """A key was pressed that belongs to the prompt."""
 
-        def __init__(self, key: events.Key) -> None:
-            super().__init__()
-            self.key = key
+        key: events.Key
 
     class Changed(Message):
         """Other turns are on the screen now."""

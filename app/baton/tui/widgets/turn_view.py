@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -44,12 +45,11 @@ class TurnView(Vertical):
 
     selected: reactive[bool] = reactive(False, toggle_class="-selected")
 
+    @dataclass
     class Pressed(Message):
         """The turn was clicked."""
 
-        def __init__(self, view: TurnView) -> None:
-            super().__init__()
-            self.view = view
+        view: TurnView
 
     def __init__(self, turn: Turn, marker: str = "") -> None:
         super().__init__(classes=f"-{turn.role.value}")
