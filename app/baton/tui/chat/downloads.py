@@ -20,7 +20,6 @@ from baton.models import LibraryModel
 from baton.presentation.words import duration_text, join_words, percent_done
 from baton.tui import key_bindings
 from baton.tui.chat.context import ChatContext
-from baton.tui.chat.onboarding import STICK_HINT
 
 if TYPE_CHECKING:
     from baton.models import Library
@@ -240,6 +239,10 @@ REPEAT_HINT_SECONDS = 60.0
 """Within that time a second message leaves out what to do about it."""
 
 NO_LIBRARY = "There are no models to choose from here."
+STICK_HINT = (
+    "Without a network, carry models over on a stick: `baton models export DIR` on a machine that "
+    "has them, `baton models import DIR` here."
+)
 
 
 class DownloadController:

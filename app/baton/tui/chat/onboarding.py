@@ -22,7 +22,7 @@ from baton.platform.durable_files import make_folder
 from baton.presentation.models import gpu_text, licence_text
 from baton.presentation.words import count_text, join_words
 from baton.tui.chat.context import ChatContext
-from baton.tui.chat.downloads import NO_LIBRARY, DownloadController
+from baton.tui.chat.downloads import NO_LIBRARY, STICK_HINT, DownloadController
 from baton.tui.prompt_queue import record_view
 from baton.tui.widgets.question_view import RecommendationView
 from baton.tui.widgets.transcript import Notice
@@ -30,7 +30,6 @@ from baton.tui.widgets.transcript import Notice
 if TYPE_CHECKING:
     from baton.core.machine import Hardware
     from baton.core.messages import Prompt
-    from baton.core.ports import Choice
     from baton.models import ExternalModel, Library, Pick, Recommendation
     from baton.presentation.home import RecentText
 
@@ -298,10 +297,6 @@ DOWNLOAD = Choice("download", "Download in the background")
 CHOOSE = Choice("choose", "Choose")
 LATER = Choice("later", "Later")
 
-STICK_HINT = (
-    "Without a network, carry models over on a stick: `baton models export DIR` on a machine that "
-    "has them, `baton models import DIR` here."
-)
 LOOKING_TEXT = "Looking at this machine, for models that suit it …"
 NONE_FITS_TEXT = "No model of the catalogue that is better than the one here fits this machine."
 PUT_OFF_TEXT = "/recommend shows this again, and so do the models (Ctrl+L)."

@@ -43,7 +43,6 @@ from baton.tui.screens.traffic_screens import EgressScreen
 from baton.tui.slash_commands import SetCeiling, parse_budget
 
 if TYPE_CHECKING:
-    from baton.core.feedback import GradedAnswer
     from baton.core.run.orchestra import Orchestra
     from baton.money import Ledger
 
