@@ -103,9 +103,11 @@ class ApiError(Exception):
 
 def api_error(error: BatonError) -> ApiError:
     """Return what a client is shown of an error of Baton's."""
-    kinds = (_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
-    status, code = next(kinds, (502, "failed"))
-    return ApiError(status, code, error.message, error.hint)
+    return ApiError(*_kind_of(type(error)), error.message, error.hint)
+
+
+def _kind_of(error: type[BatonError]) -> tuple[int, str]:
+    return next((_KINDS[cls] for cls in error.__mro__ if cls in _KINDS), (502, "failed"))
 
 
 def stopped_error() -> ApiError:
@@ -127,10 +129,9 @@ def shown_error(error: Exception) -> ApiError:
 def failure_error(failure: Failed) -> ApiError:
     """Return what a client is shown of an error that a run recorded by its class's name."""
     kind = ERROR_CLASSES.get(failure.error, BatonError)
-    fitting = next((_KINDS[cls] for cls in kind.__mro__ if cls in _KINDS), (502, "failed"))
     if kind is ContextTooLong and failure.limit:
         return too_long(failure.needed, failure.limit)
-    return ApiError(*fitting, failure.message, failure.hint)
+    return ApiError(*_kind_of(kind), failure.message, failure.hint)
 
 
 def too_long(needed: int, limit: int, largest: str = "") -> ApiError:

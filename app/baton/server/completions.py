@@ -7,41 +7,26 @@ from typing import Any
 
 import msgspec
 
-from baton.core.messages import AnswerFormat, Role
-from baton.server.api_errors import ApiError, bad_request
+from baton.core.messages import Role
+from baton.server.api_errors import bad_request
 from baton.server.client_request import (
-    ANY_OBJECT,
+    OPENAI_HARMLESS,
     ClientRequest,
-    ConditionFields,
+    SharedFields,
     check_count,
     check_fields,
-    check_range,
-    json_shape,
     read_conditions,
     read_fields,
+    read_form,
     read_model,
     read_stop,
 )
 from baton.server.request_messages import Spoken, read_content, read_role, split_conversation
-from baton.server.served_run import Answer
+from baton.server.served_run import Answer, StreamWriter
 from baton.server.tool_calls import ToolCall, call_text, called_name, result_text
-from baton.server.tool_offer import Tool, ToolOffer, offer_tools, read_choice, read_tools
+from baton.server.tool_offer import Tool, offer_tools, read_choice, read_tools
 
-HARMLESS = frozenset(
-    {
-        "metadata",
-        "prediction",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning_effort",
-        "safety_identifier",
-        "service_tier",
-        "user",
-        "verbosity",
-    }
-)
-"""Fields that tune how a provider makes or bills an answer, not what is asked for."""
+HARMLESS = OPENAI_HARMLESS | {"metadata", "prediction", "reasoning_effort", "verbosity"}
 
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "logprobs": (False,),
@@ -85,7 +70,7 @@ class SchemaFields(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-class FormatFields(msgspec.Struct, frozen=True):
+class ChatFormatFields(msgspec.Struct, frozen=True):
     """The form that the answer must have."""
 
     type: str | None = None
@@ -99,27 +84,22 @@ class StreamFields(msgspec.Struct, frozen=True):
     include_obfuscation: bool | None = None
 
 
-class ChatRequest(msgspec.Struct, frozen=True):
+class ChatRequest(SharedFields, frozen=True, kw_only=True):
     """A request's fields, as far as Baton keeps to them."""
 
-    model: str | None = None
-    messages: list[MessageFields] = []
+    messages: tuple[MessageFields, ...] = ()
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
-    response_format: FormatFields | None = None
+    response_format: ChatFormatFields | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
-    stream: bool | None = None
     stream_options: StreamFields | None = None
     store: bool | None = None
-    baton: ConditionFields | None = None
 
 
 def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
@@ -128,24 +108,26 @@ def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequ
     sampling = check_fields(body, ChatRequest, HARMLESS, NEUTRAL, warnings)
     asked = read_fields(body, ChatRequest)
     tools = read_tools([*(asked.tools or ()), *(asked.functions or ())], warnings)
+    wanted = asked.function_call if asked.tool_choice is None else asked.tool_choice
+    is_single = asked.parallel_tool_calls is False or bool(asked.functions)
+    choice = read_choice(wanted, is_single=is_single, warnings=warnings)
+    form = asked.response_format or ChatFormatFields()
+    schema = (form.json_schema or SchemaFields()).schema
     limit = asked.max_completion_tokens
     limit = asked.max_tokens if limit is None else limit
     return ClientRequest(
         read_model(asked.model),
         *split_conversation(_spoken(asked.messages, tools, warnings), "messages"),
         max_tokens=check_count(limit, "max_tokens"),
-        temperature=check_range(asked.temperature, 2.0, "temperature"),
-        top_p=check_range(asked.top_p, 1.0, "top_p"),
         seed=None if asked.seed is None else asked.seed % 2**32,
         stop=read_stop(asked.stop, "stop"),
-        shape=_shape(asked.response_format, warnings),
-        tools=_offer(asked, tools, warnings),
-        is_streamed=bool(asked.stream),
+        shape=read_form(form.type, schema, "response_format", warnings, "json_schema.schema"),
+        tools=offer_tools(tools, choice, warnings),
         has_usage=bool(asked.stream_options and asked.stream_options.include_usage),
         sampling=sampling,
         has_functions=bool(asked.functions) and not asked.tools,
         conditions=read_conditions(headers, asked.baton, asked.store),
-        warnings=tuple(warnings),
+        **asked.values(warnings),
     )
 
 
@@ -175,28 +157,6 @@ def _spoken(
         yield Spoken(role, "\n".join(texts), media if role is Role.USER else "")
 
 
-def _shape(asked: FormatFields | None, warnings: list[str]) -> AnswerFormat | None:
-    match asked.type or "text" if asked is not None else "text":
-        case "text":
-            return None
-        case "json_object":
-            return json_shape(ANY_OBJECT, "response_format", warnings)
-        case "json_schema":
-            named = asked.json_schema if asked is not None else None
-            schema = named.schema if named is not None else None
-            return json_shape(schema, "response_format.json_schema.schema", warnings)
-        case kind:
-            message = f"There is no response format {kind[:40]!r}."
-            raise bad_request(message, "response_format.type")
-
-
-def _offer(asked: ChatRequest, tools: Sequence[Tool], warnings: list[str]) -> ToolOffer | None:
-    wanted = asked.function_call if asked.tool_choice is None else asked.tool_choice
-    is_single = asked.parallel_tool_calls is False or bool(asked.functions)
-    choice = read_choice(wanted, is_single=is_single, warnings=warnings)
-    return offer_tools(tools, choice, warnings)
-
-
 def completion(answer: Answer, asked: ClientRequest) -> dict[str, Any]:
     """Return a whole answer as one object."""
     message: dict[str, Any] = {
@@ -218,7 +178,7 @@ def completion(answer: Answer, asked: ClientRequest) -> dict[str, Any]:
     }
 
 
-class ChatStream:
+class ChatStream(StreamWriter):
     """Writes an answer as the objects of a stream, while it comes."""
 
     def __init__(self, asked: ClientRequest) -> None:
@@ -249,10 +209,6 @@ class ChatStream:
             return [last]
         usage = {**_head(answer, "chat.completion.chunk"), "choices": [], "usage": _usage(answer)}
         return [last, usage]
-
-    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]:
-        """Return what ends a stream that can't be gone on with."""
-        return [error.openai()]
 
     def _chunk(
         self, answer: Answer, delta: Mapping[str, Any], finish: str | None = None
@@ -312,20 +268,15 @@ LEGACY_NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 
 
-class CompletionRequest(msgspec.Struct, frozen=True):
+class CompletionRequest(SharedFields, frozen=True, kw_only=True):
     """A request's fields, as far as Baton keeps to them."""
 
     prompt: str | list[Any]
-    model: str | None = None
     max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
-    stream: bool | None = None
     stream_options: StreamFields | None = None
     store: bool | None = None
-    baton: ConditionFields | None = None
 
 
 def read_completion(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
@@ -341,15 +292,12 @@ def read_completion(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clie
         read_model(asked.model),
         *split_conversation([Spoken(Role.USER, prompts[0])], "prompt"),
         max_tokens=check_count(most, "max_tokens"),
-        temperature=check_range(asked.temperature, 2.0, "temperature"),
-        top_p=check_range(asked.top_p, 1.0, "top_p"),
         seed=None if asked.seed is None else asked.seed % 2**32,
         stop=read_stop(asked.stop, "stop"),
-        is_streamed=bool(asked.stream),
         has_usage=bool(asked.stream_options and asked.stream_options.include_usage),
         sampling=sampling,
         conditions=read_conditions(headers, asked.baton, asked.store),
-        warnings=tuple(warnings),
+        **asked.values(warnings),
     )
 
 
@@ -359,23 +307,15 @@ def completion_object(answer: Answer, asked: ClientRequest) -> dict[str, Any]:
     return {**whole, "usage": completion(answer, asked)["usage"], "baton": answer.report}
 
 
-class CompletionStream:
+class CompletionStream(StreamWriter):
     """Writes an answer as the objects of a stream, while it comes."""
 
     def __init__(self, asked: ClientRequest) -> None:
         self._asked = asked
 
-    def begin(self, answer: Answer) -> list[dict[str, Any]]:
-        """Return what comes before the first piece."""
-        return []
-
     def text(self, answer: Answer, piece: str) -> list[dict[str, Any]]:
         """Return a piece of the answer."""
         return [_piece(answer, piece)]
-
-    def call(self, answer: Answer, call: ToolCall) -> list[dict[str, Any]]:
-        """Return a call of a tool, of which there are none here."""
-        return []
 
     def end(self, answer: Answer) -> list[dict[str, Any]]:
         """Return what comes after the last piece."""
@@ -384,10 +324,6 @@ class CompletionStream:
             return [last]
         usage = completion(answer, self._asked)["usage"]
         return [last, {**_piece(answer, ""), "choices": [], "usage": usage}]
-
-    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]:
-        """Return what ends a stream that can't be gone on with."""
-        return [error.openai()]
 
 
 def _piece(answer: Answer, text: str, finish: str | None = None) -> dict[str, Any]:

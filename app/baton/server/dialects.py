@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from starlette.types import Send
@@ -26,22 +26,7 @@ from baton.server.completions import (
 )
 from baton.server.messages import MessageStream, message_object, read_messages
 from baton.server.responses import ResponseStream, read_responses, response
-from baton.server.served_run import Answer
-from baton.server.tool_calls import ToolCall
-
-
-class StreamWriter(Protocol):
-    """Writes an answer in a protocol's events, while it comes."""
-
-    def begin(self, answer: Answer) -> list[dict[str, Any]]: ...
-
-    def text(self, answer: Answer, piece: str) -> list[dict[str, Any]]: ...
-
-    def call(self, answer: Answer, call: ToolCall) -> list[dict[str, Any]]: ...
-
-    def end(self, answer: Answer) -> list[dict[str, Any]]: ...
-
-    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]: ...
+from baton.server.served_run import Answer, StreamWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -64,8 +64,17 @@ RETRY_SECONDS = 2
 MAX_ENDPOINTS = 8
 """How many endpoints of Baton a request may have come through."""
 
-Work = Callable[[bytearray, Mapping[str, str], Client], Awaitable[dict[str, Any]]]
-"""Computes an answer from a body, the headers and who asks. Raises ApiError."""
+
+class Posted(NamedTuple):
+    """What was sent to an address, and by whom."""
+
+    body: bytearray
+    headers: Mapping[str, str]
+    client: Client
+
+
+Work = Callable[[Posted], Awaitable[dict[str, Any]]]
+"""Computes an answer from what was sent. Raises ApiError."""
 
 
 class Endpoint:
@@ -93,23 +102,15 @@ class Endpoint:
             Route("/openapi.json", self._describe, methods=["GET"]),
             Route("/v1/models", self._models, methods=["GET"]),
             Route("/v1/models/{name:path}", self._model, methods=["GET"]),
-            Route("/v1/chat/completions", _Ask(self, CHAT), methods=["POST"]),
-            Route("/v1/completions", _Ask(self, COMPLETIONS), methods=["POST"]),
-            Route("/v1/embeddings", _Ask(self, CHAT, self._embed), methods=["POST"]),
-            Route("/v1/responses", _Ask(self, RESPONSES), methods=["POST"]),
-            Route(
-                "/v1/responses/input_tokens",
-                _Ask(self, RESPONSES, self._count_response),
-                methods=["POST"],
-            ),
+            self._posted("chat/completions", CHAT),
+            self._posted("completions", COMPLETIONS),
+            self._posted("embeddings", CHAT, self._embed),
+            self._posted("responses", RESPONSES),
+            self._posted("responses/input_tokens", RESPONSES, self._count_response),
             Route("/v1/responses/{id}", self._response, methods=["GET"]),
             Route("/v1/responses/{id}/cancel", self._cancel, methods=["POST"]),
-            Route("/v1/messages", _Ask(self, MESSAGES), methods=["POST"]),
-            Route(
-                "/v1/messages/count_tokens",
-                _Ask(self, MESSAGES, self._count_messages),
-                methods=["POST"],
-            ),
+            self._posted("messages", MESSAGES),
+            self._posted("messages/count_tokens", MESSAGES, self._count_messages),
         ]
         self._app = Starlette(
             routes=routes,
@@ -127,6 +128,10 @@ class Endpoint:
             allow_private_network=True,
             expose_headers=["request-id", "retry-after", "x-request-id"],
         )
+
+    def _posted(self, name: str, dialect: Dialect, work: Work | None = None) -> Route:
+        """Return the route of an address that asks for a run, or has `work` done."""
+        return Route(f"/v1/{name}", _Ask(self, dialect, work), methods=["POST"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -207,19 +212,18 @@ class Endpoint:
         return _json(_model_object(replace(self._runner.find_model(named), id=named)))
 
     async def _response(self, request: Request) -> Response:
-        client = request.scope[CLIENT]
-        return _json(await self._background.describe(request.path_params["id"], client))
+        id, client = request.path_params["id"], request.scope[CLIENT]
+        return _json(await self._background.describe(id, client))
 
     async def _cancel(self, request: Request) -> Response:
-        client = request.scope[CLIENT]
-        return _json(await self._background.cancel(request.path_params["id"], client))
+        id, client = request.path_params["id"], request.scope[CLIENT]
+        return _json(await self._background.cancel(id, client))
 
     async def ask(self, dialect: Dialect, request: Request, send: Send) -> None:
         """Answer a request for a run, as long as the client is there. Raises ApiError."""
-        headers = _headers(request.scope)
         async with self._bodies.read(request) as body:
             client, id = request.scope[CLIENT], request.scope[REQUEST_ID]
-            asked = await self._read(dialect, body, headers, client)
+            asked = await self._read(dialect, Posted(body, _headers(request.scope), client))
             body.clear()
             request.scope[MODEL] = asked.model
             served = request.scope[SERVED] = self._runner.begin(asked, client, id)
@@ -240,50 +244,37 @@ class Endpoint:
         """Answer a request without a run, as long as the client is there. Raises ApiError."""
 
         async def answer(body: bytearray) -> None:
-            result = await work(body, _headers(request.scope), request.scope[CLIENT])
+            result = await work(Posted(body, _headers(request.scope), client))
             await _json(result)(request.scope, request.receive, send)
 
-        place = self._runner.place(request.scope[CLIENT])
+        client = request.scope[CLIENT]
+        place = self._runner.place(client)
         async with place, self._bodies.read(request) as body:
             await _while_connected(request.receive, answer(body))
 
-    async def _embed(
-        self, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> dict[str, Any]:
-        is_large = len(body) > SMALL_BODY_BYTES
-        fields = await _worked_on(is_large, parse_body, bytes(body))
-        asked, texts = read_embeddings(fields)
+    async def _embed(self, posted: Posted) -> dict[str, Any]:
+        asked, texts = read_embeddings(await _parsed(posted.body))
         return await self._embedder.embed(asked, texts, self._runner.find_model(asked.model))
 
-    async def _count_messages(
-        self, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> dict[str, Any]:
-        return {"input_tokens": await self._count(MESSAGES, body, headers, client)}
+    async def _count_messages(self, posted: Posted) -> dict[str, Any]:
+        asked = await self._read(MESSAGES, posted)
+        return {"input_tokens": await self._runner.count(asked, posted.client)}
 
-    async def _count_response(
-        self, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> dict[str, Any]:
-        count = await self._count(RESPONSES, body, headers, client)
+    async def _count_response(self, posted: Posted) -> dict[str, Any]:
+        asked = await self._read(RESPONSES, posted)
+        count = await self._runner.count(asked, posted.client)
         return {"object": "response.input_tokens", "input_tokens": count}
 
-    async def _count(
-        self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> int:
-        return await self._runner.count(await self._read(dialect, body, headers, client), client)
-
-    async def _read(
-        self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> ClientRequest:
+    async def _read(self, dialect: Dialect, posted: Posted) -> ClientRequest:
         """Return what a body asks for; private if it refers to what is. Raises ApiError."""
-        is_large = len(body) > SMALL_BODY_BYTES
-        fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
+        fields: Mapping[str, Any] = await _parsed(posted.body)
         label = Label.CLOUD
         if dialect is RESPONSES:
-            fields, label = await self._background.resolve(fields, client)
-        asked = await _worked_on(is_large, dialect.read, fields, headers)
+            fields, label = await self._background.resolve(fields, posted.client)
+        asked = await _worked_on(posted.body, dialect.read, fields, posted.headers)
         is_private = asked.conditions.is_private or label is not Label.CLOUD
         conditions = replace(asked.conditions, is_private=is_private)
-        return replace(asked, weight=len(body), conditions=conditions)
+        return replace(asked, weight=len(posted.body), conditions=conditions)
 
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
@@ -403,8 +394,13 @@ def _with_request_id(id: str, send: Send) -> Send:
     return send_with_id
 
 
-async def _worked_on(is_large: bool, work: Callable[..., T], *given: object) -> T:
-    """Return what a function does, in a thread where it has much to do."""
+async def _parsed(body: bytearray) -> dict[str, Any]:
+    return await _worked_on(body, parse_body, bytes(body))
+
+
+async def _worked_on(body: bytearray, work: Callable[..., T], *given: object) -> T:
+    """Return what a function does, in a thread where it has much to do with a body."""
+    is_large = len(body) > SMALL_BODY_BYTES
     return await asyncio.to_thread(work, *given) if is_large else work(*given)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -196,6 +197,30 @@ class Answer:
     report: Mapping[str, Any] = field(default_factory=dict)
 
 
+class StreamWriter(ABC):
+    """Writes an answer in a protocol's events, while it comes."""
+
+    def begin(self, answer: Answer) -> list[dict[str, Any]]:
+        """Return what comes before the first piece."""
+        return []
+
+    @abstractmethod
+    def text(self, answer: Answer, piece: str) -> list[dict[str, Any]]:
+        """Return a piece of the answer."""
+
+    def call(self, answer: Answer, call: ToolCall) -> list[dict[str, Any]]:
+        """Return a call of a tool, of which a protocol may have none."""
+        return []
+
+    @abstractmethod
+    def end(self, answer: Answer) -> list[dict[str, Any]]:
+        """Return what comes after the last piece."""
+
+    def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]:
+        """Return what ends a stream that can't be gone on with."""
+        return [error.openai()]
+
+
 def answer_head(served: ServedRun) -> Answer:
     """Return a request's answer without what is known at its end only."""
     return Answer(served.id, served.asked.model, int(served.began))
@@ -205,17 +230,23 @@ def make_answer(
     served: ServedRun, roster: Iterable[Card], text: str, calls: Iterable[ToolCall]
 ) -> Answer:
     """Return a request's answer as it stands."""
-    called = tuple(calls)
+    called, view = tuple(calls), served.view
     cards = {card.id: card for card in roster}
+    steps = [view.steps[n - 1] for n in (view.plan.answer if view.plan is not None else ())]
+    finish = "tool_calls" if called else "stop"
+    if not called and (view.is_cut or view.is_all_thoughts or view.deadline):
+        finish = "length"
+    elif not called and any(step.finish is Finish.FILTER for step in steps):
+        finish = "content_filter"
     return Answer(
         served.id,
         served.asked.model,
         int(served.began),
         text,
         called,
-        "tool_calls" if called else _finish(served.view),
-        _stop(served.view),
-        count_tokens(served.view, cards, served.asked.max_tokens),
+        finish,
+        steps[-1].stop if steps else "",
+        count_tokens(view, cards, served.asked.max_tokens),
         _report(served, cards),
     )
 
@@ -240,19 +271,6 @@ def _report(served: ServedRun, cards: Mapping[str, Card]) -> dict[str, Any]:
         "budget_message": refused[-1].message if refused else "",
         "warnings": [*run_warnings(view), *ignored],
     }
-
-
-def _stop(view: RunView) -> str:
-    answer = view.plan.answer if view.plan is not None else ()
-    return view.steps[answer[-1] - 1].stop if answer else ""
-
-
-def _finish(view: RunView) -> str:
-    if view.is_cut or view.is_all_thoughts or view.deadline:
-        return "length"
-    answer = view.plan.answer if view.plan is not None else ()
-    is_filtered = any(view.steps[n - 1].finish is Finish.FILTER for n in answer)
-    return "content_filter" if is_filtered else "stop"
 
 
 def count_tokens(view: RunView, cards: Mapping[str, Card], cap: int | None = None) -> TokenCount:
@@ -298,7 +316,8 @@ class AnswerText:
                 self._is_part_empty = True
             case Planned() | StepFinished() | StepFailed() | StepSkipped():
                 now = view()
-                self._part = 0 if now.draft else _next_part(now)
+                answer = now.plan.answer if now.plan is not None and not now.draft else ()
+                self._part = next((n for n in answer if not now.steps[n - 1].is_over), 0)
                 self._is_part_empty = not (self._part and now.steps[self._part - 1].text)
                 return self._rest(now.stable_answer)
             case Finished() | Failed() | Cancelled():
@@ -310,9 +329,3 @@ class AnswerText:
         rest = text[self._given :]
         self._given += len(rest)
         return rest
-
-
-def _next_part(view: RunView) -> int:
-    """Return the first part of the answer that isn't over, or 0."""
-    answer = view.plan.answer if view.plan is not None else ()
-    return next((n for n in answer if not view.steps[n - 1].is_over), 0)
