@@ -96,9 +96,9 @@ class Access:
             hint = "`baton serve --allow-host NAME` allows a name."
             raise ApiError(421, "host_not_allowed", "This address isn't Baton's.", hint)
         if headers.get("origin") not in self.origins and not _is_of_origin(headers, host):
-            said = "Pages of other origins may not use Baton."
+            message = "Pages of other origins may not use Baton."
             hint = "`baton serve --allow-origin ORIGIN` allows one."
-            raise ApiError(403, "origin_not_allowed", said, hint)
+            raise ApiError(403, "origin_not_allowed", message, hint)
 
     def check_token(self, headers: Mapping[str, str], path: str) -> Client | None:
         """Return who a request's token makes it, None where it needs none.
@@ -248,8 +248,8 @@ def program_name(headers: Mapping[str, str]) -> str:
     """
     agent = headers.get("user-agent", "")
     titled = headers.get("x-title", "") or headers.get("x-openrouter-title", "")
-    for said in (titled, headers.get("originator", ""), _referring_site(headers)):
-        if name := _plain(said):
+    for named in (titled, headers.get("originator", ""), _referring_site(headers)):
+        if name := _plain(named):
             return _NAMES.get(name.lower(), name)
     if sdk := _SDK.match(agent):
         language = _LANGUAGES.get(sdk[1].lower())
@@ -269,9 +269,9 @@ def _referring_site(headers: Mapping[str, str]) -> str:
     return _HOSTS.get(host, host)
 
 
-def _plain(said: str) -> str:
+def _plain(text_given: str) -> str:
     """Return a name on one line without what isn't a letter, a digit or usual in names."""
-    text = one_line(said[:200], 200)
+    text = one_line(text_given[:200], 200)
     kept = "".join(sign for sign in text if sign.isalnum() or sign in " ._-+")
     return " ".join(kept.split())[:MAX_PROGRAM_CHARS].strip()
 

@@ -94,8 +94,8 @@ class ApiError(Exception):
             "message": self.message,
         }
         if self.tokens is not None:  # by these words its clients know that they have to shorten it
-            said = f"prompt is too long: {self.tokens[0]} tokens > {self.tokens[1]} maximum"
-            error["message"] = f"{said}. {self.message}"
+            message = f"prompt is too long: {self.tokens[0]} tokens > {self.tokens[1]} maximum"
+            error["message"] = f"{message}. {self.message}"
         if self.details is not None:
             error["details"] = dict(self.details)
         return {"type": "error", "error": error}
@@ -139,13 +139,13 @@ def too_long(needed: int, limit: int, largest: str = "") -> ApiError:
 
     Clients that shorten conversations themselves look for OpenAI's and Anthropic's very words.
     """
-    said = (
+    message = (
         f"This model's maximum context length is {limit} tokens."
         f" However, your messages resulted in {needed} tokens."
     )
     hint = f"{largest} Leave the oldest messages out, or send less.".strip()
     sizes = (needed, limit)
-    return ApiError(400, "context_length_exceeded", said, hint, "messages", tokens=sizes)
+    return ApiError(400, "context_length_exceeded", message, hint, "messages", tokens=sizes)
 
 
 def bad_request(message: str, param: str | None = None, hint: str = "") -> ApiError:

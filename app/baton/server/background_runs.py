@@ -192,8 +192,8 @@ class BackgroundRuns:
         with suppress(ApiError):  # it stays in `served`
             async with aclosing(self._runner.play(served)) as pieces:
                 calls = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
-                async for found in calls:
-                    written.pieces.append(found)
+                async for piece in calls:
+                    written.pieces.append(piece)
                     written.changed.set()
 
     def _describe(self, kept: _Kept) -> dict[str, Any]:
@@ -227,8 +227,8 @@ def _reference(item: object) -> str:
     """Return the run that an item of the input refers to, "" where it is something else."""
     if not isinstance(item, Mapping) or item.get("type") != "item_reference":
         return ""
-    found = _ITEM_ID.match(str(item.get("id")))
-    return found[1] if found else ""
+    match = _ITEM_ID.match(str(item.get("id")))
+    return match[1] if match else ""
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

@@ -178,10 +178,12 @@ def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(whole, kind)
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$")
+        problem, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
         where = f" (at {param})" if param else ""
-        raise bad_request(f"The request is not as it should be: {said}{where}.", param) from error
+        raise bad_request(
+            f"The request is not as it should be: {problem}{where}.", param
+        ) from error
 
 
 def check_fields(
@@ -204,9 +206,9 @@ def check_fields(
         if name in neutral:
             if any(value == allowed for allowed in neutral[name]):
                 continue
-            said = f"Baton doesn't support {name!r}"
+            message = f"Baton doesn't support {name!r}"
             other = f" other than {json.dumps(neutral[name][0])}" if neutral[name] else ""
-            raise ApiError(400, "unsupported_parameter", f"{said}{other}.", param=name)
+            raise ApiError(400, "unsupported_parameter", f"{message}{other}.", param=name)
         if name in _SAMPLING:
             own, least, most = _SAMPLING[name]
             sampling[own] = _read_number(value, least, most, name)
@@ -325,21 +327,21 @@ class SharedFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_conditions(
-    headers: Mapping[str, str], said: ConditionFields | None, store: bool | None = None
+    headers: Mapping[str, str], fields: ConditionFields | None, store: bool | None = None
 ) -> Conditions:
     """Return what a request allows: of headers and fields that contradict, the strictest counts.
 
     Where it says that it is not to be stored, it isn't kept.
     """
-    said = said or ConditionFields()
-    budgets = _header_values(headers, "x-baton-budget", said.budget)
-    deadlines = _header_values(headers, "x-baton-deadline", said.deadline)
+    fields = fields or ConditionFields()
+    budgets = _header_values(headers, "x-baton-budget", fields.budget)
+    deadlines = _header_values(headers, "x-baton-deadline", fields.deadline)
     return Conditions(
         min(map(_read_budget, budgets), default=None),
         min(map(_read_deadline, deadlines), default=None),
-        said.strict or True in _read_flags(headers, "x-baton-strict"),
-        said.private or True in _read_flags(headers, "x-baton-private"),
-        said.keep and store is not False and False not in _read_flags(headers, "x-baton-keep"),
+        fields.strict or True in _read_flags(headers, "x-baton-strict"),
+        fields.private or True in _read_flags(headers, "x-baton-private"),
+        fields.keep and store is not False and False not in _read_flags(headers, "x-baton-keep"),
     )
 
 

@@ -111,8 +111,8 @@ def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequ
     wanted = asked.function_call if asked.tool_choice is None else asked.tool_choice
     is_single = asked.parallel_tool_calls is False or bool(asked.functions)
     choice = read_choice(wanted, is_single=is_single, warnings=warnings)
-    form = asked.response_format or ChatFormatFields()
-    schema = (form.json_schema or SchemaFields()).schema
+    answer_format = asked.response_format or ChatFormatFields()
+    schema = (answer_format.json_schema or SchemaFields()).schema
     limit = asked.max_completion_tokens
     limit = asked.max_tokens if limit is None else limit
     return ClientRequest(
@@ -121,7 +121,9 @@ def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequ
         max_tokens=check_count(limit, "max_tokens"),
         seed=None if asked.seed is None else asked.seed % 2**32,
         stop=read_stop(asked.stop, "stop"),
-        shape=read_form(form.type, schema, "response_format", warnings, "json_schema.schema"),
+        shape=read_form(
+            answer_format.type, schema, "response_format", warnings, "json_schema.schema"
+        ),
         tools=offer_tools(tools, choice, warnings),
         has_usage=bool(asked.stream_options and asked.stream_options.include_usage),
         sampling=sampling,

@@ -230,8 +230,8 @@ class Endpoint:
             if served.asked.is_background:
                 begun = await self._background.begin(served)
                 if asked.is_streamed:
-                    found = self._background.follow(served)
-                    stream = self._stream(dialect, served, found, send)
+                    written = self._background.follow(served)
+                    stream = self._stream(dialect, served, written, send)
                     await _while_connected(request.receive, stream)
                 else:
                     await _json(begun)(request.scope, request.receive, send)
@@ -280,12 +280,12 @@ class Endpoint:
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
         async with aclosing(self._runner.play(served)) as pieces:
-            found = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
+            written = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
             if served.asked.is_streamed:
-                await self._stream(dialect, served, found, send)
+                await self._stream(dialect, served, written, send)
                 return
             text, calls = "", list[ToolCall]()
-            async for shown, called in found:
+            async for shown, called in written:
                 text += shown
                 calls += called
         self._background.remember(served, text, calls)
@@ -293,7 +293,7 @@ class Endpoint:
         await _json(whole)(scope, receive, send)
 
     async def _stream(
-        self, dialect: Dialect, served: ServedRun, found: FoundCalls, send: Send
+        self, dialect: Dialect, served: ServedRun, written: FoundCalls, send: Send
     ) -> None:
         """Send an answer as server-sent events.
 
@@ -304,7 +304,7 @@ class Endpoint:
         text, calls = "", list[ToolCall]()
         try:
             async with stream.kept_alive(served.recorded):
-                async for shown, called in found:
+                async for shown, called in written:
                     await stream.begin()
                     head = answer_head(served)
                     if shown:
@@ -433,10 +433,10 @@ def _model_object(model: OfferedModel) -> dict[str, Any]:
 
 
 def _show_error(request: Request, error: Exception) -> Response:
-    said = shown_error(error)
-    request.scope[ERROR] = said
+    api_error = shown_error(error)
+    request.scope[ERROR] = api_error
     shown = MESSAGES if is_anthropic(request.scope["path"], request.headers) else CHAT
-    return _json(shown.error(said), said.status)
+    return _json(shown.error(api_error), api_error.status)
 
 
 def _show_http_error(request: Request, error: Exception) -> Response:

@@ -371,8 +371,8 @@ class RequestLog:
 
     def _report_rest(self) -> None:
         if (rest := self._refused - MAX_REFUSALS) > 0:
-            said = f"{count_text(rest, 'more request')} refused."
-            self._show(PlainRequest("", "", status=0, failure=said))
+            text = f"{count_text(rest, 'more request')} refused."
+            self._show(PlainRequest("", "", status=0, failure=text))
 
     def _show(self, request: ServedRequest) -> None:
         if self._report is not None:

@@ -77,9 +77,9 @@ class MessagesRequest(SharedFields, frozen=True, kw_only=True):
 def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
     """Return what a request asks for. Raises ApiError."""
     if body.get("thread") is not None:  # by these details Anthropic's clients do without it
-        said = "Baton keeps no threads: send the whole conversation along."
+        message_text = "Baton keeps no threads: send the whole conversation along."
         details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-        raise ApiError(400, "unsupported_parameter", said, param="thread", details=details)
+        raise ApiError(400, "unsupported_parameter", message_text, param="thread", details=details)
     warnings: list[str] = []
     sampling = check_fields(body, MessagesRequest, HARMLESS, {}, warnings)
     asked = read_fields(body, MessagesRequest)
@@ -137,14 +137,14 @@ def _spoken(
 
 
 def _shape(asked: MessagesRequest, warnings: list[str]) -> AnswerFormat | None:
-    form = asked.output_config.format if asked.output_config is not None else None
-    form = form or asked.output_format
-    if form is None or form.type in (None, "text"):
+    answer_format = asked.output_config.format if asked.output_config is not None else None
+    answer_format = answer_format or asked.output_format
+    if answer_format is None or answer_format.type in (None, "text"):
         return None
-    if form.type != "json_schema":
-        message = f"There is no output format {str(form.type)[:40]!r}."
+    if answer_format.type != "json_schema":
+        message = f"There is no output format {str(answer_format.type)[:40]!r}."
         raise bad_request(message, "output_config.format.type")
-    return json_shape(form.schema, "output_config.format.schema", warnings)
+    return json_shape(answer_format.schema, "output_config.format.schema", warnings)
 
 
 def message_object(answer: Answer) -> dict[str, Any]:

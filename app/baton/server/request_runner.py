@@ -199,8 +199,8 @@ class RequestRunner:
         """Have what a private request says recognised by any process, where it isn't kept."""
         asked = served.asked
         if not asked.conditions.is_kept and served.label is not Label.CLOUD:
-            said = [*(message.text for message in asked.earlier), asked.prompt, ""]
-            pairs = list(zip(said[::2], said[1::2], strict=True))
+            texts = [*(message.text for message in asked.earlier), asked.prompt, ""]
+            pairs = list(zip(texts[::2], texts[1::2], strict=True))
             await self.store.clients.keep_private_marks(pairs, served.client.id, served.label)
 
     async def _mark_answer(self, served: ServedRun, answer: str, least: int = 0) -> bool:
@@ -240,10 +240,10 @@ class RequestRunner:
         return find_model(named, self.orchestra.roster, self._baton.settings.serve.aliases)
 
     def _find_answering(self, named: str) -> OfferedModel:
-        if (found := self.find_model(named)) is EMBEDDING:
-            said = f"{named[:80]!r} makes vectors and answers nothing."
-            raise bad_request(said, "model", "POST /v1/embeddings asks it.")
-        return found
+        if (model := self.find_model(named)) is EMBEDDING:
+            message = f"{named[:80]!r} makes vectors and answers nothing."
+            raise bad_request(message, "model", "POST /v1/embeddings asks it.")
+        return model
 
     def _check_grant(self, served: ServedRun) -> None:
         """Refuse a worker that costs money, or is in the cloud, to a token that may not spend."""
@@ -285,10 +285,10 @@ class RequestRunner:
         position, kept_label = await self._finder.find(served, label)
         served.label = strictest([kept_label, label])
         await self._mark_prompts(served)
-        form = asked.shape
+        shape = asked.shape
         if asked.tools is not None:
-            form = await asyncio.to_thread(asked.tools.shape, form)
-        limits, terms = _limits(served, form), self._terms(served)
+            shape = await asyncio.to_thread(asked.tools.shape, shape)
+        limits, terms = _limits(served, shape), self._terms(served)
         worker = self._named_worker(served, limits.label, terms)
         if model.worker:
             limits = replace(limits, alone=True)
@@ -325,17 +325,17 @@ class RequestRunner:
         if is_private or served.asked.conditions.is_private:
             return Label.LOCAL
         asked = served.asked
-        form = asked.shape.schema if asked.shape is not None else ""
-        beside = (asked.instructions or "", form, *asked.stop)
+        schema = asked.shape.schema if asked.shape is not None else ""
+        beside = (asked.instructions or "", schema, *asked.stop)
         own = [Message(Role.SYSTEM, text) for text in beside]
         turns = [*asked.earlier, Message(Role.USER, asked.prompt)]
         if asked.continues:
             record = (await self._finder.earlier_run(asked.continues, client)).record
             thread = await self.store.thread(record.conversation, record.answer)
             turns[:0] = (Message(turn.role, turn.text) for turn in thread)
-        said = await asyncio.to_thread(said_texts, asked.said, turns, own)
+        texts = await asyncio.to_thread(said_texts, asked.said, turns, own)
         stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
-        sayings = [saying for store in stores for saying in await store.clients.sayings(said)]
+        sayings = [saying for store in stores for saying in await store.clients.sayings(texts)]
         label = label_by_sayings(sayings, client.id)
         if named and not label.allows(self.orchestra.worker(named).card.privacy):
             raise ApiError(
@@ -367,7 +367,7 @@ class RequestRunner:
         """
         own = replace(self.orchestra.terms, has_private_remotes=False)
         model, grant = served.offered, served.client.grant
-        mode = own.mode if own.mode == "local" else model.manner or own.mode
+        mode = own.mode if own.mode == "local" else model.mode or own.mode
         if grant is not Grant.SPEND:
             return replace(own, mode=mode, ceilings={}, policy=Policy.NEVER, is_free=True)
         policy = own.policy if own.policy is Policy.NEVER else Policy.BUDGET
@@ -389,10 +389,10 @@ def _estimated_prompt(messages: Sequence[Message]) -> int:
 def _must_call(served: ServedRun) -> bool:
     """Whether one worker answers because tools may be called, which a plan can't."""
     model = served.offered
-    return served.asked.tools is not None and not model.worker and model.manner != "ultra"
+    return served.asked.tools is not None and not model.worker and model.mode != "ultra"
 
 
-def _limits(served: ServedRun, form: AnswerFormat | None) -> PromptLimits:
+def _limits(served: ServedRun, shape: AnswerFormat | None) -> PromptLimits:
     asked = served.asked
     conditions = asked.conditions
     return PromptLimits(
@@ -404,7 +404,7 @@ def _limits(served: ServedRun, form: AnswerFormat | None) -> PromptLimits:
         attended=False,
         keep=conditions.is_kept,
         deadline=conditions.deadline,
-        shape=form,
+        shape=shape,
         top_p=asked.top_p,
         stop=asked.stop,
         client=served.client.id,

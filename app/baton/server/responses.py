@@ -83,10 +83,10 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
         most = f"The metadata may have {MAX_METADATA_CHARS:,} characters."
         raise bad_request(most, "metadata")
     tools = read_tools(asked.tools or (), warnings)
-    said = [Spoken(Role.SYSTEM, asked.instructions)] if asked.instructions else []
+    spoken = [Spoken(Role.SYSTEM, asked.instructions)] if asked.instructions else []
     items = [asked.input] if isinstance(asked.input, dict) else asked.input or []
-    said += _spoken(items, tools, warnings)
-    form = (asked.text or TextFields()).format or FormatFields()
+    spoken += _spoken(items, tools, warnings)
+    answer_format = (asked.text or TextFields()).format or FormatFields()
     conditions = read_conditions(headers, asked.baton, asked.store)
     if asked.background and not conditions.is_kept:
         raise bad_request("A response in the background has to be stored.", "store")
@@ -94,9 +94,9 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
     choice = read_choice(asked.tool_choice, is_single=is_single, warnings=warnings)
     return ClientRequest(
         read_model(asked.model),
-        *split_conversation(said, "input", may_be_empty=True),
+        *split_conversation(spoken, "input", may_be_empty=True),
         max_tokens=check_count(asked.max_output_tokens, "max_output_tokens"),
-        shape=read_form(form.type, form.schema, "text.format", warnings),
+        shape=read_form(answer_format.type, answer_format.schema, "text.format", warnings),
         tools=offer_tools(tools, choice, warnings),
         is_background=bool(asked.background),
         continues=asked.previous_response_id or "",
@@ -118,14 +118,14 @@ def response_id(run: str) -> str:
     return f"resp_{run}"
 
 
-def _spoken(said: str | list[Any], tools: Sequence[Tool], warnings: list[str]) -> Iterator[Spoken]:
+def _spoken(items: str | list[Any], tools: Sequence[Tool], warnings: list[str]) -> Iterator[Spoken]:
     """Yield items as workers read them; thoughts of an earlier turn are left out."""
-    if isinstance(said, str):
-        yield Spoken(Role.USER, said)
+    if isinstance(items, str):
+        yield Spoken(Role.USER, items)
         return
     names: dict[str, str] = {}
     skipped: dict[str, None] = {}
-    for place, item in enumerate(said):
+    for place, item in enumerate(items):
         param = f"input[{place}]"
         if isinstance(item, str):
             yield Spoken(Role.USER, item)
@@ -193,10 +193,10 @@ def response(answer: Answer, asked: ClientRequest, status: str = "completed") ->
         if answer.text or not answer.calls:
             output.append(_text_item(answer, answer.text))
         output += [_call_item(call) for call in answer.calls]
-    form: dict[str, Any] = {"type": "text"}
+    answer_format: dict[str, Any] = {"type": "text"}
     if asked.shape is not None:
         schema = json.loads(asked.shape.schema)
-        form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+        answer_format = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
     used = answer.usage
     usage = {
         "input_tokens": used.read,
@@ -220,7 +220,7 @@ def response(answer: Answer, asked: ClientRequest, status: str = "completed") ->
         "previous_response_id": asked.continues or None,
         "store": asked.conditions.is_kept,
         "temperature": asked.temperature,
-        "text": {"format": form},
+        "text": {"format": answer_format},
         "top_p": asked.top_p,
         "truncation": "disabled",
         "usage": usage if status == "completed" else None,

@@ -69,12 +69,14 @@ class ServedRun:
     def lose_call(self, text: str) -> bool:
         """Warn of a text that began like a tool call and is not one; return whether to omit it."""
         if self.view.is_cut:
-            said = "A call of a tool was cut at the most tokens, and left out: allow more of them."
+            warning = (
+                "A call of a tool was cut at the most tokens, and left out: allow more of them."
+            )
         elif self.asked.tools is not None and self.asked.tools.must_call:
-            said = "A tool had to be called, and the worker wrote something else."
+            warning = "A tool had to be called, and the worker wrote something else."
         else:
             return False
-        self.warnings.append(said)
+        self.warnings.append(warning)
         return self.view.is_cut
 
     @property
@@ -259,8 +261,8 @@ def _report(served: ServedRun, cards: Mapping[str, Card]) -> dict[str, Any]:
     sampled: list[str] = []
     if remote and served.asked.sampling:
         note_unknown([*served.asked.sampling], sampled)
-    said = [*served.warnings, *sampled]
-    ignored = [{"kind": "ignored", "message": message, "hint": ""} for message in said]
+    warnings = [*served.warnings, *sampled]
+    ignored = [{"kind": "ignored", "message": message, "hint": ""} for message in warnings]
     refused = [offer for offer in view.offers if offer.decision is Decision.CEILING]
     return {
         "run_id": view.started.run if view.started else None,

@@ -114,7 +114,7 @@ class ToolCallReader:
         return text + ("" if calls and left.isspace() else left), calls, ""
 
     def _split(self) -> tuple[str, list[ToolCall]]:
-        shown, found = "", list[ToolCall]()
+        shown, calls_found = "", list[ToolCall]()
         while self._pending:
             if not self._opener:
                 at = self._find_opener()
@@ -140,9 +140,9 @@ class ToolCallReader:
             calls = self._take(block)
             shown += self._gap + block if calls is None else ""
             self._misses += calls is None
-            found += calls or []
+            calls_found += calls or []
             self._has_begun = True
-        return shown, found
+        return shown, calls_found
 
     def _find_opener(self) -> int:
         """Look for what a call begins with; return up to where there is mere text."""

@@ -181,15 +181,15 @@ def all_entries() -> list[MenuEntry]:
 def message_entries(turns: Sequence[Turn], words: str, roster: CardsById) -> list[MenuEntry]:
     """Return the messages that hold all the words, the newest first, each with its first match."""
     query = SearchQuery.of(words)
-    found: list[MenuEntry] = []
+    entries: list[MenuEntry] = []
     for turn in reversed(turns) if query.parts else ():
         folded = fold(turn.text)
         if query.is_in(folded):
             who = "You" if turn.role is Role.USER else worker_name(turn.worker, roster)
             begin = max(0, query.spans(turn.text, folded)[0][0] - MAX_BEFORE_WORD)
             line = f"{'…' if begin else ''}{one_line(turn.text[begin:], MAX_MESSAGE_CHARS)}"
-            found.append(MenuEntry(f"message:{turn.id}", who, line, f"go_to({turn.id!r})"))
-    return found
+            entries.append(MenuEntry(f"message:{turn.id}", who, line, f"go_to({turn.id!r})"))
+    return entries
 
 
 def ranked_entries(
@@ -202,10 +202,10 @@ def ranked_entries(
         shown = [replace(e, group=RECENT) if e.id in places else e for e in entries]
         return sorted(shown, key=lambda entry: places.get(entry.id, len(recent)))
     scores = [(_entry_score(entry, words), entry) for entry in entries]
-    found = [
+    fitting = [
         (score + _recent_bonus(places, entry.id), entry) for score, entry in scores if score > 0
     ]
-    return [entry for _, entry in sorted(found, key=lambda pair: -pair[0])]
+    return [entry for _, entry in sorted(fitting, key=lambda pair: -pair[0])]
 
 
 def _recent_bonus(places: Mapping[str, int], id: str) -> float:
@@ -276,15 +276,15 @@ def ranked_paths(paths: Iterable[str], query: str, limit: int) -> list[str]:
     typed = query.lower()
     if not typed:
         return sorted(islice(paths, limit), key=lambda path: path.startswith("."))
-    found: list[tuple[float, bool, int, str]] = []
+    ranked: list[tuple[float, bool, int, str]] = []
     for path in paths:
         lower = path.lower()
         quality = match_quality(typed, lower)
         if quality == 0:
             continue
         named = match_quality(typed, lower.rstrip("/").rpartition("/")[2])
-        found.append((-quality - 2 * named, path.startswith("."), len(path), path))
-    return [path for *_, path in sorted(found)[:limit]]
+        ranked.append((-quality - 2 * named, path.startswith("."), len(path), path))
+    return [path for *_, path in sorted(ranked)[:limit]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +329,8 @@ MAX_IGNORE_BYTES = 64 * 1024
 
 def path_at_end(before: str) -> str | None:
     """Return the `@path` that is being typed at the end of this text, without the `@`."""
-    found = _MENTION.search(before)
-    return None if found is None else found[1] if found[1] is not None else found[2]
+    match = _MENTION.search(before)
+    return None if match is None else match[1] if match[1] is not None else match[2]
 
 
 def mention_of(path: str) -> str:
@@ -351,7 +351,7 @@ def folder_paths(typed: str, limit: int = MAX_ENTRIES) -> list[str]:
     where = expand_home(f"{folder}/" if "/" in typed else ".")
     try:
         with os.scandir(where) as entries:
-            found = [
+            names = [
                 f"{entry.name}/" if entry.is_dir() else entry.name
                 for entry in islice(entries, MAX_ENTRIES)
                 if _fold(entry.name).startswith(_fold(start))
@@ -361,7 +361,7 @@ def folder_paths(typed: str, limit: int = MAX_ENTRIES) -> list[str]:
     except OSError:
         return []
     prefix = f"{folder}/" if "/" in typed else ""
-    return [prefix + name for name in sorted(found, key=str.lower)[:limit]]
+    return [prefix + name for name in sorted(names, key=str.lower)[:limit]]
 
 
 def _fold(name: str) -> str:

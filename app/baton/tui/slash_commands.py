@@ -209,9 +209,9 @@ def parse_command(text: str, commands: Sequence[SlashCommand] = COMMANDS) -> Typ
     Text is what begins with `//`, paths, several lines (but for commands that take them), and words
     after a command that takes none.
     """
-    if (found := _COMMAND_PATTERN.match(text)) is None:
+    if (match := _COMMAND_PATTERN.match(text)) is None:
         return None
-    typed = TypedCommand(found[1].lower(), (found[2] or "").strip())
+    typed = TypedCommand(match[1].lower(), (match[2] or "").strip())
     meant = matching_commands(typed.name, commands)
     if "\n" in typed.argument and not (len(meant) == 1 and meant[0].is_multiline):
         return None
@@ -235,16 +235,16 @@ def find_command(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> Slas
 
     Raises ConfigError.
     """
-    found = matching_commands(name, commands)
-    if len(found) == 1 and (found[0].name == name or not found[0].may_spend):
-        return found[0]
+    fitting = matching_commands(name, commands)
+    if len(fitting) == 1 and (fitting[0].name == name or not fitting[0].may_spend):
+        return fitting[0]
     what = "is no command"
-    if found:
-        what = "could be several commands" if len(found) > 1 else "is not written out"
+    if fitting:
+        what = "could be several commands" if len(fitting) > 1 else "is not written out"
     near = difflib.get_close_matches(name, [command.name for command in commands], n=1)
-    meant = [command.name for command in found] or near or [command.name for command in commands]
+    meant = [command.name for command in fitting] or near or [command.name for command in commands]
     listed = ", ".join(f"/{one}" for one in meant)
-    hint = f"Did you mean {listed}?" if found or near else f"There are: {listed}."
+    hint = f"Did you mean {listed}?" if fitting or near else f"There are: {listed}."
     raise ConfigError(f"/{one_line(name, 30)} {what}.", hint)
 
 

@@ -89,12 +89,12 @@ def theme_named(name: str) -> Theme:
     end = Color.parse("#ffffff" if theme.dark else "#000000")
 
     def readable(colour: str) -> Color:
-        parsed, found = Color.parse(colour), Color.parse(colour)
+        parsed, blended = Color.parse(colour), Color.parse(colour)
         for step in range(BLEND_STEPS + 1):
-            found = parsed.blend(end, step / BLEND_STEPS)
-            if all(contrast(found, ground) >= MIN_CONTRAST for ground in grounds):
+            blended = parsed.blend(end, step / BLEND_STEPS)
+            if all(contrast(blended, ground) >= MIN_CONTRAST for ground in grounds):
                 break
-        return found
+        return blended
 
     text = readable(colours["foreground"])
     muted = readable(text.blend(grounds[0], 0.35).hex)

@@ -165,13 +165,13 @@ class BudgetController:
         """Say what a changed ceiling means."""
         session = command.scope is Scope.SESSION
         whose = "each conversation" if session else command.scope.phrase
-        said = f"There is no ceiling for {whose} any more."
+        sentence = f"There is no ceiling for {whose} any more."
         if command.amount is not None:
-            said = f"At most {show_usd(command.amount)} for {whose} from now on."
+            sentence = f"At most {show_usd(command.amount)} for {whose} from now on."
         terms = self._services.orchestra.terms
         if not any(terms.ceilings.values()):
-            return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {charges.POLICY_NAMES[terms.policy]} (/budget policy)."
+            return f"{sentence} No ceiling is above $0, so the cloud is off."
+        return f"{sentence} When to spend: {charges.POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
         orchestra, store = self._services.orchestra, self._services.store

@@ -347,13 +347,13 @@ class DownloadController:
         """Make a worker of a model that is complete now."""
         before = self._services.orchestra.default
         try:
-            said = await asyncio.to_thread(self._services.join, held)
+            line = await asyncio.to_thread(self._services.join, held)
         except BatonError as error:
             await self._context.complain(error)
             return
         self._context.follow_default(before)
         if self._context.screen.is_mounted:
-            await self._mention(said)
+            await self._mention(line)
 
     async def verified(self, held: LibraryModel) -> None:
         """Show the result of reading a model's file again."""
@@ -374,8 +374,8 @@ class DownloadController:
         """Say why a model did not come; without a network once for all of them."""
         if not isinstance(error, WorkerUnavailable):
             is_named = name in error.message
-            said = error if is_named else BatonError(f"{name}: {error.message}", error.hint)
-            await self._context.complain(said)
+            shown = error if is_named else BatonError(f"{name}: {error.message}", error.hint)
+            await self._context.complain(shown)
             return
         self._unreached.append(name)
         if len(self._unreached) == 1:

@@ -81,16 +81,16 @@ class FeedbackController:
         """Let the router learn from what was done with answers, or take that back."""
         command, transcript, footer = what.strip().lower(), self._transcript, self._context.footer
         if self._services.tutor is None or command not in ("", "undo", "forget"):
-            said = f"/learn {command} is not understood." if command else "Nothing can learn here."
-            await transcript.note(f"{said} There are /learn, /learn undo and /learn forget.")
+            line = f"/learn {command} is not understood." if command else "Nothing can learn here."
+            await transcript.note(f"{line} There are /learn, /learn undo and /learn forget.")
             return
         from baton.routing import result_lines
 
         tutor = self._services.tutor()
         if command:
-            said = tutor.undo() if command == "undo" else tutor.forget()
+            line = tutor.undo() if command == "undo" else tutor.forget()
             self._warm_router()
-            await transcript.note(said)
+            await transcript.note(line)
             return
         footer.say("learning from your answers", 60)
         try:

@@ -67,8 +67,8 @@ class InputController:
             return
         try:
             if (typed := slash_commands.parse_command(text)) is not None:
-                found = slash_commands.find_command(typed.name)
-                await self.run_command(found, typed.argument)
+                command = slash_commands.find_command(typed.name)
+                await self.run_command(command, typed.argument)
                 return
             files, missing = await asyncio.to_thread(read_mentions, text)
             if missing and text != self._incomplete:
@@ -211,8 +211,8 @@ def read_mentions(text: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
         return (), ()
     from baton.workers import find_mentions, read_attachment
 
-    found = find_mentions(text)
-    return tuple(map(read_attachment, found.files)), found.missing
+    mentions = find_mentions(text)
+    return tuple(map(read_attachment, mentions.files)), mentions.missing
 
 
 SHELL_SIGN = "!"
@@ -315,5 +315,5 @@ def _report(command: str, text: str, code: int) -> str:
     shown = lines[-MAX_SHOWN_LINES:]
     ended = "" if not code else "stopped" if code < 0 else f"exit code {code}"
     more = [f"({count_text(hidden, 'line')} before)"] if hidden > 0 else []
-    said = ended or ("" if lines else "no output")
-    return "\n".join([f"! {command.strip()}", *more, *shown, *([f"({said})"] if said else [])])
+    state = ended or ("" if lines else "no output")
+    return "\n".join([f"! {command.strip()}", *more, *shown, *([f"({state})"] if state else [])])

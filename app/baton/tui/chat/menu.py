@@ -324,10 +324,10 @@ class MenuController:
     def _find_files(self, typed: str) -> list[MenuEntry]:
         """Return the files that fit: in the working folder, or in the folder that was typed."""
         if is_outside(typed):
-            found = folder_paths(typed, MAX_FILES)
+            paths = folder_paths(typed, MAX_FILES)
         else:
-            found = ranked_paths(self._tree, typed, MAX_FILES)
-        return [MenuEntry(path, path, "", completion=mention_of(path)) for path in found]
+            paths = ranked_paths(self._tree, typed, MAX_FILES)
+        return [MenuEntry(path, path, "", completion=mention_of(path)) for path in paths]
 
     def _rank_files(self, typed: str) -> list[MenuEntry]:
         if self._files[0] != typed:

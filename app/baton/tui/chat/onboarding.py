@@ -85,10 +85,11 @@ class OnboardingController:
         from baton.presentation.home import recent_text
         from baton.tui.widgets.home_view import HomeView
 
-        found = await self._services.store.runs.recent_conversations(MAX_RECENT)
+        conversations = await self._services.store.runs.recent_conversations(MAX_RECENT)
         now = time.time()
         recent = [
-            recent_text(one, record_view(one.run) if one.run else RunView(), now) for one in found
+            recent_text(one, record_view(one.run) if one.run else RunView(), now)
+            for one in conversations
         ]
         if self._context.is_untouched:
             await self._context.show_home(HomeView(recent))
@@ -114,18 +115,18 @@ class OnboardingController:
         """Give a prompt back that no worker can answer yet, and say what to do: once, at length."""
         transcript, footer = self._context.transcript, self._context.footer
         self._context.composer.put_before(prompt)
-        is_downloading, said = self._downloads.is_downloading, self._unanswered
+        is_downloading, notice = self._downloads.is_downloading, self._unanswered
         text = COMING if is_downloading else TO_FETCH
-        if said is None or not said.is_attached:
+        if notice is None or not notice.is_attached:
             self._unanswered = await transcript.note(text)
-        elif said.text != text:  # a download has begun or ended since
-            await said.remove()
+        elif notice.text != text:  # a download has begun or ended since
+            await notice.remove()
             self._unanswered = await transcript.note(text)
         elif not is_downloading and self.choices is not None:
             transcript.highlight(self.choices)
             footer.say(TO_THE_OFFER)
         else:
-            transcript.highlight(said)
+            transcript.highlight(notice)
             footer.say(KEPT)
 
     # The recommendation
@@ -167,17 +168,17 @@ class OnboardingController:
         # What to do without a network, where Baton knows that it has none.
         stick = f"{OFFLINE} {STICK_HINT}" if library.offline else ""
 
-        async def show(found: Recommendation) -> None:
-            self._recommendation = found
-            models = recommendation_text(found, machine, alone=not context.can_answer)
+        async def show(advice: Recommendation) -> None:
+            self._recommendation = recommendation
+            models = recommendation_text(advice, machine, alone=not context.can_answer)
             view.say("\n".join(part for part in (models, foreign, stick) if part))
-            await view.offer(_choices(found, library.offline, bool(foreign)))
+            await view.offer(_choices(advice, library.offline, bool(foreign)))
 
         if self.starter_speed is None:
             self.starter_speed = library.memory.speed(machine)
-        found = await library.recommend(self.starter_speed)
-        await show(found)
-        if not found.picks or context.is_waited_for or self.starter_speed is not None:
+        advice = await library.recommend(self.starter_speed)
+        await show(advice)
+        if not advice.picks or context.is_waited_for or self.starter_speed is not None:
             return
         if not context.can_answer:
             return  # there is nothing to measure with
@@ -189,7 +190,7 @@ class OnboardingController:
         timed = await library.recommend(self.starter_speed)
         picks = [pick.entry.id for pick in timed.picks]
         # What a person has gone to doesn't change under their hand.
-        if not view.has_focus_within or picks == [pick.entry.id for pick in found.picks]:
+        if not view.has_focus_within or picks == [pick.entry.id for pick in advice.picks]:
             await show(timed)
 
     def dismiss_advice(self) -> None:
@@ -230,15 +231,15 @@ class OnboardingController:
         """Download all models of the recommendation."""
         from baton.tui.screens.overlay import request_model
 
-        context, found, library = self._context, self._recommendation, self._services.library
+        context, advice, library = self._context, self._recommendation, self._services.library
         queue = self._downloads.queue
-        if found is None or library is None or queue is None:
+        if advice is None or library is None or queue is None:
             return
         await view.offer(())
         begun: list[str] = []
         context.footer.say("looking it up", 60)
         try:
-            for pick in missing_picks(found):
+            for pick in missing_picks(advice):
                 roles = recommended_roles(pick.roles)
                 held = await request_model(context.screen.app, library, pick.entry.id, roles)
                 if held is not None:
@@ -249,14 +250,14 @@ class OnboardingController:
         finally:
             context.footer.said = ""
         if not begun:
-            await view.offer(_choices(found, library.offline))
+            await view.offer(_choices(advice, library.offline))
             return
         self._is_undecided = False
         names = one_line(join_words(begun), 160)
         card = context.roster.get(context.worker)
         who = f"Until then {card.name}" if card is not None else "The first that is here"
         await context.transcript.note(
-            f"On the way: {names} ({show_size(found.download)}). {who} answers;"
+            f"On the way: {names} ({show_size(advice.download)}). {who} answers;"
             " Ctrl+L shows how far it is."
         )
 
@@ -287,9 +288,9 @@ class OnboardingController:
             context.choose_worker(worker)
 
 
-def _choices(found: Recommendation, offline: bool, has_others: bool = False) -> list[Choice]:
-    can_fetch = bool(missing_picks(found)) and not offline
-    can_choose = can_fetch or has_others or not found.picks
+def _choices(advice: Recommendation, offline: bool, has_others: bool = False) -> list[Choice]:
+    can_fetch = bool(missing_picks(advice)) and not offline
+    can_choose = can_fetch or has_others or not advice.picks
     return [*([DOWNLOAD] if can_fetch else []), *([CHOOSE] if can_choose else []), LATER]
 
 
@@ -327,32 +328,32 @@ def _gpu_text(machine: Hardware) -> str:
     return gpu_text(machine.gpus[0])
 
 
-def missing_picks(found: Recommendation) -> Sequence[Pick]:
+def missing_picks(advice: Recommendation) -> Sequence[Pick]:
     """Return what would have to be fetched."""
-    return [pick for pick in found.picks if not pick.here]
+    return [pick for pick in advice.picks if not pick.here]
 
 
-def recommendation_text(found: Recommendation, machine: Hardware, *, alone: bool = False) -> str:
+def recommendation_text(advice: Recommendation, machine: Hardware, *, alone: bool = False) -> str:
     """Say what suits the machine, how much of it is to be fetched, and about how fast it is.
 
     With `alone` there is no model yet that they could be better than.
     """
-    if not found.picks:
-        return f"{NONE_FITS_TEXT} {one_line(found.why, 300)}".strip()
+    if not advice.picks:
+        return f"{NONE_FITS_TEXT} {one_line(advice.why, 300)}".strip()
     picks = ", ".join(
-        f"{one_line(pick.entry.name, 40)} {_roles_text(pick)}" for pick in found.picks
+        f"{one_line(pick.entry.name, 40)} {_roles_text(pick)}" for pick in advice.picks
     )
-    wanted = missing_picks(found)
+    wanted = missing_picks(advice)
     begins = "Better for" if wanted and not alone else "What suits"
-    besides = one_line(found.why.partition("; ")[2].rstrip("."), 200)
+    besides = one_line(advice.why.partition("; ")[2].rstrip("."), 200)
     has = "; ".join(filter(None, (machine_text(machine), besides)))
     parts = [f"{begins} this machine ({has}): {picks}."]
     if wanted:
         licences = dict.fromkeys(licence_text(pick.entry.licence) for pick in wanted)
-        parts.append(f"{show_size(found.download)}, {', '.join(licences)}.")
+        parts.append(f"{show_size(advice.download)}, {', '.join(licences)}.")
     else:
         parts.append("All of it is here.")
-    parts.append(_speed_text(found))
+    parts.append(_speed_text(advice))
     return " ".join(part for part in parts if part)
 
 
@@ -362,10 +363,10 @@ def _roles_text(pick: Pick) -> str:
     )
 
 
-def _speed_text(found: Recommendation) -> str:
+def _speed_text(advice: Recommendation) -> str:
     """Say about how fast the one writes that chats, or else the first; "" if unknown."""
     speeds = sorted(
-        (ModelRole.CHAT not in pick.roles, pick.speed) for pick in found.picks if pick.speed
+        (ModelRole.CHAT not in pick.roles, pick.speed) for pick in advice.picks if pick.speed
     )
     if not speeds:
         return ""
@@ -373,19 +374,18 @@ def _speed_text(found: Recommendation) -> str:
     return f"About {speed:.0f} tokens/s." if speed >= 1.5 else "About 1 token/s, or less."
 
 
-def foreign_text(found: Sequence[ExternalModel]) -> str:
+def foreign_text(external: Sequence[ExternalModel]) -> str:
     """Say what other programs have that could be used where it lies, or return ""."""
-    if not found:
+    if not external:
         return ""
-    models = Counter(one_line(model.program, 30) for model in found)
+    models = Counter(one_line(model.program, 30) for model in external)
     (first, number), *others = models.items()
-    said = [
+    counts = [
         f"{count_text(number, 'model')} of {first}",
         *(f"{count} of {name}" for name, count in others),
     ]
-    return (
-        f"Also found: {join_words(said)}, {show_size(sum(model.size for model in found))}: Choose."
-    )
+    size = show_size(sum(model.size for model in external))
+    return f"Also found: {join_words(counts)}, {size}: Choose."
 
 
 # Put off

@@ -61,10 +61,10 @@ class HelpScreen(Overlay[None]):
         if words:
             shown = {entry.id for entry in here}
             rest = [entry for entry in self._all_entries() if entry.id not in shown]
-            found = [*ranked_entries(here, words), *ranked_entries(rest, words)]
+            entries = [*ranked_entries(here, words), *ranked_entries(rest, words)]
         else:
-            found = self._all_entries() if self._is_whole else here
-        self._text.update(_entries_text(found, "" if words else self._note))
+            entries = self._all_entries() if self._is_whole else here
+        self._text.update(_entries_text(entries, "" if words else self._note))
 
     @property
     def _note(self) -> str:

@@ -397,11 +397,11 @@ def _spent_by_day(charges: Sequence[DayCharge], roster: CardsById) -> dict[str, 
     for charge in charges:
         sums[charge.worker] += charge.charged
     kept = [worker for worker, _ in sums.most_common(len(SIGNS) if len(sums) <= len(SIGNS) else 3)]
-    found: dict[str, Counter[str]] = {}
+    spent: dict[str, Counter[str]] = {}
     for charge in charges:
         name = worker_name(charge.worker, roster) if charge.worker in kept else OTHERS
-        found.setdefault(charge.day, Counter())[one_line(name, 24)] += charge.charged
-    return found
+        spent.setdefault(charge.day, Counter())[one_line(name, 24)] += charge.charged
+    return spent
 
 
 def _bar(spent: Counter[str], workers: Sequence[str], top: int) -> list[int]:

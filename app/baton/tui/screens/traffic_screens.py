@@ -171,11 +171,11 @@ class SentScreen(Overlay[None]):
         """Lay out to whom and what."""
         sent = self._sent
         at = time.strftime("%d %b %Y %H:%M:%S", time.localtime(sent.at))
-        facts = [at, one_line(sent.worker, 30), f"{sent.size:,} bytes"]
+        parts = [at, one_line(sent.worker, 30), f"{sent.size:,} bytes"]
         charged = charge_text(sent.status, sent.held, sent.charged)
         about = Content.assemble(
             (f"To {one_line(sent.destination, 80)}", "bold"),
-            ("\n" + " · ".join([*facts, charged]), "$muted"),
+            ("\n" + " · ".join([*parts, charged]), "$muted"),
             (f"\nSHA-256 {one_line(sent.sha256)}", "$muted"),
         )
         yield Static(about, classes="about")

@@ -368,8 +368,8 @@ def _mention_lines(text: str) -> list[str]:
         return []  # what reads files is loaded only then
     from baton.workers import find_mentions
 
-    found = find_mentions(text)
-    return [*map(_path_line, found.files), *found.missing]
+    mentions = find_mentions(text)
+    return [*map(_path_line, mentions.files), *mentions.missing]
 
 
 def _path_line(path: Path) -> str:

@@ -116,9 +116,9 @@ class PlanCard(ScrollableQuestion):
 
     def heading(self) -> Content:
         """Return the question with how many steps there are, where, and for how much."""
-        facts = f"{places_text(self.plan, self._roster)} · {total_price_text(self._prices)}"
+        totals = f"{places_text(self.plan, self._roster)} · {total_price_text(self._prices)}"
         text = one_line(self.question.text)
-        return Content.assemble((text, "bold"), "   ", (facts, "$accent"))
+        return Content.assemble((text, "bold"), "   ", (totals, "$accent"))
 
     def body(self) -> ComposeResult:
         """Lay out the steps under the question, and all of one below them."""
@@ -280,14 +280,14 @@ def step_text(plan: Plan, number: int, roster: CardsById, prices: tuple[StepPric
     """Write a step out: its whole instruction, who does it, for how much, and what it sees."""
     step = plan.steps[number - 1]
     name = one_line(worker_name(step.worker, roster), 40) or "whichever worker suits"
-    facts = [name, worker_place(step.worker, _EMPTY_RUN, roster)] if step.worker else [name]
+    parts = [name, worker_place(step.worker, _EMPTY_RUN, roster)] if step.worker else [name]
     if number <= len(prices):
-        facts += filter(None, [step_cost_text(step, prices[number - 1].most)])
-    facts.append(f"sees {access_text(step.access)}")
-    facts += ["may be left out"] if step.optional else []
+        parts += filter(None, [step_cost_text(step, prices[number - 1].most)])
+    parts.append(f"sees {access_text(step.access)}")
+    parts += ["may be left out"] if step.optional else []
     if number in plan.answer:
-        facts.append("its text is the answer" if len(plan.answer) == 1 else "in the answer")
-    return f"{number:>2}  {' '.join(step.subtask.split())}\n    {' · '.join(facts)}"
+        parts.append("its text is the answer" if len(plan.answer) == 1 else "in the answer")
+    return f"{number:>2}  {' '.join(step.subtask.split())}\n    {' · '.join(parts)}"
 
 
 def _worker_line(card: Card, price: StepPrice, width: int) -> Content:
