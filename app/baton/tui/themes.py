@@ -98,15 +98,10 @@ def theme_named(name: str) -> Theme:
 
     text = readable(colours["foreground"])
     muted = readable(text.blend(grounds[0], 0.35).hex)
-    shown = {key: readable(colours[key]).hex for key in _TEXT_COLOURS}
+    shown: dict[str, Any] = {key: readable(colours[key]).hex for key in _TEXT_COLOURS}
     return Theme(
         name=name,
-        primary=shown["primary"],
-        secondary=shown["secondary"],
-        accent=shown["accent"],
-        warning=shown["warning"],
-        error=shown["error"],
-        success=shown["success"],
+        **shown,
         foreground=text.hex,
         background=grounds[0].hex,
         surface=grounds[1].hex,

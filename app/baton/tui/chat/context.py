@@ -41,24 +41,6 @@ if TYPE_CHECKING:
     from baton.tui.widgets.home_view import HomeView
 
 
-def _do_nothing() -> None:
-    """There is nothing to be warmed."""
-
-
-def _report_nothing(_: Callable[[str], object]) -> None:
-    """Nothing turns out later."""
-
-
-def _join_nothing(_: LibraryModel) -> str:
-    """No worker is added."""
-    return ""
-
-
-def _assign_nothing(_: str, __: Sequence[ModelRole]) -> str:
-    """Roles stay as they are."""
-    return ""
-
-
 async def _leave_nothing(_: str) -> None:
     """No worker is removed."""
 
@@ -94,11 +76,6 @@ Serve = Callable[[int | None], AbstractAsyncContextManager[OpenEndpoint]]
 """Serves at a port (None: the usual one) until it is left."""
 
 
-def _no_roles() -> Mapping[ModelRole, str]:
-    """No worker has a role."""
-    return {}
-
-
 @frozen_dataclass
 class AppServices:
     """Everything behind the screens.
@@ -128,16 +105,16 @@ class AppServices:
     worker: str | None = None
     conversation: str | None = None
     greeting: str = ""
-    warm_cloud: Callable[[], None] = _do_nothing
-    report_later: Callable[[Callable[[str], object]], None] = _report_nothing
+    warm_cloud: Callable[[], None] = lambda: None
+    report_later: Callable[[Callable[[str], object]], None] = lambda _: None
     tutor: Callable[[], Personaliser] | None = None
     library: Library | None = None
-    join: Callable[[LibraryModel], str] = _join_nothing
+    join: Callable[[LibraryModel], str] = lambda _: ""
     leave: Callable[[str], Awaitable[None]] = _leave_nothing
-    roles: Callable[[], Mapping[ModelRole, str]] = _no_roles
-    assign: Callable[[str, Sequence[ModelRole]], str] = _assign_nothing
+    roles: Callable[[], Mapping[ModelRole, str]] = dict
+    assign: Callable[[str, Sequence[ModelRole]], str] = lambda *_: ""
     state: Path | None = None
-    started: Callable[[], None] = _do_nothing
+    started: Callable[[], None] = lambda: None
     has_warnings: bool = True
     has_side_bar: bool = True
     serve: Serve | None = None

@@ -169,7 +169,7 @@ class OnboardingController:
         stick = f"{OFFLINE} {STICK_HINT}" if library.offline else ""
 
         async def show(advice: Recommendation) -> None:
-            self._recommendation = recommendation
+            self._recommendation = advice
             models = recommendation_text(advice, machine, alone=not context.can_answer)
             view.say("\n".join(part for part in (models, foreign, stick) if part))
             await view.offer(_choices(advice, library.offline, bool(foreign)))

@@ -41,7 +41,7 @@ EDIT = "edit"
 """The choice that changes a plan, or a prompt, before anything is sent."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class AnswerEnded(Message):
     """A prompt has its answer, or none: how a notice says it, and how many seconds it took."""
 

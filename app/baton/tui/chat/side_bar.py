@@ -178,7 +178,7 @@ class WaitingList(OptionList):
 
     BINDINGS = key_bindings.SIDE
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Wanted(Message):
         """The prompt at this place in the queue is to be edited, or else removed."""
 

@@ -158,11 +158,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
 
     @work(exclusive=True, group="preview")
     async def _read_preview(self, hit: SearchHit) -> None:
-        try:
-            thread = await self._store.thread(hit.conversation, hit.turn)
-        except BatonError as error:
-            self.footer.say(str(error))
-            return
+        thread = await self._store.thread(hit.conversation, hit.turn)
         if self.is_open and thread:
             self.query_one("#preview", Static).update(surroundings(thread[-1].text, hit))
 
@@ -246,10 +242,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
     async def action_export(self) -> None:
         """Save the conversation as Markdown, and say where."""
         if (chosen := self._chosen) is not None:
-            try:
-                self.footer.say(await self._export(chosen.conversation), 12)
-            except BatonError as error:
-                self.footer.say(str(error), 12)
+            self.footer.say(await self._export(chosen.conversation), 12)
 
 
 def hit_rows(hits: Sequence[SearchHit], roster: CardsById) -> list[Row]:

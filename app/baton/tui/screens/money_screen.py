@@ -15,7 +15,6 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from baton.core.errors import BatonError
 from baton.core.feedback import GradedAnswer
 from baton.core.ledger_types import (
     Charge,
@@ -116,11 +115,7 @@ class MoneyScreen(Overlay[str]):
 
     @work(exclusive=True, group="load")
     async def _load(self) -> None:
-        try:
-            await self._fill()
-        except BatonError as error:
-            self.footer.say(str(error), 12)
-            return
+        await self._fill()
         if self._releasing and self._unconfirmed and self.is_open:
             self._releasing = False
             self._release(self._unconfirmed)
@@ -240,10 +235,7 @@ class MoneyScreen(Overlay[str]):
         now = "" if ceiling is None else format_usd(ceiling)
         typed = await self.app.push_screen_wait(CeilingScreen(now, _parse_ceiling))
         if typed is not None:
-            try:
-                self.footer.say(await self._set_ceiling(_parse_ceiling(typed)), 12)
-            except BatonError as error:
-                self.footer.say(str(error), 12)
+            self.footer.say(await self._set_ceiling(_parse_ceiling(typed)), 12)
             self._load()
 
     def action_policy(self) -> None:
@@ -255,10 +247,7 @@ class MoneyScreen(Overlay[str]):
         """Choose the next pace: frugal, balanced, best, and frugal again."""
         paces = list(SpendingStyle)
         now = paces.index(self._orchestra.services.pacer.thrift)
-        try:
-            await self._set_pace(paces[(now + 1) % len(paces)])
-        except BatonError as error:
-            self.footer.say(str(error), 12)
+        await self._set_pace(paces[(now + 1) % len(paces)])
         self._load()
 
     def action_egress(self) -> None:

@@ -11,7 +11,6 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from baton.core.errors import BatonError
 from baton.core.ledger_types import (
     Egress,
 )
@@ -128,11 +127,7 @@ class EgressScreen(Overlay[None]):
 
     @work
     async def _load(self) -> None:
-        try:
-            self._sent = await self._ledger.egress(self._run)
-        except BatonError as error:
-            self.footer.say(str(error), 12)
-            return
+        self._sent = await self._ledger.egress(self._run)
         if not self.is_open:
             return
         self.refresh_bindings()

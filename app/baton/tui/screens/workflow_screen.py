@@ -35,7 +35,7 @@ RunReader = Callable[[], RunView]
 class PageTab(Static):
     """The name of a page; the page that is shown has it in brackets."""
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Chosen(Message):
         """The page was clicked."""
 

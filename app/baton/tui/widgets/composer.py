@@ -47,7 +47,7 @@ class PromptArea(TextEditor):
 
     BINDINGS = key_bindings.PROMPT
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Sent(Message):
         """The person pressed Enter: the prompt's text, which no longer stands in it."""
 
@@ -56,7 +56,7 @@ class PromptArea(TextEditor):
     class Recalling(Message):
         """Earlier prompts are wanted: the answer is `remember`."""
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class LongPasted(Message):
         """More was pasted than a prompt should hold."""
 

@@ -52,7 +52,7 @@ class HomeView(Vertical):
     Nothing waits for it: it goes with the first prompt.
     """
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Opening(Message):
         """A conversation is to be continued."""
 

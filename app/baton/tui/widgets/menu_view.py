@@ -32,7 +32,7 @@ Rank = Callable[[str], Sequence[MenuEntry]]
 class MenuRows(Widget):
     """The rows in sight, drawn from `rows`; a heading is a text. `cursor` is an index of `rows`."""
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Pressed(Message):
         """A row was clicked."""
 
@@ -132,13 +132,13 @@ class MenuView(Vertical):
     the last letter: without that, nothing is chosen that may spend or send.
     """
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Chosen(Message):
         """The person chose an entry with the mouse."""
 
         entry: MenuEntry
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Highlighted(Message):
         """The cursor is on another entry."""
 

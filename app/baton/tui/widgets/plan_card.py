@@ -35,7 +35,7 @@ from baton.tui.workflow_picture import (
 _EMPTY_RUN = RunView()
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class StepLeft(Message):
     """The person is done with a step: with another `worker`, another `text`, or neither."""
 

@@ -28,13 +28,13 @@ class ChoiceView(Static):
     BINDINGS = key_bindings.QUESTION
     can_focus = True
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Chosen(Message):
         """The person decided."""
 
         choice: Choice
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Scrolling(Message):
         """The person wants to read on in the text that the question is about."""
 
@@ -82,7 +82,7 @@ class QuestionView(Vertical):
 
     NOTE = "Tab chooses among them, Esc takes the first."
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Decided(Message):
         """The person decided with one of its choices."""
 
@@ -314,7 +314,7 @@ class RecommendationView(Vertical):
     Nothing waits for it: it is no question, and typing a prompt passes it by.
     """
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Chosen(Message):
         """The person chose."""
 

@@ -37,7 +37,7 @@ class Transcript(VerticalScroll):
 
     BINDINGS = key_bindings.TRANSCRIPT
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Typed(Message):
         """A key was pressed that belongs to the prompt."""
 

@@ -45,7 +45,7 @@ class TurnView(Vertical):
 
     selected: reactive[bool] = reactive(False, toggle_class="-selected")
 
-    @dataclass
+    @dataclass(eq=False, repr=False)
     class Pressed(Message):
         """The turn was clicked."""
 
