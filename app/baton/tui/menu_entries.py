@@ -7,7 +7,7 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -201,24 +201,17 @@ def ranked_entries(
     if not words:
         shown = [replace(e, group=RECENT) if e.id in places else e for e in entries]
         return sorted(shown, key=lambda entry: places.get(entry.id, len(recent)))
-    scores = [(_entry_score(entry, words), entry) for entry in entries]
-    fitting = [
-        (score + _recent_bonus(places, entry.id), entry) for score, entry in scores if score > 0
-    ]
+    fitting: list[tuple[float, MenuEntry]] = []
+    for entry in entries:
+        scores = [_word_score(entry, word) for word in words]
+        bonus = RECENT_BONUS / (1 + places[entry.id]) if entry.id in places else 0.0
+        if all(scores):
+            fitting.append((sum(scores) / len(scores) + bonus, entry))
     return [entry for _, entry in sorted(fitting, key=lambda pair: -pair[0])]
 
 
-def _recent_bonus(places: Mapping[str, int], id: str) -> float:
-    return RECENT_BONUS / (1 + places[id]) if id in places else 0.0
-
-
-def _entry_score(entry: MenuEntry, words: Sequence[str]) -> float:
-    """Return how well an entry fits, at most 1; 0 if one of the words fits nothing of it."""
-    scores = [_word_score(entry, word) for word in words]
-    return sum(scores) / len(scores) if all(scores) else 0.0
-
-
 def _word_score(entry: MenuEntry, word: str) -> float:
+    """Return how well a word fits an entry, at most 1; 0 if it fits nothing of it."""
     name = entry.name.removeprefix("/")
     weighted = (
         (NAME_WEIGHT, (name,)),

@@ -9,11 +9,10 @@ from typing import Any
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
+from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.messages import Card
 from baton.core.money import show_usd
-from baton.core.permissions import check
-from baton.core.view import RunView
+from baton.core.run.policy import check
 from baton.presentation import charges
 from baton.presentation.way_texts import is_on, offline_text, private_text
 from baton.tui import slash_commands
@@ -159,7 +158,12 @@ class BudgetController:
         [room] = [room for room in rooms if room.scope is command.scope]
         if any(ceilings.values()):
             self._services.warm_cloud()
-        return _describe_bound(room) if room.variable else self._describe_ceiling(command)
+        if room.variable:
+            return (
+                f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)}"
+                " where this Baton was started, and that stays."
+            )
+        return self._describe_ceiling(command)
 
     def _describe_ceiling(self, command: slash_commands.SetCeiling) -> str:
         """Say what a changed ceiling means."""
@@ -234,8 +238,9 @@ class BudgetController:
         queue = self._context.queue
         if self._questions.decline_offer() or queue.current is None:
             return
-        if _may_leave(queue.current.view):
-            queue.stop()
+        run = queue.current.view
+        if run.routed is None or run.draft or run.planning or run.routed.where != "local":
+            queue.stop()  # something of it could still leave this machine
 
     def show_egress(self) -> None:
         """Show everything that left this machine."""
@@ -279,17 +284,3 @@ class BudgetController:
         except BatonError as error:
             return str(error)
         return NONE_STRONGER
-
-
-def _describe_bound(room: ScopeBalance) -> str:
-    """Say that the environment's ceiling is in force, not the settings'."""
-    return (
-        f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)} where this"
-        " Baton was started, and that stays."
-    )
-
-
-def _may_leave(run: RunView) -> bool:
-    """Whether something of a run could still leave this machine."""
-    routed = run.routed
-    return routed is None or run.draft or bool(run.planning) or routed.where != "local"

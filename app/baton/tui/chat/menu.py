@@ -361,7 +361,9 @@ class MenuController:
                 return [_choice(kind, name, themes.description(name)) for name in themes.names()]
             case _:
                 cards = [card for card in self._services.orchestra.roster if not card.is_tool]
-                return [*(_worker(card) for card in cards), *_all_models()]
+                sentence = "See, download and remove models ..."
+                more = MenuEntry("models", "All models", sentence, "models", binding="chat.models")
+                return [*map(_worker, cards), more]
 
     def _strategies(self) -> list[MenuEntry]:
         from baton.core.strategies import STRATEGIES
@@ -442,8 +444,3 @@ def _worker(card: Card) -> MenuEntry:
     sentence = f"{card.name} · {card.place.value} · {price_text(card)}"
     entry = _choice("model", card.id, sentence, spends=card.remote or not card.is_free)
     return replace(entry, synonyms=(card.place.value, card.provider))
-
-
-def _all_models() -> list[MenuEntry]:
-    sentence = "See, download and remove models ..."
-    return [MenuEntry("models", "All models", sentence, "models", binding="chat.models")]

@@ -312,20 +312,14 @@ _ROLE_PURPOSES = {
 
 def machine_text(machine: Hardware) -> str:
     """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
-    cores = count_text(machine.cores, "core")
-    parts = [show_memory(machine.memory), cores, _gpu_text(machine)]
+    gpu = gpu_text(machine.gpus[0]) if machine.gpus else "no GPU"
+    if len(machine.gpus) > 1:
+        together = sum(gpu.total for gpu in machine.gpus)
+        gpu = f"{len(machine.gpus)} GPUs with {show_memory(together)}"
+    parts = [show_memory(machine.memory), count_text(machine.cores, "core"), gpu]
     if machine.battery is not None and not machine.plugged:
         parts.append("on battery")
     return ", ".join(parts)
-
-
-def _gpu_text(machine: Hardware) -> str:
-    if not machine.gpus:
-        return "no GPU"
-    if len(machine.gpus) > 1:
-        together = sum(gpu.total for gpu in machine.gpus)
-        return f"{len(machine.gpus)} GPUs with {show_memory(together)}"
-    return gpu_text(machine.gpus[0])
 
 
 def missing_picks(advice: Recommendation) -> Sequence[Pick]:

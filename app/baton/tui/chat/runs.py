@@ -217,7 +217,9 @@ class RunController:
             try:
                 return templates.parse_plan(text)
             except BatonError as error:
-                if await self._questions.ask(_describe_mistake(error)) != EDIT:
+                choices = (Choice("leave", "Leave it"), Choice(EDIT, "Go on editing"))
+                question = Question(f"This plan can't be run. {error}", choices, "leave")
+                if await self._questions.ask(question) != EDIT:
                     break
         return None
 
@@ -415,12 +417,6 @@ class RunController:
     def broke(self, error: BaseException) -> None:
         """Pass a bug in a run to the app."""
         self._context.report_bug(error)
-
-
-def _describe_mistake(error: BatonError) -> Question:
-    """Return the question about a mistake in an edited plan."""
-    choices = (Choice("leave", "Leave it"), Choice(EDIT, "Go on editing"))
-    return Question(f"This plan can't be played. {error}", choices, "leave")
 
 
 def _status_of(run: RunView) -> TurnStatus:

@@ -22,7 +22,6 @@ from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Egress, Standing
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
-from baton.core.view import RunView
 from baton.tui import key_bindings
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.runs import RunController
@@ -129,7 +128,9 @@ class SideBarController:
             loaded=tuple((name, size) for name, size in sizes if size),
             taken=orchestra.memory,
             memory=self._memory,
-            steps=_steps(run) if run is not None and run.plan is not None else (),
+            steps=tuple((f"{s.number} {step_name(s)}", step_status(s, run)) for s in run.steps)
+            if run is not None and run.plan is not None
+            else (),
             waiting=tuple(pending.prompt.text for pending in context.queue.waiting),
             sent=self._sent,
         )
@@ -140,10 +141,6 @@ class SideBarController:
         if place < len(waiting):
             (self._runs.take_back if is_edit else self._runs.remove)(waiting[place])
         self.refresh()
-
-
-def _steps(run: RunView) -> tuple[tuple[str, str], ...]:
-    return tuple((f"{one.number} {step_name(one)}", step_status(one, run)) for one in run.steps)
 
 
 WIDTH = 36
@@ -239,7 +236,8 @@ class SideBarView(VerticalScroll, can_focus=False):
 
 
 def _lines_above(state: SideBarState) -> Iterator[Content]:
-    yield _heading("Context", _percent(state.context), "screen.context")
+    used = "" if state.context is None else f"{state.context * 100:.0f} %"
+    yield _heading("Context", used, "screen.context")
     yield _meter(state.context or 0, "$primary")
     yield Content("")
     yield from _money_lines(state.standing)
@@ -297,10 +295,6 @@ def _row(name: str, value: str) -> Content:
     room = max(1, _COLUMNS - len(value) - 1)
     left = Content(one_line(name, 80)).truncate(room, ellipsis=True, pad=True)
     return Content.assemble(left, " ", (one_line(value, 40), "$muted"))
-
-
-def _percent(part: float | None) -> str:
-    return "" if part is None else f"{part * 100:.0f} %"
 
 
 def _meter(part: float, colour: str) -> Content:

@@ -28,7 +28,7 @@ from baton.tui.widgets.text_widgets import TextField
 if TYPE_CHECKING:
     from textual.types import CSSPathType
 
-    from baton.models import Library, NeedsAgreement
+    from baton.models import Library
 
 
 Result = TypeVar("Result")
@@ -207,7 +207,10 @@ async def request_model(
         try:
             return await ModelDownload(library).request(model, roles, agreed=agreed, force=force)
         except NeedsAgreement as error:
-            text = f"{error.message}\n{_licence_place_text(error)}"
+            text = (
+                f"{error.message}\nIt can be read at {error.place or 'its page'}. Such licences say"
+                " what the model may be used for, or by whom; Apache-2.0 and MIT don't."
+            )
             agreed = await _confirm(app, "Agree to its licence?", text, "I agree to it")
             if not agreed:
                 return None
@@ -216,14 +219,6 @@ async def request_model(
             force = await _confirm(app, "It won't fit", text, "Download it all the same")
             if not force:
                 return None
-
-
-def _licence_place_text(error: NeedsAgreement) -> str:
-    """Say where the licence can be read."""
-    return (
-        f"It can be read at {error.place or 'its page'}. Such licences say what the model may be "
-        "used for, or by whom; Apache-2.0 and MIT don't."
-    )
 
 
 async def _confirm(app: App[Any], heading: str, text: str, yes: str) -> bool:

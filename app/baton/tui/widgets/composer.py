@@ -332,7 +332,7 @@ class Composer(Vertical):
 
     async def _handle_pause(self) -> None:
         self.post_message(self.Paused())
-        await self._look_at_files()
+        self._show_files(await asyncio.to_thread(_mention_lines, self.text))
 
     @on(PromptArea.LongPasted)
     def _paste(self, event: PromptArea.LongPasted) -> None:
@@ -346,11 +346,8 @@ class Composer(Vertical):
             self._pasted.pop()
             self._show_files()
 
-    async def _look_at_files(self) -> None:
-        """Show name, size and about how many tokens of each file that the prompt names."""
-        self._show_files(await asyncio.to_thread(_mention_lines, self.text))
-
     def _show_files(self, mentions: Sequence[str] = ()) -> None:
+        """Show name, size and about how many tokens of each file that goes along."""
         pasted = [f"With {file_text(file)}" for file in self._pasted]
         _show_lines(self._files, [*pasted, *mentions])
 

@@ -60,13 +60,10 @@ class MenuRows(Widget):
 
     def _follow(self) -> None:
         """Keep the cursor in sight, and the heading above it."""
-        above = self.cursor - 1 if self.cursor and self._is_heading(self.cursor - 1) else None
-        top = self.cursor if above is None else above
+        has_heading = self.cursor > 0 and isinstance(self.rows[self.cursor - 1], str)
+        top = self.cursor - has_heading
         lowest = self.cursor - self.get_content_height() + 1
         self.first = max(lowest, min(self.first, top))
-
-    def _is_heading(self, index: int) -> bool:
-        return isinstance(self.rows[index], str)
 
     def watch_room(self) -> None:
         """Keep the cursor in sight when there is less room."""
