@@ -1,4 +1,4 @@
-"""Responses in the background: played while no client waits, and asked for by their id."""
+"""Responses in the background: run while no client waits, and asked for by their id."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A response that is played, or was, and the task that does so (None: another one did)."""
+    """A response that runs, or did, and the task that does so (None: another one did)."""
 
     served: ServedRun
     written: _Written
@@ -62,7 +62,7 @@ class _Kept:
 
 
 class BackgroundRuns:
-    """The responses that are played in the background, and what others said.
+    """The responses that run in the background, and what others said.
 
     Those of long ago are found in the history.
     """
@@ -74,7 +74,7 @@ class BackgroundRuns:
     async def begin(self, served: ServedRun) -> dict[str, Any]:
         """Begin a response; return it as it stands, once it is recorded. Raises ApiError."""
         written = _Written()
-        task = asyncio.create_task(self._play(served, written))
+        task = asyncio.create_task(self._run(served, written))
         recorded = asyncio.create_task(served.recorded.wait())
         await asyncio.wait({task, recorded}, return_when=asyncio.FIRST_COMPLETED)
         recorded.cancel()
@@ -96,7 +96,7 @@ class BackgroundRuns:
         return kept
 
     async def follow(self, served: ServedRun) -> FoundCalls:
-        """Yield what a response says while it is played. Raises ApiError where it fails."""
+        """Yield what a response says while it runs. Raises ApiError where it fails."""
         kept, at = self._kept[served.id], 0
         assert kept.task is not None
         while at < len(kept.written.pieces) or not kept.task.done():
@@ -188,9 +188,9 @@ class BackgroundRuns:
             if kept.task is not None:
                 await _stop(kept.task)
 
-    async def _play(self, served: ServedRun, written: _Written) -> None:
+    async def _run(self, served: ServedRun, written: _Written) -> None:
         with suppress(ApiError):  # it stays in `served`
-            async with aclosing(self._runner.play(served)) as pieces:
+            async with aclosing(self._runner.run(served)) as pieces:
                 calls = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
                 async for piece in calls:
                     written.pieces.append(piece)

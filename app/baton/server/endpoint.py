@@ -78,7 +78,7 @@ Work = Callable[[Posted], Awaitable[dict[str, Any]]]
 
 
 class Endpoint:
-    """Answers requests with a runner. `access` says who may ask.
+    """Answers requests through a runner. `access` says who may ask.
 
     `report` takes each request that is over, but for those whether Baton runs.
     """
@@ -279,7 +279,7 @@ class Endpoint:
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        async with aclosing(self._runner.play(served)) as pieces:
+        async with aclosing(self._runner.run(served)) as pieces:
             written = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
             if served.asked.is_streamed:
                 await self._stream(dialect, served, written, send)

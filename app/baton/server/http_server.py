@@ -166,7 +166,7 @@ class _Server(Server):
 
 @dataclass(frozen=True, slots=True)
 class OpenEndpoint:
-    """An endpoint that is open: where it is, the tokens for it, and what plays its requests."""
+    """An endpoint that is open: where it is, the tokens for it, and what runs its requests."""
 
     hosts: tuple[str, ...]
     port: int

@@ -38,7 +38,7 @@ from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, lis
 from baton.server.served_run import AnswerText, ServedRun
 
 MAX_RUNS = 120
-"""How many requests of one access token may be played or wait for a worker at once."""
+"""How many requests of one access token may run or wait for a worker at once."""
 
 CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 4, 16
 """No tokenizer gets more into a token over a whole prompt: runs of spaces are the longest ones."""
@@ -70,7 +70,7 @@ AS_CONFIGURED = ServingLimits()
 
 
 class RequestRunner:
-    """Plays what clients ask, all of them with the same workers, ledger and history.
+    """Runs what clients ask, all of them with the same workers, ledger and history.
 
     `served` are the requests that were taken, the newest last. `allowed` is what the user allows
     them besides the settings.
@@ -93,7 +93,7 @@ class RequestRunner:
 
     @property
     def orchestra(self) -> Orchestra:
-        """What plays."""
+        """What runs the requests."""
         return self._baton.orchestra
 
     @property
@@ -104,7 +104,7 @@ class RequestRunner:
     def begin(self, asked: ClientRequest, client: Client, run: str = "") -> ServedRun:
         """Take a request, whose run gets the id `run` ("": any).
 
-        Raises ApiError where it may not be played.
+        Raises ApiError where it may not be run.
         """
         served = ServedRun(asked, client, self._find_answering(asked.model), run)
         self._check_grant(served)
@@ -151,13 +151,13 @@ class RequestRunner:
         finally:
             self._running[client.id] -= 1
 
-    async def play(self, served: ServedRun) -> AsyncGenerator[str]:
+    async def run(self, served: ServedRun) -> AsyncGenerator[str]:
         """Yield a request's answer in pieces; leaving it stops the run.
 
         However it ends, `served` then has the whole run. Raises ApiError.
         """
         try:
-            async with self.place(served.client), await self._run(served) as run:
+            async with self.place(served.client), await self._prepared_run(served) as run:
                 text, given, is_marked = AnswerText(), "", False
                 async for event in run:
                     served.apply(event)
@@ -278,7 +278,7 @@ class RequestRunner:
         if refused:
             raise ApiError(402, "budget_exceeded", refused[-1].message)
 
-    async def _run(self, served: ServedRun) -> Run:
+    async def _prepared_run(self, served: ServedRun) -> Run:
         """Return the run of a request, not begun. Raises BatonError."""
         asked, model = served.asked, served.offered
         label = await self._label(served)
@@ -304,12 +304,9 @@ class RequestRunner:
 
     def _named_worker(self, served: ServedRun, label: Label, terms: RunTerms) -> str | None:
         """Return the worker that has to answer a request; None: the default one, or others."""
-        if _must_call(served):
-            return self._strongest_here(label, terms)
-        return served.offered.worker or None
-
-    def _strongest_here(self, label: Label, terms: RunTerms) -> str | None:
-        """Return the worker on this machine that calls tools best; None: the default one."""
+        if not _must_call(served):
+            return served.offered.worker or None
+        # The one on this machine that calls tools best.
         roster = [card for card in self.orchestra.roster if card.is_local and not card.is_tool]
         usable = [card for card in roster if may_use(card, label, terms)]
         best = max(usable, key=strength, default=None)
@@ -347,7 +344,7 @@ class RequestRunner:
         return label
 
     def _orchestra_for(self, asked: ClientRequest) -> tuple[Orchestra, Store]:
-        """Return what plays a request, and where it is kept: on disk, or in memory for now."""
+        """Return what runs a request, and where it is kept: on disk, or in memory for now."""
         own = self.orchestra
         if asked.conditions.is_kept:
             return own, self.store

@@ -215,9 +215,7 @@ def _named(tool: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def offer_tools(
-    tools: Iterable[Tool], choice: ToolChoice, warnings: list[str], param: str = "tools"
-) -> ToolOffer | None:
+def offer_tools(tools: Iterable[Tool], choice: ToolChoice, warnings: list[str]) -> ToolOffer | None:
     """Return what a request offers, None for nothing. Raises ApiError."""
     offered = tuple(tools)
     if choice.is_none:
@@ -232,7 +230,7 @@ def offer_tools(
         return None
     if choice.must_call:
         for tool in offered:
-            checked_schema(tool.parameters, param)
+            checked_schema(tool.parameters, "tools")
             warnings += unkept_warnings(tool.parameters, f"the arguments of {tool.name[:60]}")
     return ToolOffer(offered, replace(choice, named=None))
 
