@@ -258,7 +258,7 @@ async def test_enter_in_the_moment_of_the_stop_plays_what_waits(
     def change_and_press_enter(runs: RunController, follower: RunFollower | None) -> None:
         changed(runs, follower)
         if follower is None:
-            asyncio.get_running_loop().call_soon(runs.play_waiting)
+            asyncio.get_running_loop().call_soon(runs.send_waiting)
 
     monkeypatch.setattr(RunController, "changed", change_and_press_enter)
     async with open_app(tmp_path, slow) as session:

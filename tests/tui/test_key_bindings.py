@@ -327,7 +327,7 @@ async def test_commands(tmp_path: Path) -> None:
         assert saved.stat().st_mode & 0o777 == 0o600
         assert "print('one')" in saved.read_text("utf-8")
         await session.send("/unknown")
-        assert "/unknown is no command" in session.screen_text()
+        assert "/unknown isn't a command" in session.screen_text()
         assert session.chat.composer.text == "/unknown", "what was typed is kept"
         await session.wait_for_text("/new, /search, /find, /rename")
         session.chat.composer.put("")

@@ -304,4 +304,4 @@ async def test_what_a_cloud_worker_needs_and_how_full_the_context_is(tmp_path: P
         await session.wait_until(lambda: screen_of(session) == "ConnectScreen")
         await session.press("escape")
         await session.send("/context")
-        await session.wait_for_text("Context of SmolLM2 135M", "nothing of it yet")
+        await session.wait_for_text("Context of SmolLM2 135M", "none of it yet")

@@ -334,7 +334,7 @@ async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, ed
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(lambda: "Go on editing" in session.screen_text())
         flat = " ".join(session.screen_text().replace("▌", "").split())
-        assert "This plan can't be played." in flat
+        assert "This plan can't be run." in flat
         assert "can't see step 3" in flat
         await session.press("tab", "right", "enter")
         await session.wait_until(lambda: "1 step · 1 local" in session.screen_text())

@@ -1,6 +1,6 @@
 """Who asks the endpoint, and who may: the exact address, no foreign page, and a token.
 
-A page in the person's own browser can send requests to this machine. It can't choose the Host that
+A page in the user's own browser can send requests to this machine. It can't choose the Host that
 the browser writes, can't hide its origin, and doesn't know the token; each of the three would do
 alone.
 """

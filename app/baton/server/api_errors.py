@@ -102,7 +102,7 @@ class ApiError(Exception):
 
 
 def api_error(error: BatonError) -> ApiError:
-    """Return what a client is shown of an error of Baton's."""
+    """Return what a client is shown of a BatonError."""
     return ApiError(*_kind_of(type(error)), error.message, error.hint)
 
 

@@ -389,7 +389,7 @@ class _LogFile(RotatingFileHandler):
         super().__init__(file, maxBytes=MAX_LOG_BYTES, backupCount=1, delay=True)
 
     def write(self, line: str) -> None:
-        """Add a line with the date. A disk that won't have it is no reason to refuse anything."""
+        """Add a line with the date. A disk that won't have it fails no request."""
         text = f"{time.strftime('%Y-%m-%d')} {line}"
         self.emit(logging.LogRecord("baton", logging.INFO, "", 0, text, None, None))
 

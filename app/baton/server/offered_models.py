@@ -29,7 +29,7 @@ MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class OfferedModel:
-    """A model of the endpoint: a mode of Baton's, or one of its workers (the other is "")."""
+    """A model of the endpoint: a mode of Baton, or one of its workers (the other is "")."""
 
     id: str
     mode: str = ""

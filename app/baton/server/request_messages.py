@@ -40,7 +40,7 @@ _MEDIA = {
 
 
 class Spoken(NamedTuple):
-    """A message; `media` is what of it can't be read, as it came from the person ("": nothing)."""
+    """A message; `media` is what of it can't be read, as it came from the user ("": nothing)."""
 
     role: Role
     text: str
@@ -137,7 +137,7 @@ def split_conversation(
     if turns[-1].role is Role.ASSISTANT:
         turns.append(Message(Role.USER, GO_ON))
     if turns[0].role is Role.ASSISTANT:
-        turns.insert(0, Message(Role.USER, NOTHING))  # chat templates want the person to begin
+        turns.insert(0, Message(Role.USER, NOTHING))  # chat templates want the user to begin
     prompt = turns[-1].text
     return prompt if prompt.strip() else NOTHING, tuple(turns[:-1]), whole, messages
 

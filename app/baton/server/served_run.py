@@ -254,7 +254,7 @@ def make_answer(
 
 
 def _report(served: ServedRun, cards: Mapping[str, Card]) -> dict[str, Any]:
-    """Return what happened in a run: who answered, why, and what a person should know of it."""
+    """Return what happened in a run: who answered, why, and what a user should know of it."""
     view = served.view
     workers = dict.fromkeys(call.worker for call in view.calls)
     remote = [name for name in workers if name in cards and not cards[name].is_local]

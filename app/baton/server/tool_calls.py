@@ -93,7 +93,7 @@ class ToolCallReader:
         self._has_called = False
 
     def feed(self, text: str) -> tuple[str, list[ToolCall]]:
-        """Return the text that is no part of a call, and the calls that are whole now."""
+        """Return the text that isn't part of a call, and the calls that are whole now."""
         self._pending += text
         return ("", []) if self._offer.must_call else self._split()
 

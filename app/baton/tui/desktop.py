@@ -90,7 +90,7 @@ class _KeylessSubprocess:
 
 
 def has_system_clipboard(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this machine's own clipboard is the one before the person."""
+    """Whether this machine's own clipboard is the one before the user."""
     if environ.get("SSH_TTY") or environ.get("SSH_CONNECTION"):
         return False
     graphical = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
@@ -100,7 +100,7 @@ def has_system_clipboard(environ: Mapping[str, str] = os.environ) -> bool:
 async def copy(text: str, what: str, send: Callable[[str], None]) -> str:
     """Copy a text; return a sentence that says of `what` was copied only what is known.
 
-    Where this machine's clipboard isn't the person's, or doesn't take it, `send` sends it to the
+    Where this machine's clipboard isn't the user's, or doesn't take it, `send` sends it to the
     terminal (OSC 52), which never says whether it took it.
     """
     if has_system_clipboard() and await copy_to_system(text):
@@ -145,7 +145,7 @@ def edit_text(
 ) -> str | None:
     """Open the text in $VISUAL or $EDITOR and return what was saved. Raises ConfigError.
 
-    None means that the person left it unchanged or empty: nothing follows from it. The file's
+    None means that the user left it unchanged or empty: nothing follows from it. The file's
     `name` shows the editor what it is.
     """
     named = environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or "vi"

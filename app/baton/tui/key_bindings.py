@@ -1,6 +1,6 @@
 """Every key of the app, by where it works: what the help shows is what the widgets bind.
 
-A person's `[keys]` settings replace keys by the ids given here.
+A user's `[keys]` settings replace keys by the ids given here.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ def footer_need(binding: Binding) -> int:
 
 
 def configured_keys(app: App[Any], name: str) -> str:
-    """Write all keys of the binding with this id for people, as the person has set them."""
+    """Write all keys of the binding with this id for people, as the user has set them."""
     return binding_keys(BY_ID[name], app._keymap)  # Textual has no public way to read it
 
 

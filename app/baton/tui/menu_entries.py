@@ -211,7 +211,7 @@ def ranked_entries(
 
 
 def _word_score(entry: MenuEntry, word: str) -> float:
-    """Return how well a word fits an entry, at most 1; 0 if it fits nothing of it."""
+    """Return how well a word fits an entry, at most 1; 0 if it fits no part of it."""
     name = entry.name.removeprefix("/")
     weighted = (
         (NAME_WEIGHT, (name,)),

@@ -238,7 +238,7 @@ def find_command(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> Slas
     fitting = matching_commands(name, commands)
     if len(fitting) == 1 and (fitting[0].name == name or not fitting[0].may_spend):
         return fitting[0]
-    what = "is no command"
+    what = "isn't a command"
     if fitting:
         what = "could be several commands" if len(fitting) > 1 else "is not written out"
     near = difflib.get_close_matches(name, [command.name for command in commands], n=1)

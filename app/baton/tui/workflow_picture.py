@@ -68,7 +68,7 @@ def picture_rows(
     """Draw every step of a run once, no line wider than `width` columns.
 
     With `prices` it is a plan before it runs. Of the steps that are running and are in `texts_of`,
-    the newest line of their text stands under them. With `is_asking` the person is asked before a
+    the newest line of their text stands under them. With `is_asking` the user is asked before a
     remote step begins.
     """
     width = max(1, width)
@@ -280,7 +280,7 @@ class _Columns:
         time = 0 if is_planned else 8
         money = max((_width(cell.money) for cell in cells), default=0)
         wanted = {"now": now, "bar": bar, "worker": worker, "money": money, "time": time}
-        if is_planned:  # a person decides by the price
+        if is_planned:  # a user decides by the price
             wanted = {"money": money, "worker": worker, "now": now, "bar": bar, "time": 0}
         least = min(name, stem + _MIN_NAME_COLUMNS)
         room = width - least
@@ -371,7 +371,7 @@ def _timeline_bar(step: StepView, run: RunView, cells: int) -> str:
     if step.began is None:
         return _TRACK * cells
     first = min(other.began for other in run.steps if other.began is not None)
-    total = max(run.seconds - first, 0.001)  # what comes before may be a person's time
+    total = max(run.seconds - first, 0.001)  # what comes before may be a user's time
     ended = run.seconds if step.ended is None else step.ended
     start = max(0, min(cells - 1, int((step.began - first) / total * cells)))
     end = max(start + 1, min(cells, round((ended - first) / total * cells)))
@@ -397,7 +397,7 @@ class WorkflowView(Static):
             self._draw()
 
     def show_question(self, *, is_open: bool) -> None:
-        """Show whether the person is asked before a step begins."""
+        """Show whether the user is asked before a step begins."""
         if is_open != self._is_asking:
             self._is_asking = is_open
             self._draw()

@@ -93,7 +93,7 @@ class BudgetController:
         self.measure()
 
     async def connect(self, target: str = "") -> None:
-        """Set up a provider, its key, and a ceiling if the person names one."""
+        """Set up a provider, its key, and a ceiling if the user names one."""
         from baton.tui.screens.connect_screen import ConnectScreen
 
         services = self._services
@@ -234,7 +234,7 @@ class BudgetController:
             self.keep_local()
 
     def keep_local(self) -> None:
-        """Stop what could still leave this machine, after the person forbade that."""
+        """Stop what could still leave this machine, after the user forbade that."""
         queue = self._context.queue
         if self._questions.decline_offer() or queue.current is None:
             return

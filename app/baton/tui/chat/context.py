@@ -82,7 +82,7 @@ class AppServices:
 
     `config` is the file with the settings; `exports` and `logs` are folders, made when first
     needed. `warm_cloud` starts what a cloud call will need, if there can be one. `report_later`
-    takes a function that shows the person what only turns out while prompts are played.
+    takes a function that shows the user what only turns out while prompts are run.
     `tutor` makes what trains the router on answers (None: there is none).
 
     `library` holds the models (None: there are only the workers). `join` makes a model that has
@@ -177,7 +177,7 @@ class ChatContext:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether the person waits for an answer."""
+        """Whether the user waits for an answer."""
         return self.queue.is_busy or bool(self.queue.waiting)
 
     @property
@@ -202,7 +202,7 @@ class ChatContext:
             self.show_worker()
 
     def choose_worker(self, worker: str) -> None:
-        """Let this worker answer from now on; warm it, unless the person waits for an answer."""
+        """Let this worker answer from now on; warm it, unless the user waits for an answer."""
         self.worker = worker
         self.show_worker()
         if self.can_answer and not self.is_waited_for:
@@ -312,7 +312,7 @@ class ChatContext:
         self._report_bug(error)
 
     async def edit_text(self, text: str, name: str = "prompt.md") -> str | None:
-        """Return a text as changed in the person's own editor; None if it was not changed."""
+        """Return a text as changed in the user's own editor; None if it was not changed."""
         try:
             with self.screen.app.suspend():
                 changed = desktop.edit_text(text, name)

@@ -353,7 +353,7 @@ class ConversationController:
         card, used = context.roster.get(context.worker), context.header.context
         room = f"{card.context:,} tokens" if card is not None and card.context else "unknown"
         name = card.name if card is not None else NO_MODEL
-        share = "nothing of it yet" if used is None else f"{used * 100:.0f} % of it"
+        share = "none of it yet" if used is None else f"{used * 100:.0f} % of it"
         await self._transcript.note(
             f"Context of {name}: {room}. This conversation takes {share}; /new begins an empty one."
         )

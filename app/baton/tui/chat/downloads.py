@@ -175,7 +175,7 @@ class Downloads:
             await done(held)
 
     def _record_progress(self, coming: ActiveDownload, progress: Progress) -> None:
-        """Remember how far it is, and report that, but not more often than a person can read."""
+        """Remember how far it is, and report that, but not more often than a user can read."""
         self._coming[coming.id] = replace(coming, progress=progress)
         if self._report_timer is None:
             loop = asyncio.get_running_loop()
@@ -385,7 +385,7 @@ class DownloadController:
     async def _show_unreached(self, error: WorkerUnavailable) -> None:
         names, self._unreached = dict.fromkeys(self._unreached), []
         listed = join_words(list(names))
-        if names.keys() <= self._resumed:  # the person did nothing, and knows it from before
+        if names.keys() <= self._resumed:  # the user did nothing, and knows it from before
             self._resumed -= names.keys()
             key = key_bindings.configured_keys(self._context.screen.app, "chat.models")
             self._context.footer.say(f"{listed}: download stopped; {key} shows why", 12)

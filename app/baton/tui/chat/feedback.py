@@ -1,4 +1,4 @@
-"""Feedback on answers: marks, what the person does with an answer, and learning from both."""
+"""Feedback on answers: marks, what the user does with an answer, and learning from both."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FeedbackController:
             self._context.start(partial(self._store, answer.id, signal), "signals")
 
     async def _store(self, answer: str, signal: Signal) -> None:
-        with suppress(BatonError):  # the person did not ask for it, so a failure is not shown
+        with suppress(BatonError):  # the user did not ask for it, so a failure is not shown
             await self._services.store.feedback.add_signal(answer, signal)
 
     async def mark_good(self) -> None:

@@ -56,10 +56,10 @@ class InputController:
         """A prompt that was held back, as a file that it names isn't there."""
 
     async def send(self, text: str) -> None:
-        """Have a prompt answered, run a command, or play what waits if nothing is written."""
+        """Have a prompt answered, run a command, or send what waits if nothing is written."""
         composer, pasted = self._composer, self._composer.pasted
         if not text.strip() and not pasted:
-            self._runs.play_waiting()
+            self._runs.send_waiting()
             return
         if text.startswith(SHELL_SIGN) and text[1:].strip():
             if not self._shell.run(text[1:]):
@@ -89,7 +89,7 @@ class InputController:
         pasted = tuple(file for file in pasted if not {file.name, file.text} & read)
         after = None if edited is None else edited.parent or ""
         prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
-        self._runs.play(prompt, after=after, worker=worker)
+        self._runs.send(prompt, after=after, worker=worker)
 
     async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
         """Run a command."""
@@ -134,7 +134,7 @@ class InputController:
             self._composer.prompt.focus()
 
     async def open_editor(self) -> None:
-        """Write the prompt in the person's own editor, which would hold up an answer's saving."""
+        """Write the prompt in the user's own editor, which would hold up an answer's saving."""
         if self._context.queue.is_busy:
             self._context.footer.say("the editor opens when the answer is finished")
             return
@@ -172,7 +172,7 @@ class InputController:
             prompt = Prompt(text, (*context.composer.pasted, *files))
             context.composer.clear_sent()
             context.set_previewing(False)
-            self._runs.play(prompt, preview=True)
+            self._runs.send(prompt, preview=True)
             if missing:
                 context.footer.say(missing[0].rstrip("."), 12)
             return
@@ -199,7 +199,7 @@ class InputController:
             assert asked is not None
             again = Prompt(asked.text, asked.files)
             pending = QueuedPrompt(context.chat, again, again=asked.id)
-        self._runs.play_first(pending)
+        self._runs.send_first(pending)
 
 
 def read_mentions(text: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:

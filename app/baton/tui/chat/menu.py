@@ -125,7 +125,7 @@ class MenuController:
         screen.refresh_bindings()
 
     def _ranking(self, entries: Sequence[MenuEntry], *, keep_order: bool = False) -> Rank:
-        """Return what ranks these entries, with their keys as the person has set them."""
+        """Return what ranks these entries, with their keys as the user has set them."""
         app = self._context.screen.app
         is_on, current = self._is_cloud_on, self._current(self._kind)
         shown = [
@@ -296,11 +296,11 @@ class MenuController:
         self._leave()
 
     def leave(self) -> None:
-        """Close the menu where the person is by now."""
+        """Close the menu where the user is by now."""
         self._close()
 
     def _leave(self) -> None:
-        """Close the menu, and go back to where the person was."""
+        """Close the menu, and go back to where the user was."""
         has_line, (focused, selected) = self._menu.has_line, self._from
         screen, transcript = self._context.screen, self._context.transcript
         self._menu.has_line = False  # so that the focus that changes now closes nothing twice

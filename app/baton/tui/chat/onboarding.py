@@ -53,7 +53,7 @@ OFFLINE = "Baton is offline, so nothing is downloaded; /offline off lifts that."
 
 
 class OnboardingController:
-    """Recommends models to a person who has none, and again when asked; prompts come first.
+    """Recommends models to a user who has none, and again when asked; prompts come first.
 
     `advice` is the recommendation in the conversation; `starter_speed` are the tokens per second
     that the starter model wrote on this machine (None: not measured).
@@ -75,7 +75,7 @@ class OnboardingController:
         return self.advice if self.advice is not None and self.advice.choosable else None
 
     async def greet(self, *, first: bool = False) -> None:
-        """Show the home; recommend models to a person who has no history, `first` to all."""
+        """Show the home; recommend models to a user who has no history, `first` to all."""
         recent = await self.show_home()
         if first or not recent:
             await self._recommend_unasked(is_new=not recent)
@@ -103,7 +103,7 @@ class OnboardingController:
         self.advise()
 
     async def _is_equipped(self, library: Library) -> bool:
-        """Whether there is more than the starter model, or the person put that off."""
+        """Whether there is more than the starter model, or the user put that off."""
         workers = {id for id, card in self._context.roster.items() if not card.is_tool}
         if self._context.can_answer and workers - {STARTER_ID}:
             return True
@@ -141,8 +141,8 @@ class OnboardingController:
     def advise(self, *, follow: bool = True) -> None:
         """Say which models suit this machine, at the end of the conversation.
 
-        The speed is measured while the person waits for no answer. Without `follow` the
-        conversation stays where the person reads.
+        The speed is measured while the user waits for no answer. Without `follow` the
+        conversation stays where the user reads.
         """
         self._context.start(partial(self._advise, follow), "advice", exclusive=True)
 
@@ -189,7 +189,7 @@ class OnboardingController:
         library.memory.save_speed(self.starter_speed, machine, busy=busy)
         timed = await library.recommend(self.starter_speed)
         picks = [pick.entry.id for pick in timed.picks]
-        # What a person has gone to doesn't change under their hand.
+        # What a user has gone to doesn't change under their hand.
         if not view.has_focus_within or picks == [pick.entry.id for pick in advice.picks]:
             await show(timed)
 
@@ -213,7 +213,7 @@ class OnboardingController:
             self.advise(follow=False)
 
     async def choose(self, event: RecommendationView.Chosen) -> None:
-        """Do what the person chose under the recommendation."""
+        """Do what the user chose under the recommendation."""
         event.stop()
         self._cancel_advice()  # what was chosen from doesn't change any more
         if event.choice == DOWNLOAD:
@@ -390,7 +390,7 @@ def _marker_file(state: Path) -> Path:
 
 
 def is_put_off(state: Path | None) -> bool:
-    """Whether the person said that models can wait."""
+    """Whether the user said that models can wait."""
     return state is not None and _marker_file(state).exists()
 
 

@@ -1,4 +1,4 @@
-"""Questions of runs to the person: shown in the conversation, one at a time."""
+"""Questions of runs to the user: shown in the conversation, one at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANOTHER_CONVERSATION = "In another conversation: "
 
 
 class QuestionController:
-    """Asks the person, and shows the open question on every screen."""
+    """Asks the user, and shows the open question on every screen."""
 
     def __init__(self, context: ChatContext) -> None:
         self._context = context
@@ -50,7 +50,7 @@ class QuestionController:
     async def ask_about_plan(
         self, question: Question, chat: ConversationState | None = None
     ) -> tuple[str, Plan | None]:
-        """Ask about a plan; return the choice, and the plan as the person has changed it."""
+        """Ask about a plan; return the choice, and the plan as the user has changed it."""
         async with self._asking:
             if self._closed or not self._context.screen.is_running:
                 return question.default, question.plan

@@ -159,7 +159,7 @@ class ChatScreen(Screen[None]):
         }
 
     def stop(self) -> None:
-        """Stop what runs: the answer, and a command of the person's own."""
+        """Stop what runs: the answer, and a command of the user's own."""
         self.shell.stop()
         if self.queue.is_busy:
             self.runs.stop()
@@ -332,7 +332,7 @@ class ChatScreen(Screen[None]):
         self.menu.take(event.entry)
 
     def on_descendant_focus(self) -> None:
-        """Close a menu that the person left, with the mouse or for a question."""
+        """Close a menu that the user left, with the mouse or for a question."""
         line = self.context.menu.line if self.context.menu.has_line else self.composer.prompt
         if self.focused is not line:
             self.menu.leave()

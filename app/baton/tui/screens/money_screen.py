@@ -70,7 +70,7 @@ class MoneyScreen(Overlay[str]):
 
     It returns what of the budget is to be chosen from the menu ("": nothing). `set_ceiling` sets
     the ceiling for a day, `set_pace` changes how much help must gain. `policy` is the
-    conversation's own, if it has one. `graded` gives the person's marks of answers. With
+    conversation's own, if it has one. `graded` gives the user's marks of answers. With
     `releasing` it asks at once whether all unconfirmed charges are to be released.
     """
 

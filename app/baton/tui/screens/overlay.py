@@ -83,7 +83,7 @@ DECLINE = Choice("no", "Leave it")
 
 
 class ConfirmScreen(Overlay[bool]):
-    """Returns whether the person wants it; the cursor is on leaving it."""
+    """Returns whether the user wants it; the cursor is on leaving it."""
 
     AUTO_FOCUS = "ChoiceView"
 
@@ -195,10 +195,10 @@ class RoleScreen(Overlay[ModelRole]):
 async def request_model(
     app: App[Any], library: Library, model: str, roles: Sequence[ModelRole] | None = None
 ) -> LibraryModel | None:
-    """Return the model, to be fetched now; None if the person thought better of it.
+    """Return the model, to be fetched now; None if the user thought better of it.
 
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
-    called in a worker of the app's, since it may wait for the person. Raises BatonError.
+    called in a worker of the app's, since it may wait for the user. Raises BatonError.
     """
     from baton.models import DoesNotFit, ModelDownload, NeedsAgreement
 

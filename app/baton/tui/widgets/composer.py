@@ -49,7 +49,7 @@ class PromptArea(TextEditor):
 
     @dataclass(eq=False, repr=False)
     class Sent(Message):
-        """The person pressed Enter: the prompt's text, which no longer stands in it."""
+        """The user pressed Enter: the prompt's text, which no longer stands in it."""
 
         text: str
 
@@ -214,7 +214,7 @@ class Composer(Vertical):
         """The prompt has another text."""
 
     class Paused(Message):
-        """The person stopped typing for a moment."""
+        """The user stopped typing for a moment."""
 
     def __init__(self, menu: MenuView) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ class Composer(Vertical):
 
     @property
     def is_typing(self) -> bool:
-        """Whether the person is typing just now."""
+        """Whether the user is typing just now."""
         return time.monotonic() - self._changed_at < TYPING_SECONDS
 
     def put(self, text: str, pasted: Sequence[Attachment] = ()) -> None:

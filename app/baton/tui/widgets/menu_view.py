@@ -125,13 +125,13 @@ class MenuView(Vertical):
     """Shows what can be chosen, and which of it the cursor is on.
 
     Its letters come from the prompt, or from a line of its own (`has_line`) while that is focused.
-    `is_deliberate` is whether the person went to the entry, with an arrow, Tab or the mouse, after
+    `is_deliberate` is whether the user went to the entry, with an arrow, Tab or the mouse, after
     the last letter: without that, nothing is chosen that may spend or send.
     """
 
     @dataclass(eq=False, repr=False)
     class Chosen(Message):
-        """The person chose an entry with the mouse."""
+        """The user chose an entry with the mouse."""
 
         entry: MenuEntry
 

@@ -37,7 +37,7 @@ _EMPTY_RUN = RunView()
 
 @dataclass(eq=False, repr=False)
 class StepLeft(Message):
-    """The person is done with a step: with another `worker`, another `text`, or neither."""
+    """The user is done with a step: with another `worker`, another `text`, or neither."""
 
     worker: str = ""
     text: str = ""
@@ -94,7 +94,7 @@ class StepEditor(TextEditor):
 
 
 class PlanCard(ScrollableQuestion):
-    """Shows a plan of which nothing was called yet, and lets the person change it.
+    """Shows a plan of which nothing was called yet, and lets the user change it.
 
     `plan` is the plan as it stands on the card, with its prices: only that can be confirmed.
     """
@@ -175,7 +175,7 @@ class PlanCard(ScrollableQuestion):
     # Changing the plan
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Change a step only where the person is about to decide, and where there is a choice."""
+        """Change a step only where the user is about to decide, and where there is a choice."""
         if action not in ("drop_step", "edit_step", "choose_worker"):
             return True
         is_deciding = isinstance(self.screen.focused, ChoiceView) and not self._is_pricing

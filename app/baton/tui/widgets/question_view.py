@@ -30,18 +30,18 @@ class ChoiceView(Static):
 
     @dataclass(eq=False, repr=False)
     class Chosen(Message):
-        """The person decided."""
+        """The user decided."""
 
         choice: Choice
 
     @dataclass(eq=False, repr=False)
     class Scrolling(Message):
-        """The person wants to read on in the text that the question is about."""
+        """The user wants to read on in the text that the question is about."""
 
         pages: int
 
     class Unfolding(Message):
-        """The person wants to see Baton's own instructions, or no longer."""
+        """The user wants to see Baton's own instructions, or no longer."""
 
     def __init__(self, choice: Choice) -> None:
         super().__init__(Content(f" {one_line(choice.label, 60)} "))
@@ -84,7 +84,7 @@ class QuestionView(Vertical):
 
     @dataclass(eq=False, repr=False)
     class Decided(Message):
-        """The person decided with one of its choices."""
+        """The user decided with one of its choices."""
 
         view: QuestionView
 
@@ -120,7 +120,7 @@ class QuestionView(Vertical):
             self._title.update(Content.assemble((whose, "bold"), self.heading()))
 
     async def answer(self) -> str:
-        """Wait for the person's choice."""
+        """Wait for the user's choice."""
         return await self._answer
 
     def on_unmount(self) -> None:
@@ -311,12 +311,12 @@ TAB_HINT = "(Tab to get here)"
 class RecommendationView(Vertical):
     """Shows sentences and, once there is something to choose, choices. Takes no focus by itself.
 
-    Nothing waits for it: it is no question, and typing a prompt passes it by.
+    Nothing waits for it: it isn't a question, and typing a prompt passes it by.
     """
 
     @dataclass(eq=False, repr=False)
     class Chosen(Message):
-        """The person chose."""
+        """The user chose."""
 
         view: RecommendationView
         choice: Choice
@@ -348,7 +348,7 @@ class RecommendationView(Vertical):
         self._text.update(sanitise(text))
 
     async def offer(self, choices: Sequence[Choice]) -> None:
-        """Let the person choose among these; among nothing, if empty."""
+        """Let the user choose among these; among nothing, if empty."""
         if tuple(choices) == self._choices or not self.is_attached:
             return
         self._choices = tuple(choices)
@@ -369,7 +369,7 @@ class RecommendationView(Vertical):
 
 
 def question_view(question: Question, roster: CardsById) -> QuestionView:
-    """Return what puts a question to the person."""
+    """Return what puts a question to the user."""
     if question.offer is not None:
         return OfferCard(question, question.offer)
     if question.plan is not None:
@@ -420,7 +420,7 @@ class QuestionMirror(Vertical):
             self._original.take_default()
 
     def on_question_view_decided(self, event: QuestionView.Decided) -> None:
-        """Answer the question as the person did here."""
+        """Answer the question as the user did here."""
         event.stop()
         if self._original is not None:
             self._original.take_from(event.view)

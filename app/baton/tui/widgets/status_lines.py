@@ -116,7 +116,7 @@ class Footer(SplitLine):
     """The bottom line. `status` is what is happening; `said` covers it for a while.
 
     `asking` covers it while a question is open: nothing goes on until that is answered. `beside` is
-    what goes on besides, shown in place of the status unless the person waits (`busy`).
+    what goes on besides, shown in place of the status unless the user waits (`busy`).
     """
 
     ALLOW_SELECT = False

@@ -1,4 +1,4 @@
-"""The conversation: its newest turns, and the earlier ones when a person scrolls to them."""
+"""The conversation: its newest turns, and the earlier ones when a user scrolls to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HIGHLIGHT_SECONDS = 1.0
 
 
 class Notice(Static):
-    """A sentence of Baton's own in the conversation: it stays until the conversation changes."""
+    """Baton's own sentence in the conversation: it stays until the conversation changes."""
 
     def __init__(self, text: str, *, error: bool = False) -> None:
         super().__init__(sanitise(text), markup=False, classes="-error" if error else "")
@@ -132,7 +132,7 @@ class Transcript(VerticalScroll):
                 return
 
     async def note(self, text: str, *, error: bool = False) -> Notice:
-        """Say something of Baton's own at the end of the conversation; return what says it.
+        """Say something as Baton at the end of the conversation; return what says it.
 
         What was said there just now isn't said twice, but pointed out.
         """
@@ -157,7 +157,7 @@ class Transcript(VerticalScroll):
     async def insert(self, widget: Widget, *, follow: bool = True) -> None:
         """Put a widget at the end of the conversation, before an open question, and go to it.
 
-        Without `follow`, the view stays where the person reads.
+        Without `follow`, the view stays where the user reads.
         """
         open = [child for child in self._column.children if isinstance(child, QuestionView)]
         await self._column.mount(widget, before=open[0] if open else None)

@@ -94,7 +94,7 @@ class TurnView(Vertical):
             self._describe()
 
     def rate(self, rating: str) -> None:
-        """Show what the person said of the answer: good, bad or nothing."""
+        """Show what the user said of the answer: good, bad or nothing."""
         if rating != self._rating:
             self._rating = rating
             self._describe()
