@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from textual.app import ScreenStackError
+from textual.app import App, ScreenStackError
 from textual.pilot import Pilot
 
 from baton.compose import NOTHING_HERE
@@ -27,7 +27,7 @@ from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
-from baton.tui.prompt_queue import QueuedPrompt
+from baton.tui.prompt_queue import FRAME_SECONDS, QueuedPrompt
 from baton.workers.scripted_worker import Script, ScriptedWorker
 
 CARD = Card(
@@ -68,6 +68,22 @@ def sorry(request: Request) -> Iterable[Chunk]:
     yield Text(SORRY)
 
 
+def saying(text: str) -> Script:
+    """Return the script of a worker that answers with a text."""
+
+    def script(request: Request) -> Iterable[Chunk]:
+        yield Text(text)
+
+    return script
+
+
+def slow(request: Request) -> Iterable[Chunk | float]:
+    """Write for half a minute, never the same, which would be taken for a loop."""
+    for number in range(3000):
+        yield Text(f"word{number} ")
+        yield 0.01
+
+
 def remote_script(*texts: str, tokens: int = 800) -> Script:
     """Return the script of a cloud worker."""
 
@@ -78,6 +94,32 @@ def remote_script(*texts: str, tokens: int = 800) -> Script:
         yield Usage(400, tokens, Finish.STOP)
 
     return script
+
+
+async def settled(
+    pilot: Pilot[Any], condition: Callable[[], object] = lambda: True, seconds: float = 30
+) -> None:
+    """Wait until something is so, no worker of the app is at work, and nothing moves on the screen.
+
+    A worker that waits for the user, at a question or a screen over the conversation, is at rest.
+    """
+    app, end = pilot.app, time.monotonic() + seconds
+    while not condition() or _is_at_work(app):
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s; the screen shows:\n{screen_text(app)}")
+        await pilot.pause(0.02)
+    await app.animator.wait_until_complete()
+    await pilot.pause(FRAME_SECONDS)
+
+
+def _is_at_work(app: App[Any]) -> bool:
+    waits_for_user = len(app.screen_stack) > 1 or bool(getattr(app.screen, "question", None))
+    return not waits_for_user and any(not worker.is_finished for worker in app.workers)
+
+
+def screen_text(app: App[Any]) -> str:
+    """Return what is on the screen, line by line."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 class AppSession:
@@ -116,6 +158,15 @@ class AppSession:
             await self._pause(0.02)
         await self._pause()  # what comes with it is there, too
 
+    async def settled(self) -> None:
+        """Wait until no worker is at work, and nothing moves: see `settled`."""
+        await settled(self.pilot)
+
+    @property
+    def screen_name(self) -> str:
+        """The class of the screen in front."""
+        return type(self.app.screen).__name__
+
     async def _pause(self, seconds: float | None = None) -> None:
         if self.app.is_running:
             with suppress(ScreenStackError):  # it was left meanwhile
@@ -142,8 +193,7 @@ class AppSession:
 
     def screen_text(self) -> str:
         """Return what is on the screen, line by line."""
-        strips = self.app.screen._compositor.render_strips()
-        return "\n".join(strip.text for strip in strips)
+        return screen_text(self.app)
 
     def screen_line(self) -> str:
         """Return what is on the screen as one line."""
@@ -212,8 +262,7 @@ async def open_app(
         )
         await pilot.pause()
         if settle:
-            await app.workers.wait_for_complete()
-            await pilot.pause()
+            await settled(pilot)
         yield session
         await app.chat.close()
     await ledger.aclose()

@@ -86,11 +86,3 @@ def app_of(pilot: Pilot[None]) -> BatonApp:
     assert isinstance(pilot.app, BatonApp)
     pilot.app.chat.composer.prompt.cursor_blink = False
     return pilot.app
-
-
-async def settle(pilot: Pilot[None], condition: Callable[[], object]) -> None:
-    """Wait until something is so, and drawn."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await pilot.pause(0.02)
-    await pilot.pause(0.1)

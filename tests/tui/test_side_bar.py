@@ -95,7 +95,7 @@ async def test_a_part_leads_to_the_screen_that_says_more(tmp_path: Path) -> None
         rows = bar_text(session).splitlines()
         row = next(place for place, line in enumerate(rows) if "Money" in line)
         assert await session.pilot.click(offset=(bar.region.x + 4, row))
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "MoneyScreen")
+        await session.wait_until(lambda: session.screen_name == "MoneyScreen")
 
 
 async def test_it_is_hidden_and_shown_by_its_key_and_that_is_remembered(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_it_gives_way_in_a_narrow_window_and_beside_the_panel(tmp_path: Pa
         await session.ask("Hello")
         await shows(session, "Context")
         await session.press("escape", "w")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "WorkflowScreen")
+        await session.wait_until(lambda: session.screen_name == "WorkflowScreen")
         await session.wait_until(lambda: not session.chat.query_one(SideBarView).region)
         await session.press("escape")
         await shows(session, "Context")
