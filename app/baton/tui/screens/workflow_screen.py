@@ -17,8 +17,8 @@ from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
 from baton.presentation.answers import CardsById
 from baton.tui import key_bindings, workflow_text
+from baton.tui.chat.questions import QuestionMirror
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.question_view import QuestionMirror
 from baton.tui.widgets.text_widgets import TextView
 from baton.tui.workflow_picture import picture_rows
 
