@@ -9,7 +9,7 @@ from pathlib import Path
 from baton.core.ledger_types import HoldRequest, Policy, Scope
 from baton.core.messages import Chunk, Purpose, Request, Text
 from baton.core.money import FREE, NANO, BilledTokens
-from baton.core.plan.plan import Plan, Step
+from baton.core.plan_types import Plan, Step
 from baton.tui.chat.side_bar import SideBarView, WaitingList
 from support.app_session import GPT, AppSession, open_app, play, remote_script, until
 

@@ -12,7 +12,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.messages import Card
 from baton.core.money import show_usd
-from baton.core.run.policy import check
+from baton.core.permissions import check
 from baton.presentation import charges
 from baton.presentation.way_texts import is_on, offline_text, private_text
 from baton.tui import slash_commands

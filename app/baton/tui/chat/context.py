@@ -15,7 +15,7 @@ from textual.worker import Worker
 from baton.core.errors import BatonError, ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
-from baton.core.run.policy import ANYTHING, PromptLimits
+from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer, worker_name

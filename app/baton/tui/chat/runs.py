@@ -207,7 +207,7 @@ class RunController:
 
     async def _edit_plan(self, plan: Plan) -> Plan | None:
         """Return a plan as changed in the user's own editor; None if it was not changed."""
-        from baton.core.plan import templates
+        from baton.core.planning import templates
 
         text: str | None = templates.format_plan(plan)
         while text is not None:
