@@ -304,21 +304,6 @@ class ConversationController:
         screen = WorkflowScreen(run, context.roster, self._services.ledger, view.source)
         context.screen.app.push_screen(screen)
 
-    async def explain_route(self) -> None:
-        """Say in a sentence why the selected answer, or the newest, was made as it was."""
-        from baton.tui.workflow_text import route_text
-
-        transcript = self._transcript
-        view = transcript.selected
-        if view is None or view.turn.role is not Role.ASSISTANT:
-            answers = [v for v in transcript.views if v.turn.role is Role.ASSISTANT]
-            view = answers[-1] if answers else None
-        if view is None:
-            await transcript.note("There is no answer here yet.")
-        else:
-            run = await self.run_of(view)
-            await transcript.note(route_text(run(), self._context.roster))
-
     def toggle_timeline(self) -> None:
         """Show when each step of the selected answer was at work, or one line again."""
         view = self._transcript.selected

@@ -15,7 +15,7 @@ from textual import events
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import Signal
-from baton.core.messages import MENTION_SIGNS, Attachment, Prompt
+from baton.core.messages import MENTION_SIGNS, Attachment, Prompt, Role
 from baton.core.ports import Choice, Question
 from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise
 from baton.presentation.way_texts import find_mode, find_strategy, mode_text, strategy_text
@@ -163,6 +163,21 @@ class InputController:
         strategy = find_strategy(name, [*STRATEGIES, *workflows])
         self._context.choose_strategy(strategy)
         await self._context.transcript.note(strategy_text(strategy))
+
+    async def explain_route(self) -> None:
+        """Say in a sentence why the selected answer, or the newest, was made as it was."""
+        from baton.tui.workflow_text import route_text
+
+        transcript = self._context.transcript
+        view = transcript.selected
+        if view is None or view.turn.role is not Role.ASSISTANT:
+            answers = [v for v in transcript.views if v.turn.role is Role.ASSISTANT]
+            view = answers[-1] if answers else None
+        if view is None:
+            await transcript.note("There is no answer here yet.")
+        else:
+            run = await self._conversation.run_of(view)
+            await transcript.note(route_text(run(), self._context.roster))
 
     async def preview(self, text: str = "") -> None:
         """Show the plan of `text`, or of the next prompt, before anything is done."""

@@ -142,7 +142,7 @@ class ChatScreen(Screen[None]):
             "mode": self._choose_or_open("mode", self.input.set_mode),
             "strategy": self._choose_or_open("strategy", self.input.set_strategy),
             "plan": self.input.preview,
-            "route": start(conversation.explain_route, "why"),
+            "route": start(self.input.explain_route, "why"),
             "resume": start(self.input.resume, "go_on"),
             "go_on": start(self.input.resume, "go_on"),
             # Money, privacy and models
