@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -13,6 +13,8 @@ from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
 from baton.core.sanitiser import one_line
 from baton.presentation.charges import POLICY_NAMES
+
+E = TypeVar("E", Policy, SpendingStyle)
 
 CONVERSATION, ANSWERS, MODELS, MONEY, BATON = GROUPS = (
     "Conversation",
@@ -248,6 +250,7 @@ def find_command(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> Slas
     raise ConfigError(f"/{one_line(name, 30)} {what}.", hint)
 
 
+PACES = {pace: pace.description for pace in SpendingStyle}
 _SCOPES = (Scope.SESSION, Scope.DAY, Scope.MONTH)
 _EXAMPLE_HINT = (
     "For example: /budget day 2, /budget month none, /budget policy once, /budget pace frugal."
@@ -292,9 +295,9 @@ def parse_budget(words: str) -> BudgetCommand:
         case ["release"]:
             return Release()
         case ["policy", name, *rest] if rest in ([], ["here"]):
-            return SetPolicy(_parse_policy(name), bool(rest))
+            return SetPolicy(_parse_choice(name, "policy", POLICY_NAMES), bool(rest))
         case ["pace", name]:
-            return SetPace(_parse_pace(name))
+            return SetPace(_parse_choice(name, "pace", PACES))
         case [scope, amount] if scope in _SCOPES:
             if amount in ("none", "off", "-"):
                 return SetCeiling(Scope(scope), None, "")
@@ -305,17 +308,9 @@ def parse_budget(words: str) -> BudgetCommand:
             raise ConfigError(f"/budget {words} is not understood.", _EXAMPLE_HINT)
 
 
-def _parse_policy(name: str) -> Policy:
-    try:
-        return Policy(name)
-    except ValueError:
-        known = ", ".join(f"{policy} ({words})" for policy, words in POLICY_NAMES.items())
-        raise ConfigError(f"There is no policy {name!r}.", f"There are: {known}.") from None
-
-
-def _parse_pace(name: str) -> SpendingStyle:
-    try:
-        return SpendingStyle(name)
-    except ValueError:
-        known = ", ".join(f"{pace} ({pace.description})" for pace in SpendingStyle)
-        raise ConfigError(f"There is no pace {name!r}.", f"There are: {known}.") from None
+def _parse_choice(name: str, what: str, known: Mapping[E, str]) -> E:
+    """Return the value that is meant. Raises ConfigError."""
+    if (chosen := next((one for one in known if one == name), None)) is not None:
+        return chosen
+    listed = ", ".join(f"{one} ({words})" for one, words in known.items())
+    raise ConfigError(f"There is no {what} {name!r}.", f"There are: {listed}.")

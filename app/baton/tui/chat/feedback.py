@@ -44,15 +44,8 @@ class FeedbackController:
         with suppress(BatonError):  # the user did not ask for it, so a failure is not shown
             await self._services.store.feedback.add_signal(answer, signal)
 
-    async def mark_good(self) -> None:
-        """Mark the selected answer as good, or take that back."""
-        await self._mark(Signal.GOOD)
-
-    async def mark_bad(self) -> None:
-        """Mark the selected answer as bad, or take that back."""
-        await self._mark(Signal.BAD)
-
-    async def _mark(self, mark: Signal) -> None:
+    async def mark(self, mark: Signal) -> None:
+        """Mark the selected answer as good or bad, or take that back."""
         answer, footer = self.selected_answer(), self._context.footer
         if answer is not None and answer.status is TurnStatus.STREAMING:
             footer.say("the answer is still being written")

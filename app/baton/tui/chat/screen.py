@@ -112,8 +112,8 @@ class ChatScreen(Screen[None]):
             "context": conversation.describe_context,
             "timeline": conversation.toggle_timeline,
             "branch": conversation.show_version,
-            "good": self.feedback.mark_good,
-            "bad": self.feedback.mark_bad,
+            "good": partial(self.feedback.mark, Signal.GOOD),
+            "bad": partial(self.feedback.mark, Signal.BAD),
             "learn": start(self.feedback.learn, "learn", exclusive=True),
             # The prompt
             "switch": self.input.switch_focus,

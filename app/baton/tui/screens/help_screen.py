@@ -19,6 +19,14 @@ from baton.tui.widgets.text_widgets import TextField
 KEY_COLUMNS = 20
 """How many columns the keys take."""
 
+SIGNS = {
+    "@path": "send a file along; its letters find it",
+    "!command": "run it in your shell; a yes attaches what it wrote",
+    "Backspace": "in an empty prompt: leave out the last pasted text",
+    "//": "a prompt that begins with a slash: any text but a command",
+}
+"""What means something in a prompt, besides text and commands."""
+
 HERE = "Keys that work here"
 NAMES_NOTE = "Grey: the name for `[keys]` in config.toml, which changes the key."
 MORE_NOTE = "F1 shows all keys and commands; letters search them."
@@ -105,23 +113,8 @@ def _command_entries() -> list[MenuEntry]:
         )
         for command in slash_commands.COMMANDS
     ]
-    group = "In a prompt"
-    return [
-        *commands,
-        MenuEntry("@", "@path", "send a file along; its letters find it", group=group),
-        MenuEntry(
-            "!", "!command", "run it in your shell; a yes attaches what it wrote", group=group
-        ),
-        MenuEntry(
-            "backspace",
-            "Backspace",
-            "in an empty prompt: leave out the last pasted text",
-            group=group,
-        ),
-        MenuEntry(
-            "//", "//", "a prompt that begins with a slash: any text but a command", group=group
-        ),
-    ]
+    signs = [MenuEntry(sign, sign, text, group="In a prompt") for sign, text in SIGNS.items()]
+    return [*commands, *signs]
 
 
 def _entries_text(entries: Sequence[MenuEntry], note: str) -> Content:

@@ -88,21 +88,13 @@ class Transcript(VerticalScroll):
         self._turns = list(turns)
         self._sent_from = sent_from
         index = next((i for i, turn in enumerate(turns) if turn.id == at), None)
-        total = len(turns)
-        window = (
-            TranscriptWindow.newest(total)
-            if index is None
-            else TranscriptWindow.around(index, total)
-        )
+        window = TranscriptWindow.newest(len(turns))
+        if index is not None:
+            window = TranscriptWindow.around(index, len(turns))
         with self.app.batch_update():
             # An open question stays: going to another conversation doesn't answer it.
-            await self._column.remove_children(
-                [
-                    child
-                    for child in self._column.children
-                    if child is not self._earlier and not isinstance(child, QuestionView)
-                ]
-            )
+            old = [c for c in self._column.children if not isinstance(c, QuestionView)]
+            await self._column.remove_children([c for c in old if c is not self._earlier])
             await self._fill(window)
         if index is None:
             self.anchor()
@@ -251,16 +243,14 @@ class Transcript(VerticalScroll):
         super().watch_scroll_y(old_value, new_value)
         if self._moving or not self.is_mounted:
             return
-        if new_value < old_value and new_value < 4 and self._visible.first > 0:
+        window = self._visible
+        if new_value < min(old_value, 4) and window.first > 0:
+            window = window.earlier()
+        elif new_value > max(old_value, self.max_scroll_y - 4) and window.end < window.total:
+            window = window.later()
+        if window is not self._visible:
             self._moving = True
-            self.run_worker(self._move_window(self._visible.earlier()), exclusive=False)
-        elif (
-            new_value > old_value
-            and new_value > self.max_scroll_y - 4
-            and self._visible.end < self._visible.total
-        ):
-            self._moving = True
-            self.run_worker(self._move_window(self._visible.later()), exclusive=False)
+            self.run_worker(self._move_window(window), exclusive=False)
 
     async def _move_window(self, window: TranscriptWindow) -> None:
         """Bring other turns onto the screen, and keep the ones in sight where they are."""
@@ -303,10 +293,8 @@ class Transcript(VerticalScroll):
         self._earlier.update(f"Earlier: {count_text(window.first, 'turn')} · scroll up")
 
     def _view(self, turn: Turn) -> TurnView:
-        marker = (
-            "From here on, nothing above is sent any more." if turn.id == self._sent_from else ""
-        )
-        return TurnView(turn, marker)
+        is_first_sent = turn.id == self._sent_from
+        return TurnView(turn, "From here on, nothing above is sent any more." * is_first_sent)
 
 
 STEP_TURNS = 16
