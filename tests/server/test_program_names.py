@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.core.sanitiser import sanitise
-from baton.server.access import MAX_PROGRAM_CHARS, OTHER_PROGRAM, program_name
+from baton.server.program_names import MAX_PROGRAM_CHARS, OTHER_PROGRAM, program_name
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,16 +23,13 @@ from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import make_folder, replace_file
 from baton.server.api_errors import ApiError
+from baton.server.program_names import OTHER_PROGRAM, program_name
 
 DEFAULT_PORT = 8765
 LOOPBACK = ("127.0.0.1", "::1")
 
 CLIENT_ID_DIGITS = 16
 
-OTHER_PROGRAM = "another program"
-"""One that doesn't say who it is."""
-
-MAX_PROGRAM_CHARS = 25
 
 OPEN_PATHS = frozenset({"/", "/health"})
 """What is answered without a token: that Baton runs, and nothing else."""
@@ -197,83 +193,6 @@ def _tokens(headers: Mapping[str, str]) -> list[str]:
         scheme, _, token = credentials.strip().partition(" ")
         shown += [token.strip()] if scheme.lower() == "bearer" else []
     return [token for token in shown if token]
-
-
-_NAMES = {
-    "aider": "aider",
-    "ai-sdk": "Vercel AI SDK",
-    "anthropic": "Anthropic SDK",
-    "asyncanthropic": "Anthropic SDK",
-    "asyncopenai": "OpenAI SDK",
-    "claude-cli": "Claude Code",
-    "claude-code": "Claude Code",
-    "cline": "Cline",
-    "cn": "Continue",
-    "continue": "Continue",
-    "curl": "curl",
-    "codex_cli_rs": "Codex",
-    "codex_exec": "Codex",
-    "codex_vscode": "Codex",
-    "codex-tui": "Codex",
-    "go-http-client": "a Go program",
-    "litellm": "LiteLLM",
-    "node": "a Node program",
-    "node-fetch": "a Node program",
-    "open webui": "Open WebUI",
-    "openai": "OpenAI SDK",
-    "opencode": "opencode",
-    "pydantic-ai": "Pydantic AI",
-    "python-httpx": "a Python program",
-    "python-requests": "a Python program",
-    "aiohttp": "a Python program",
-    "python": "a Python program",
-    "qwencode": "Qwen Code",
-    "roo code": "Roo Code",
-    "roocode": "Roo Code",
-    "undici": "a Node program",
-    "zed": "Zed",
-}
-"""What programs are called, by the product in their headers, in lower case."""
-
-_LANGUAGES = {"python": "Python", "js": "JavaScript", "node": "JavaScript"}
-_SDK = re.compile(r"(?:Async)?(?:OpenAI|Anthropic)/(\w+)", re.IGNORECASE)
-_PRODUCT = re.compile(r"[^/(;,\s]+")
-_HOSTS = {"aider.chat": "aider", "cline.bot": "cline", "opencode.ai": "opencode"}
-
-
-def program_name(headers: Mapping[str, str]) -> str:
-    """Return the name of the program with these headers, at most MAX_PROGRAM_CHARS and harmless.
-
-    `headers` are by their lower-case names. A program may say anything: the name is only shown.
-    """
-    agent = headers.get("user-agent", "")
-    titled = headers.get("x-title", "") or headers.get("x-openrouter-title", "")
-    for named in (titled, headers.get("originator", ""), _referring_site(headers)):
-        if name := _plain(named):
-            return _NAMES.get(name.lower(), name)
-    if sdk := _SDK.match(agent):
-        language = _LANGUAGES.get(sdk[1].lower())
-        return _NAMES[agent.partition("/")[0].lower()] + (f" for {language}" if language else "")
-    products = [_plain(product) for product in _PRODUCT.findall(agent)[:1]]
-    name = next(filter(None, products), "")
-    return _NAMES.get(name.lower(), name) or OTHER_PROGRAM
-
-
-def _referring_site(headers: Mapping[str, str]) -> str:
-    """Return the host of the page that a program names as its own, as OpenRouter asks for it."""
-    try:
-        host = urlsplit(headers.get("http-referer", "")).hostname or ""
-    except ValueError:
-        return ""
-    host = host.removeprefix("www.")
-    return _HOSTS.get(host, host)
-
-
-def _plain(text_given: str) -> str:
-    """Return a name on one line without what isn't a letter, a digit or usual in names."""
-    text = one_line(text_given[:200], 200)
-    kept = "".join(sign for sign in text if sign.isalnum() or sign in " ._-+")
-    return " ".join(kept.split())[:MAX_PROGRAM_CHARS].strip()
 
 
 _TOKEN_BYTES = 32

@@ -24,7 +24,7 @@ from baton.core.messages import ENDPOINTS_PASSED, VIA_HEADER
 from baton.core.sanitiser import one_line
 from baton.history import new_id
 from baton.presentation.served_requests import ServedRequest
-from baton.server.access import OPEN_PATHS, Access, Client, program_name
+from baton.server.access import OPEN_PATHS, Access, Client
 from baton.server.api_errors import ApiError, shown_error, stopped_error
 from baton.server.background_runs import BackgroundRuns
 from baton.server.client_request import ClientRequest, parse_body
@@ -42,6 +42,7 @@ from baton.server.dialects import (
 from baton.server.embeddings import Embedder, read_embeddings
 from baton.server.offered_models import OfferedModel
 from baton.server.openapi import describe_endpoint
+from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.request_runner import RequestRunner
 from baton.server.served_run import Answer, PlainRequest, ServedRun, answer_head, make_answer
