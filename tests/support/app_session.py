@@ -99,22 +99,28 @@ def remote_script(*texts: str, tokens: int = 800) -> Script:
 async def settled(
     pilot: Pilot[Any], condition: Callable[[], object] = lambda: True, seconds: float = 30
 ) -> None:
-    """Wait until something is so, no worker of the app is at work, and nothing moves on the screen.
+    """Wait until something is so, no worker of the screen is at work, and nothing moves on it.
 
-    A worker that waits for the user, at a question or a screen over the conversation, is at rest.
+    It is looked at twice, a frame apart: what is done by then may start what isn't.
     """
-    app, end = pilot.app, time.monotonic() + seconds
-    while not condition() or _is_at_work(app):
+    app, end, looks = pilot.app, time.monotonic() + seconds, 0
+    while looks < 2:
+        if condition() and not _is_at_work(app):
+            looks += 1
+            await app.animator.wait_until_complete()
+            await pilot.pause(FRAME_SECONDS)
+            continue
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds} s; the screen shows:\n{screen_text(app)}")
+        looks = 0
         await pilot.pause(0.02)
-    await app.animator.wait_until_complete()
-    await pilot.pause(FRAME_SECONDS)
 
 
 def _is_at_work(app: App[Any]) -> bool:
-    waits_for_user = len(app.screen_stack) > 1 or bool(getattr(app.screen, "question", None))
-    return not waits_for_user and any(not worker.is_finished for worker in app.workers)
+    """Whether a worker of the screen in front does something; at a question it may only wait."""
+    waiting = ("default", "shell") if getattr(app.screen, "question", None) else ()
+    own = [worker for worker in app.workers if worker.node.screen is app.screen]
+    return any(not worker.is_finished and worker.group not in waiting for worker in own)
 
 
 def screen_text(app: App[Any]) -> str:
