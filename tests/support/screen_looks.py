@@ -29,8 +29,9 @@ NOW = 1_790_000_000.0
 
 
 def freeze_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every run take 1.2 s."""
+    """Let every run take 1.2 s, and the side bar change with what happens only."""
     monkeypatch.setattr("baton.core.run.run.Run._now", 1.2)
+    monkeypatch.setattr("baton.tui.chat.side_bar.REFRESH_SECONDS", 3600.0)
     monkeypatch.setattr(
         "baton.core.run.metered_worker.time", SimpleNamespace(monotonic=lambda: 0.0)
     )
