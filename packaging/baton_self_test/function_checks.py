@@ -298,7 +298,7 @@ async def check_screen(context: SelfTestContext) -> str:
     from baton.history import Store
     from baton.money import Ledger
     from baton.tui.app import BatonApp
-    from baton.tui.services import AppServices
+    from baton.tui.chat.context import AppServices
     from baton.workers import ScriptedWorker
 
     worker = ScriptedWorker(_script_answer, Card("self-test", "local", "Self-test", context=8192))

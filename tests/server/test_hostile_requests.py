@@ -140,7 +140,7 @@ async def check_served(served: Served, count: int) -> None:
 
 async def settled(served: Served) -> None:
     """Wait until all requests are over."""
-    await wait_until(lambda: all(run.is_over for run in served.player.served))
+    await wait_until(lambda: all(run.is_over for run in served.runner.served))
 
 
 async def test_hundreds_of_malformed_requests(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from baton import __version__
-from baton.server.chat_completions import ChatRequest
-from baton.server.completions import CompletionRequest
+from baton.server.completions import ChatRequest, CompletionRequest
 from baton.server.embeddings import EmbeddingsRequest
 from baton.server.messages import MessagesRequest
 from baton.server.responses import ResponsesRequest

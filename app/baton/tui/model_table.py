@@ -25,7 +25,7 @@ from baton.presentation.answers import worker_name
 from baton.presentation.charges import price_text
 from baton.presentation.models import licence_text, place_text
 from baton.presentation.words import count_text, percent_done
-from baton.tui.background_downloads import ActiveDownload, download_text
+from baton.tui.chat.downloads import ActiveDownload, download_text
 
 MORE_TITLE = "More for this machine"
 FOREIGN_TITLE = "From other programs"

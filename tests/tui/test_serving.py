@@ -18,10 +18,10 @@ from baton.core.run.orchestra import Orchestra
 from baton.core.view import RunView
 from baton.platform.settings import Settings, find_paths
 from baton.server import OpenEndpoint, serving
-from baton.tui.screens.serve_screen import ServeScreen
+from baton.tui.screens.traffic_screens import ServeScreen
 from baton.tui.widgets.status_lines import Footer
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_session import CARD, open_app
+from support.app_session import CARD, open_app, settled
 from support.screen_looks import (
     LARGE,
     NOW,
@@ -31,7 +31,6 @@ from support.screen_looks import (
     app_of,
     each_look,
     look,
-    settle,
 )
 
 __all__ = ["look"]
@@ -161,8 +160,8 @@ async def programs(pilot: Pilot[None]) -> None:
     app = app_of(pilot)
     app.chat.composer.prompt.insert("/serve")
     await pilot.press("enter")
-    await settle(pilot, lambda: isinstance(app.screen, ServeScreen) and app.screen.is_open)
-    await settle(pilot, lambda: "running" in app.screen.query_one(Footer).status)
+    await settled(pilot, lambda: isinstance(app.screen, ServeScreen) and app.screen.is_open)
+    await settled(pilot, lambda: "running" in app.screen.query_one(Footer).status)
 
 
 @each_look([(programs, SMALL, "dark"), (programs, LARGE, "light")])

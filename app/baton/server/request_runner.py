@@ -1,4 +1,4 @@
-"""A request played as a run: who answers, what it may spend, which conversation it goes on with."""
+"""Requests run: who answers one, what it may spend, which conversation it continues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from baton.core.run.run import Run
 from baton.core.text_match import ANSWER_CHARS, label_by_sayings, plain_text, said_texts
 from baton.history import Store
 from baton.server.access import Client, Grant
-from baton.server.answer_text import AnswerText
 from baton.server.api_errors import (
     ApiError,
     bad_request,
@@ -36,10 +35,10 @@ from baton.server.api_errors import (
 from baton.server.client_request import ClientRequest
 from baton.server.conversation_finder import ConversationFinder
 from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
-from baton.server.served_run import ServedRun
+from baton.server.served_run import AnswerText, ServedRun
 
 MAX_RUNS = 120
-"""How many requests of one access token may be played or wait for a worker at once."""
+"""How many requests of one access token may run or wait for a worker at once."""
 
 CHARS_PER_TOKEN, MAX_CHARS_PER_TOKEN = 4, 16
 """No tokenizer gets more into a token over a whole prompt: runs of spaces are the longest ones."""
@@ -70,8 +69,8 @@ AS_CONFIGURED = ServingLimits()
 """What the settings allow."""
 
 
-class Player:
-    """Plays what clients ask, all of them with the same workers, ledger and history.
+class RequestRunner:
+    """Runs what clients ask, all of them with the same workers, ledger and history.
 
     `served` are the requests that were taken, the newest last. `allowed` is what the user allows
     them besides the settings.
@@ -94,7 +93,7 @@ class Player:
 
     @property
     def orchestra(self) -> Orchestra:
-        """What plays."""
+        """What runs the requests."""
         return self._baton.orchestra
 
     @property
@@ -105,7 +104,7 @@ class Player:
     def begin(self, asked: ClientRequest, client: Client, run: str = "") -> ServedRun:
         """Take a request, whose run gets the id `run` ("": any).
 
-        Raises ApiError where it may not be played.
+        Raises ApiError where it may not be run.
         """
         served = ServedRun(asked, client, self._find_answering(asked.model), run)
         self._check_grant(served)
@@ -152,13 +151,13 @@ class Player:
         finally:
             self._running[client.id] -= 1
 
-    async def play(self, served: ServedRun) -> AsyncGenerator[str]:
+    async def run(self, served: ServedRun) -> AsyncGenerator[str]:
         """Yield a request's answer in pieces; leaving it stops the run.
 
         However it ends, `served` then has the whole run. Raises ApiError.
         """
         try:
-            async with self.place(served.client), await self._run(served) as run:
+            async with self.place(served.client), await self._prepared_run(served) as run:
                 text, given, is_marked = AnswerText(), "", False
                 async for event in run:
                     served.apply(event)
@@ -200,8 +199,8 @@ class Player:
         """Have what a private request says recognised by any process, where it isn't kept."""
         asked = served.asked
         if not asked.conditions.is_kept and served.label is not Label.CLOUD:
-            said = [*(message.text for message in asked.earlier), asked.prompt, ""]
-            pairs = list(zip(said[::2], said[1::2], strict=True))
+            texts = [*(message.text for message in asked.earlier), asked.prompt, ""]
+            pairs = list(zip(texts[::2], texts[1::2], strict=True))
             await self.store.clients.keep_private_marks(pairs, served.client.id, served.label)
 
     async def _mark_answer(self, served: ServedRun, answer: str, least: int = 0) -> bool:
@@ -241,10 +240,10 @@ class Player:
         return find_model(named, self.orchestra.roster, self._baton.settings.serve.aliases)
 
     def _find_answering(self, named: str) -> OfferedModel:
-        if (found := self.find_model(named)) is EMBEDDING:
-            said = f"{named[:80]!r} makes vectors and answers nothing."
-            raise bad_request(said, "model", "POST /v1/embeddings asks it.")
-        return found
+        if (model := self.find_model(named)) is EMBEDDING:
+            message = f"{named[:80]!r} makes vectors and answers nothing."
+            raise bad_request(message, "model", "POST /v1/embeddings asks it.")
+        return model
 
     def _check_grant(self, served: ServedRun) -> None:
         """Refuse a worker that costs money, or is in the cloud, to a token that may not spend."""
@@ -279,17 +278,17 @@ class Player:
         if refused:
             raise ApiError(402, "budget_exceeded", refused[-1].message)
 
-    async def _run(self, served: ServedRun) -> Run:
+    async def _prepared_run(self, served: ServedRun) -> Run:
         """Return the run of a request, not begun. Raises BatonError."""
         asked, model = served.asked, served.offered
         label = await self._label(served)
         position, kept_label = await self._finder.find(served, label)
         served.label = strictest([kept_label, label])
         await self._mark_prompts(served)
-        form = asked.shape
+        shape = asked.shape
         if asked.tools is not None:
-            form = await asyncio.to_thread(asked.tools.shape, form)
-        limits, terms = _limits(served, form), self._terms(served)
+            shape = await asyncio.to_thread(asked.tools.shape, shape)
+        limits, terms = _limits(served, shape), self._terms(served)
         worker = self._named_worker(served, limits.label, terms)
         if model.worker:
             limits = replace(limits, alone=True)
@@ -305,12 +304,9 @@ class Player:
 
     def _named_worker(self, served: ServedRun, label: Label, terms: RunTerms) -> str | None:
         """Return the worker that has to answer a request; None: the default one, or others."""
-        if _must_call(served):
-            return self._strongest_here(label, terms)
-        return served.offered.worker or None
-
-    def _strongest_here(self, label: Label, terms: RunTerms) -> str | None:
-        """Return the worker on this machine that calls tools best; None: the default one."""
+        if not _must_call(served):
+            return served.offered.worker or None
+        # The one on this machine that calls tools best.
         roster = [card for card in self.orchestra.roster if card.is_local and not card.is_tool]
         usable = [card for card in roster if may_use(card, label, terms)]
         best = max(usable, key=strength, default=None)
@@ -326,17 +322,17 @@ class Player:
         if is_private or served.asked.conditions.is_private:
             return Label.LOCAL
         asked = served.asked
-        form = asked.shape.schema if asked.shape is not None else ""
-        beside = (asked.instructions or "", form, *asked.stop)
+        schema = asked.shape.schema if asked.shape is not None else ""
+        beside = (asked.instructions or "", schema, *asked.stop)
         own = [Message(Role.SYSTEM, text) for text in beside]
         turns = [*asked.earlier, Message(Role.USER, asked.prompt)]
         if asked.continues:
             record = (await self._finder.earlier_run(asked.continues, client)).record
             thread = await self.store.thread(record.conversation, record.answer)
             turns[:0] = (Message(turn.role, turn.text) for turn in thread)
-        said = await asyncio.to_thread(said_texts, asked.said, turns, own)
+        texts = await asyncio.to_thread(said_texts, asked.said, turns, own)
         stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
-        sayings = [saying for store in stores for saying in await store.clients.sayings(said)]
+        sayings = [saying for store in stores for saying in await store.clients.sayings(texts)]
         label = label_by_sayings(sayings, client.id)
         if named and not label.allows(self.orchestra.worker(named).card.privacy):
             raise ApiError(
@@ -348,7 +344,7 @@ class Player:
         return label
 
     def _orchestra_for(self, asked: ClientRequest) -> tuple[Orchestra, Store]:
-        """Return what plays a request, and where it is kept: on disk, or in memory for now."""
+        """Return what runs a request, and where it is kept: on disk, or in memory for now."""
         own = self.orchestra
         if asked.conditions.is_kept:
             return own, self.store
@@ -368,7 +364,7 @@ class Player:
         """
         own = replace(self.orchestra.terms, has_private_remotes=False)
         model, grant = served.offered, served.client.grant
-        mode = own.mode if own.mode == "local" else model.manner or own.mode
+        mode = own.mode if own.mode == "local" else model.mode or own.mode
         if grant is not Grant.SPEND:
             return replace(own, mode=mode, ceilings={}, policy=Policy.NEVER, is_free=True)
         policy = own.policy if own.policy is Policy.NEVER else Policy.BUDGET
@@ -390,10 +386,10 @@ def _estimated_prompt(messages: Sequence[Message]) -> int:
 def _must_call(served: ServedRun) -> bool:
     """Whether one worker answers because tools may be called, which a plan can't."""
     model = served.offered
-    return served.asked.tools is not None and not model.worker and model.manner != "ultra"
+    return served.asked.tools is not None and not model.worker and model.mode != "ultra"
 
 
-def _limits(served: ServedRun, form: AnswerFormat | None) -> PromptLimits:
+def _limits(served: ServedRun, shape: AnswerFormat | None) -> PromptLimits:
     asked = served.asked
     conditions = asked.conditions
     return PromptLimits(
@@ -405,7 +401,7 @@ def _limits(served: ServedRun, form: AnswerFormat | None) -> PromptLimits:
         attended=False,
         keep=conditions.is_kept,
         deadline=conditions.deadline,
-        shape=form,
+        shape=shape,
         top_p=asked.top_p,
         stop=asked.stop,
         client=served.client.id,

@@ -1,23 +1,24 @@
-"""Money: what was spent of what, by whom and for what; and every request that left this machine."""
+"""Money: what was spent of what, by whom and for what; the last days are drawn as a chart."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from textual import on, work
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from baton.core.errors import BatonError
+from baton.core.feedback import GradedAnswer
 from baton.core.ledger_types import (
     Charge,
-    Egress,
+    DayCharge,
     Policy,
     Scope,
     ScopeBalance,
@@ -27,25 +28,31 @@ from baton.core.ledger_types import (
 )
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line, sanitise
+from baton.presentation.answers import CardsById, worker_name
 from baton.presentation.charges import (
     POLICY_NAMES,
-    charge_text,
     room_text,
     spending_summary,
     unconfirmed_text,
 )
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
-from baton.tui.screens.dialogs import CeilingScreen, ConfirmScreen
-from baton.tui.screens.overlay import Overlay
+from baton.tui.screens.overlay import CeilingScreen, ConfirmScreen, Overlay
+from baton.tui.screens.traffic_screens import EgressScreen
 from baton.tui.slash_commands import SetCeiling, parse_budget
-from baton.tui.spending_chart import DAYS, draw_spending, gain_text
-from baton.tui.widgets.text_view import TextView
 
 if TYPE_CHECKING:
-    from baton.core.feedback import GradedAnswer
     from baton.core.run.orchestra import Orchestra
     from baton.money import Ledger
+
+DAYS = 30
+ROWS = 6
+"""How many days are drawn, and how many rows the highest bar has."""
+
+SIGNS = ("█", "▓", "▒", "░")
+COLOURS = ("$primary", "$accent", "$success", "$muted")
+OTHERS = "others"
+CEILING = "╌"
 
 BAR_COLUMNS = 24
 OFF_TEXT = "The cloud is off: no ceiling is set. {key} sets one for a day."
@@ -63,7 +70,7 @@ class MoneyScreen(Overlay[str]):
 
     It returns what of the budget is to be chosen from the menu ("": nothing). `set_ceiling` sets
     the ceiling for a day, `set_pace` changes how much help must gain. `policy` is the
-    conversation's own, if it has one. `graded` gives the person's marks of answers. With
+    conversation's own, if it has one. `graded` gives the user's marks of answers. With
     `releasing` it asks at once whether all unconfirmed charges are to be released.
     """
 
@@ -108,11 +115,7 @@ class MoneyScreen(Overlay[str]):
 
     @work(exclusive=True, group="load")
     async def _load(self) -> None:
-        try:
-            await self._fill()
-        except BatonError as error:
-            self.footer.say(str(error), 12)
-            return
+        await self._fill()
         if self._releasing and self._unconfirmed and self.is_open:
             self._releasing = False
             self._release(self._unconfirmed)
@@ -232,10 +235,7 @@ class MoneyScreen(Overlay[str]):
         now = "" if ceiling is None else format_usd(ceiling)
         typed = await self.app.push_screen_wait(CeilingScreen(now, _parse_ceiling))
         if typed is not None:
-            try:
-                self.footer.say(await self._set_ceiling(_parse_ceiling(typed)), 12)
-            except BatonError as error:
-                self.footer.say(str(error), 12)
+            self.footer.say(await self._set_ceiling(_parse_ceiling(typed)), 12)
             self._load()
 
     def action_policy(self) -> None:
@@ -247,10 +247,7 @@ class MoneyScreen(Overlay[str]):
         """Choose the next pace: frugal, balanced, best, and frugal again."""
         paces = list(SpendingStyle)
         now = paces.index(self._orchestra.services.pacer.thrift)
-        try:
-            await self._set_pace(paces[(now + 1) % len(paces)])
-        except BatonError as error:
-            self.footer.say(str(error), 12)
+        await self._set_pace(paces[(now + 1) % len(paces)])
         self._load()
 
     def action_egress(self) -> None:
@@ -331,94 +328,104 @@ def _month_start() -> float:
     return time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
 
 
-GONE_TEXT = (
-    "What was sent is not kept any more: its conversation was deleted, or kept no history. "
-    "Its size and its hash stay."
-)
+def draw_spending(
+    charges: Sequence[DayCharge],
+    roster: CardsById,
+    today: date,
+    ceiling: int | None,
+    columns: int,
+) -> list[Content]:
+    """Return the lines of the chart, none wider than `columns`, [] where nothing was spent.
+
+    The three that cost most have a sign each, the
+    others share one. Each day with any cost shows at least one cell.
+    """
+    days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
+    spent = _spent_by_day([charge for charge in charges if charge.charged > 0], roster)
+    totals = Counter[str]()
+    for day in days:
+        totals.update(spent.get(day.isoformat(), {}))
+    if not totals:
+        return []
+    workers = list(totals)
+    workers.sort(key=lambda name: (name == OTHERS, -totals[name], name))
+    top = max([*(spent.get(day.isoformat(), Counter()).total() for day in days), ceiling or 0])
+    bars = [_bar(spent.get(day.isoformat(), Counter()), workers, top) for day in days]
+    level = -(-ceiling * ROWS // top) if ceiling else None
+    labels = {level: show_usd(ceiling or 0), ROWS: show_usd(top)}
+    margin = max(map(len, labels.values())) + 3
+    width = 2 if columns >= margin + 2 * DAYS else 1
+    lines = []
+    for row in range(ROWS, 0, -1):
+        label = f"{labels.get(row, ''):>{margin - 2}} "
+        cells = [_cell(bar, row, row == level, width) for bar in bars]
+        lines.append(Content.assemble((label, "$muted"), "▕", *cells))
+    first, last = f"{days[0]:%d %b}", f"{days[-1]:%d %b}"
+    axis = f"{first}{last:>{width * DAYS - len(first)}}"
+    lines.append(Content.styled(f"{'':{margin}}{axis}", "$muted"))
+    return [*lines, *_legend(workers, totals, ceiling, columns)]
 
 
-class EgressScreen(Overlay[None]):
-    """Lists what left, of one run or of all; Enter shows one request."""
-
-    BINDINGS = key_bindings.EGRESS
-    HEADING = "What left this machine"
-
-    def __init__(self, ledger: Ledger, run: str | None = None) -> None:
-        super().__init__()
-        self._ledger = ledger
-        self._run = run
-        self._sent: list[Egress] = []
-
-    def body(self) -> ComposeResult:
-        """Lay out the list."""
-        yield OptionList(markup=False)
-
-    def on_mount(self) -> None:
-        """Find what was sent."""
-        self._load()
-
-    @work
-    async def _load(self) -> None:
-        try:
-            self._sent = await self._ledger.egress(self._run)
-        except BatonError as error:
-            self.footer.say(str(error), 12)
-            return
-        if not self.is_open:
-            return
-        self.refresh_bindings()
-        listing = self.query_one(OptionList)
-        listing.add_options(Option(_egress_option(one)) for one in self._sent)
-        listing.highlighted = 0 if self._sent else None
-        count, size = len(self._sent), sum(one.size for one in self._sent)
-        requests = count_text(count, "request")
-        self.footer.status = f"{requests}, {size:,} bytes" if count else "nothing left yet"
-        if count == 1 and self._run is not None:
-            self.app.push_screen(SentScreen(self._sent[0]))
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer to show something only where there is something."""
-        return bool(self._sent) if action == "open" else True
-
-    def action_open(self) -> None:
-        """Show what the cursor is on."""
-        self.query_one(OptionList).action_select()
-
-    @on(OptionList.OptionSelected)
-    def _select(self, event: OptionList.OptionSelected) -> None:
-        self.app.push_screen(SentScreen(self._sent[event.option_index]))
+def gain_text(graded: Sequence[GradedAnswer], roster: CardsById) -> str:
+    """Say how many of the marked answers were good, with the cloud and without it, or ""."""
+    shares = []
+    for is_remote, words in ((True, "with the cloud"), (False, "without it")):
+        marked = [
+            answer
+            for answer in graded
+            if answer.worker in roster and roster[answer.worker].remote is is_remote
+        ]
+        good = sum(answer.good > 0.5 for answer in marked)
+        shares.append(f"{good} of {len(marked)} {words}" if marked else f"none marked {words}")
+    return f"Good, of the answers that you marked: {', '.join(shares)}." if graded else ""
 
 
-class SentScreen(Overlay[None]):
-    """Shows one request as it left, keys removed."""
-
-    HEADING = "What was sent"
-
-    def __init__(self, sent: Egress) -> None:
-        super().__init__()
-        self._sent = sent
-
-    def body(self) -> ComposeResult:
-        """Lay out to whom and what."""
-        sent = self._sent
-        at = time.strftime("%d %b %Y %H:%M:%S", time.localtime(sent.at))
-        facts = [at, one_line(sent.worker, 30), f"{sent.size:,} bytes"]
-        charged = charge_text(sent.status, sent.held, sent.charged)
-        about = Content.assemble(
-            (f"To {one_line(sent.destination, 80)}", "bold"),
-            ("\n" + " · ".join([*facts, charged]), "$muted"),
-            (f"\nSHA-256 {one_line(sent.sha256)}", "$muted"),
-        )
-        yield Static(about, classes="about")
-        body = GONE_TEXT if sent.body is None else sent.body.decode("utf-8", "replace")
-        yield TextView(body, focusable=True)
+def _spent_by_day(charges: Sequence[DayCharge], roster: CardsById) -> dict[str, Counter[str]]:
+    """Return what was spent by day and by worker's name; all but the dearest are one."""
+    sums = Counter[str]()
+    for charge in charges:
+        sums[charge.worker] += charge.charged
+    kept = [worker for worker, _ in sums.most_common(len(SIGNS) if len(sums) <= len(SIGNS) else 3)]
+    spent: dict[str, Counter[str]] = {}
+    for charge in charges:
+        name = worker_name(charge.worker, roster) if charge.worker in kept else OTHERS
+        spent.setdefault(charge.day, Counter())[one_line(name, 24)] += charge.charged
+    return spent
 
 
-def _egress_option(sent: Egress) -> Content:
-    at = time.strftime("%d %b %H:%M", time.localtime(sent.at))
-    charged = charge_text(sent.status, sent.held, sent.charged)
-    return Content.assemble(
-        (one_line(sent.destination, 80), "bold"),
-        (f"  {at}", "$muted"),
-        f"\n{one_line(sent.worker, 30)} · {sent.size:,} bytes · {charged}",
-    )
+def _bar(spent: Counter[str], workers: Sequence[str], top: int) -> list[int]:
+    """Return a day's bar from below: the place of the worker that each of its cells is of."""
+    total = spent.total()
+    cells = -(-total * ROWS // top) if top else 0
+    bar: list[int] = []
+    below = 0
+    for place, worker in enumerate(workers):
+        below += spent[worker]
+        bar += [place] * (round(below * cells / total) - len(bar) if total else 0)
+    return bar
+
+
+def _cell(bar: Sequence[int], row: int, is_ceiling: bool, width: int) -> tuple[str, str]:
+    if row <= len(bar):
+        place = bar[row - 1]
+        return SIGNS[place] * width, COLOURS[place]
+    return ((CEILING if is_ceiling else " ") * width, "$error" if is_ceiling else "")
+
+
+def _legend(
+    workers: Sequence[str], totals: Counter[str], ceiling: int | None, columns: int
+) -> list[Content]:
+    parts = [
+        Content.assemble((f"{SIGNS[n]} ", COLOURS[n]), f"{name} {show_usd(totals[name])}")
+        for n, name in enumerate(workers)
+    ]
+    if ceiling:
+        parts.append(Content.assemble((f"{CEILING} ", "$error"), f"{show_usd(ceiling)} a day"))
+    lines: list[Content] = []
+    for part in parts:
+        joined = Content.assemble(lines[-1], "   ", part) if lines else None
+        if joined is not None and joined.cell_length <= columns:
+            lines[-1] = joined
+        else:
+            lines.append(Content.assemble("  ", part).truncate(columns, ellipsis=True))
+    return lines

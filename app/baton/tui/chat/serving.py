@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from baton.core.errors import ConfigError
-from baton.tui.chat.context import ChatContext
-from baton.tui.services import OpenEndpoint
+from baton.tui.chat.context import ChatContext, OpenEndpoint
 
 
 class ServingController:
@@ -34,13 +33,11 @@ class ServingController:
             self._context.set_serving(True)
             await self._context.transcript.note(f"Serving other programs at {self._open.url}.")
         if self._open is not None:
-            await self._show(self._open)
+            from baton.tui.screens.traffic_screens import STOP, ServeScreen
 
-    async def _show(self, endpoint: OpenEndpoint) -> None:
-        from baton.tui.screens.serve_screen import STOP, ServeScreen
-
-        if await self._context.screen.app.push_screen_wait(ServeScreen(endpoint)) == STOP:
-            await self._stop()
+            screen = ServeScreen(self._open)
+            if await self._context.screen.app.push_screen_wait(screen) == STOP:
+                await self._stop()
 
     async def _stop(self) -> None:
         if self._open is None:
