@@ -44,8 +44,7 @@ from baton.workers.cloud.messages import (
     SendRequest,
 )
 from baton.workers.cloud.price_table import is_same_model
-from baton.workers.cloud.provider_models import refuse_unasked
-from baton.workers.cloud.refused_providers import unknown_provider
+from baton.workers.cloud.provider_models import refuse_unasked, unknown_provider
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway

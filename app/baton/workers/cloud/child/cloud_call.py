@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import field
 
 from baton.workers.cloud.child.answer_reader import AnswerReader
 from baton.workers.cloud.child.response_limits import fewest_tokens
 from baton.workers.cloud.child.stream_parsers import DIALECTS
-from baton.workers.cloud.messages import TokenCount
+from baton.workers.cloud.messages import CallWorker, TokenCount
 
 MARGIN_TOKENS = 32
 """Tokens that an answer may have around its text."""
@@ -36,48 +38,14 @@ class HttpRequest:
     body: bytes
 
 
-@dataclass(eq=False, slots=True)
-class CloudCall:
-    """What was asked for, and how far it is.
+class CloudCall(CallWorker, kw_only=True, eq=False):
+    """A call that was asked for, and how far it is.
 
-    `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
-    whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
-    of text the request may have, `context` the worker's, `connect` how many seconds a connection
-    may take, `first` the first word with that, `stall` the next. `privacy`
-    is the worker's label, `most` the highest prices in dollars per million tokens, for OpenRouter,
-    which asks others whose prices differ. It ends before the first of `stop`, which servers are
-    asked for. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
-    for. `via` names the endpoints of Baton that the request came through, for the next one.
-    `learned` are settings that the model refused before, and what is sent in their place ("":
-    nothing). `announce` reports to the front what will be sent; nothing is until `go` is set.
+    `announce` reports to the front what will be sent; nothing is until `go` is set.
     `may_think_unseen` is whether the model may have written more than it shows.
     """
 
-    id: int
-    who: str
-    provider: str
-    model: str
-    base_url: str
-    variable: str
-    needs_key: bool
-    through_library: bool
-    messages: list[dict[str, str]]
-    cap: int
-    bound: int
-    context: int
-    connect: float
-    first: float
-    temperature: float | None
-    seed: int | None
     announce: Callable[[str, bytes], None]
-    privacy: str = "cloud"
-    most: dict[str, float] | None = None
-    stall: float = 60.0
-    schema: str = ""
-    top_p: float | None = None
-    stop: tuple[str, ...] = ()
-    via: str = ""
-    learned: Mapping[str, str] = field(default_factory=dict)
     dialect: str = "chat"
     key: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)

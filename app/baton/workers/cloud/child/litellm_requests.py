@@ -14,7 +14,7 @@ import logging
 import os
 import platform
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from baton.platform.proxies import request_address
 from baton.workers.cloud.child.cloud_call import (
@@ -23,8 +23,9 @@ from baton.workers.cloud.child.cloud_call import (
     CloudCall,
     HttpRequest,
 )
-from baton.workers.cloud.child.openai_requests import response_format
-from baton.workers.cloud.child.request_settings import RequestSettings
+
+if TYPE_CHECKING:
+    from baton.workers.cloud.child.request_writer import RequestSettings
 
 ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",  # else it reads .env files
@@ -128,7 +129,7 @@ def _wanted_options(call: CloudCall, settings: RequestSettings) -> dict[str, Any
     if settings.seed is not None:
         options["seed"] = settings.seed
     if settings.schema:
-        options["response_format"] = response_format(settings.schema)
+        options["response_format"] = settings.response_format
     return options
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from baton.workers.cloud.child.answer_reader import AnswerReader
-from baton.workers.cloud.child.event_frames import EventFrames
+from baton.workers.cloud.child.answer_reader import AnswerReader, EventFrames
 from baton.workers.cloud.child.token_counts import (
     chat_count,
     cohere_count,
