@@ -242,7 +242,7 @@ GONE = {
     "router": "baton/models/router/encoder.onnx",
     "screen": "baton/tui/app.tcss",
     "tools": "baton/workers/tools/computation/result_text.py",
-    "answer": "baton/workers/local/child/text_stream.py",
+    "answer": "baton/workers/local/child/sequence.py",
     "cloud": "baton/workers/cloud/child/litellm_requests.py",
     "documents": "baton/workers/attachments.py",
     "hiding": "baton/workers/cloud/redaction.py",

@@ -1,4 +1,7 @@
-"""What loaded models share: memory, for which idle ones make room, and the processor."""
+"""What loaded models share: memory, for which idle ones make room, and the processor.
+
+And which models are loaded now, by any Baton of this user on this machine.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -25,6 +29,8 @@ from baton.workers.local.native_probe import probe_gpus
 
 if TYPE_CHECKING:
     import asyncio
+
+    import psutil
 
 ReadMemory = Callable[[], "MachineMemory"]
 
@@ -278,21 +284,12 @@ def _private_bytes(user: MemoryUser) -> int:
     if user.process is None:
         return 0
     if sys.platform != "linux":
-        return _resident(user.process)
+        return memory_of_process(user.process)
     try:
         pages = Path(f"/proc/{user.process}/statm").read_text("ascii").split()
         return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, LookupError):
         return 0  # it has just ended
-
-
-def _resident(process: int) -> int:
-    import psutil
-
-    try:
-        return int(psutil.Process(process).memory_info().rss)
-    except psutil.Error:
-        return 0
 
 
 def _reclaimable_bytes(user: MemoryUser) -> int:
@@ -352,3 +349,84 @@ def _remedy(load: ModelLoad | None, free: int) -> str:
         if load is not None and load.with_context(context).total <= free:
             return f"Set its `context` to {context}, with which it fits"
     return "Choose a smaller model"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in a child process.
+
+    `path` is None where the system doesn't know it (all of it on a GPU, or no longer a file).
+    `memory` is in bytes of main memory, with its share of what others use as well; `started` in
+    seconds since the epoch; `front` is the Baton that it belongs to.
+    """
+
+    pid: int
+    front: int
+    path: Path | None
+    memory: int
+    started: float
+
+
+def list_loaded_models() -> list[LoadedModel]:
+    """Return what is loaded now, the oldest first."""
+    import psutil
+
+    me = psutil.Process().username()
+    found = []
+    for process in psutil.process_iter():
+        # It may end meanwhile, or belong to another user.
+        with suppress(psutil.Error, OSError):
+            command = process.cmdline()[-2:]  # of a checkout, or frozen
+            is_runner = command in (["baton.ipc.child_entry", "runner"], ["--child", "runner"])
+            if is_runner and process.username() == me:
+                path, memory = _model(process), _memory(process)
+                started = process.create_time()
+                found.append(LoadedModel(process.pid, process.ppid(), path, memory, started))
+    return sorted(found, key=lambda one: one.started)
+
+
+def memory_of_process(pid: int) -> int:
+    """Return the bytes of main memory that a process takes, 0 where it has ended."""
+    import psutil
+
+    try:
+        return _memory(psutil.Process(pid))
+    except (psutil.Error, OSError):
+        return 0
+
+
+def _memory(process: psutil.Process) -> int:
+    """Return a fair share: what two processes have in common counts half for each."""
+    import psutil
+
+    with suppress(psutil.Error, OSError):
+        if shared := getattr(process.memory_full_info(), "pss", 0):
+            return int(shared)
+    return int(process.memory_info().rss)
+
+
+def _model(process: psutil.Process) -> Path | None:
+    """Return the largest GGUF file that a process has mapped into its memory, or open."""
+    import psutil
+
+    mapped: dict[str, int] = {}
+    with suppress(psutil.Error, OSError, AttributeError):  # not on every system
+        for part in process.memory_maps(grouped=True):
+            mapped[part.path] = part.size if hasattr(part, "size") else part.rss
+    if not mapped:
+        with suppress(psutil.Error, OSError):
+            mapped = {file.path: 0 for file in process.open_files()}
+    for path in sorted(mapped, key=lambda path: -mapped[path]):
+        if Path(path).is_absolute() and _is_gguf(Path(path)):
+            return Path(path)
+    return None
+
+
+def _is_gguf(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False

@@ -7,6 +7,9 @@ import re
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.ipc.messages import FinalReply, Message
 
+MAX_TEXT_CHARS = 200_000
+"""A longer text isn't looked at."""
+
 
 class RunCode(Message, tag="code"):
     """Run the Python code in a text for at most so many seconds."""

@@ -45,7 +45,7 @@ LOADING_SECONDS = 0.05
 
 _LATER_MODULES = (
     "baton.workers.local.child.chat_template",
-    "baton.workers.local.child.text_stream",
+    "baton.workers.local.child.sequence",
     "numpy",
 )
 """What is wanted once the model is loaded; numpy only with the first word."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from baton.core.reading.bare_expressions import clock_expression, without_lead
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation.evaluator import evaluate
 from baton.workers.tools.computation.expression import (
     MAX_EXPRESSION_CHARS,
     Literal,
@@ -25,8 +25,8 @@ from baton.workers.tools.computation.expression import (
 )
 from baton.workers.tools.computation.lexicon import guess_language, lexicon
 from baton.workers.tools.computation.marked_text import unit_code
-from baton.workers.tools.computation.number_text import is_rounded, number_text
 from baton.workers.tools.computation.numbers import FUNCTIONS
+from baton.workers.tools.computation.result_text import is_rounded, number_text
 
 
 class Written(NamedTuple):
