@@ -18,11 +18,10 @@ from baton.gguf.header import (
     MAX_TEXT_BYTES,
     Header,
     HeaderIncomplete,
-    MalformedHeader,
     parse_header,
     read_header,
 )
-from baton.gguf.metadata import MAX_LAYERS
+from baton.gguf.metadata import MAX_LAYERS, MalformedHeader
 from baton.workers.local import starter
 from support.gguf_writer import (
     Tensor,

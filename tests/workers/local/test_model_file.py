@@ -205,10 +205,10 @@ def test_what_a_loaded_model_may_still_grow_to_is_promised_to_it() -> None:
 
 
 def test_on_other_systems_processes_are_asked_in_another_way() -> None:
-    from baton.workers.local.model_memory import _resident
+    from baton.workers.local.model_memory import memory_of_process
 
-    assert _resident(os.getpid()) > 10**7
-    assert _resident(2**22 + 1) == 0
+    assert memory_of_process(os.getpid()) > 10**7
+    assert memory_of_process(2**22 + 1) == 0
 
 
 def test_waiting_helps_only_where_another_model_holds_what_is_needed() -> None:
