@@ -53,7 +53,6 @@ WANTED_ARRAYS = (
     ".attention.head_count_kv",
     ".attention.recurrent_layers",
     ".attention.sliding_window_pattern",
-    ".expert_used_count",
     ".feed_forward_length",
 )
 """The ends of the keys whose arrays are wanted, a number for each layer."""
@@ -152,8 +151,6 @@ class Header:
     embedding: int = 0
     feed_forward: int = 0
     heads: int = 0
-    experts: int = 0
-    experts_used: int = 0
     weights: int = 0
     largest: int = 0
     size: int = 0
@@ -231,8 +228,6 @@ def _parse(reader: _Reader, size: int | None) -> Header:
         embedding=data.own("embedding_length"),
         feed_forward=max(data.by_layer("feed_forward_length", zeros), default=0),
         heads=max(data.by_layer("attention.head_count", zeros), default=0),
-        experts=data.own("expert_count"),
-        experts_used=max(data.by_layer("expert_used_count", zeros), default=0),
         weights=weights.bytes,
         largest=weights.largest,
         size=weights.end,

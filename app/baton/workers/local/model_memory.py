@@ -48,26 +48,21 @@ class MemoryUser(Protocol):
     @property
     def resident(self) -> int:
         """Bytes held now."""
-        ...
 
     @property
     def busy(self) -> bool:
         """Whether it is answering, and must not be unloaded."""
-        ...
 
     @property
-    def process(self) -> int | None:
+    def pid(self) -> int | None:
         """The process that holds it, None if there is none."""
-        ...
 
     @property
     def force(self) -> bool:
         """Whether it is to be loaded even if there is no room."""
-        ...
 
     def unload(self) -> None:
         """Let the memory go."""
-        ...
 
 
 class NotEnoughMemory(ModelFileError):
@@ -120,7 +115,7 @@ class Memory:
             _check_room(needed, limit, free, others, load)
         self._users = [*others, user]
         for other in others:
-            if self._held(others) + needed <= limit and needed <= free:
+            if sum(user.resident for user in others) + needed <= limit and needed <= free:
                 return
             if not other.busy:
                 free += _reclaimable_bytes(other)
@@ -170,10 +165,6 @@ class Memory:
         for future in watching:
             if not future.done():
                 future.set_result(None)
-
-    @staticmethod
-    def _held(users: list[MemoryUser]) -> int:
-        return sum(user.resident for user in users)
 
 
 class CpuLock:
@@ -281,12 +272,12 @@ def _meminfo(root: Path) -> tuple[int, int]:
 
 def _private_bytes(user: MemoryUser) -> int:
     """Return the bytes that a model's process shares with no other."""
-    if user.process is None:
+    if user.pid is None:
         return 0
     if sys.platform != "linux":
-        return memory_of_process(user.process)
+        return memory_of_process(user.pid)
     try:
-        pages = Path(f"/proc/{user.process}/statm").read_text("ascii").split()
+        pages = Path(f"/proc/{user.pid}/statm").read_text("ascii").split()
         return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, LookupError):
         return 0  # it has just ended

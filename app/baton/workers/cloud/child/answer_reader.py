@@ -364,7 +364,9 @@ class AnswerReader(ABC):
                 tokens_in=max(count.tokens_in, before.tokens_in),
                 tokens_out=max(count.tokens_out, before.tokens_out),
                 cache_written=max(count.cache_written, before.cache_written),
-                reported=_larger(count.reported, before.reported),
+                reported=max(
+                    (n for n in (count.reported, before.reported) if n is not None), default=None
+                ),
             )
         self.count = count
         self._most = count or before
@@ -404,10 +406,6 @@ def _model_name(event: Mapping[str, Any]) -> str:
         ):
             return name[:MAX_NAME_CHARS]
     return ""
-
-
-def _larger(one: int | None, other: int | None) -> int | None:
-    return other if one is None else max(one, other or 0)
 
 
 def _is_bare_error(event: Mapping[str, Any], *, is_whole: bool) -> bool:

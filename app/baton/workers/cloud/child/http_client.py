@@ -12,7 +12,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from urllib.parse import urlsplit
 
@@ -141,7 +141,7 @@ class CloudHttpClient:
     def _check_request(self, call: CloudCall, request: HttpRequest) -> None:
         try:
             texts = (request.body, request.url.encode())
-            for key in (KEY_PLACEHOLDER, call.key, *self._known_keys()):
+            for key in (KEY_PLACEHOLDER, call.key, *(key for _, key in self._keys.values())):
                 if any(_json_bytes(key) in text for text in texts):
                     raise request_guard.UnfitRequest("it holds a key")
             request_guard.check_url(request.url, call.base_url)
@@ -160,9 +160,6 @@ class CloudHttpClient:
                 f"The request for {call.who} was not sent: {error}.",
                 "Choose another worker; this one can't be used within a ceiling.",
             ) from error
-
-    def _known_keys(self) -> Iterator[str]:
-        return (key for _, key in self._keys.values())
 
     def _target_urls(self, call: CloudCall, url: str) -> list[str]:
         """Return the addresses to try for a URL: several only for this machine's two."""

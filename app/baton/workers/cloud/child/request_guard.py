@@ -8,7 +8,7 @@ hold was made for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -212,7 +212,9 @@ def check_request(
             case {"output_config": {"format": form}}:
                 options = asked | {"output_config.format": form}
         _refuse_unknown(options, ALLOWED_FIELDS[dialect] | schema_fields)
-    _check_required(asked, (*REQUIRED_FIELDS[dialect], *(("store",) if must_not_store else ())))
+    for name in (*REQUIRED_FIELDS[dialect], *(("store",) if must_not_store else ())):
+        if name not in asked:
+            raise UnfitRequest(f"it lacks {name!r}")
     if asked.get("model", model) != model:
         raise UnfitRequest("it asks for another model")
     _check_values(asked | options)
@@ -230,12 +232,6 @@ def check_url(url: str, base_url: str) -> None:
     below = there.path == path or there.path.startswith(f"{path}/")
     if there[:2] != base[:2] or not below or there.query not in ALLOWED_QUERIES or there.fragment:
         raise UnfitRequest("it goes to another address")
-
-
-def _check_required(asked: Mapping[str, Any], names: Iterable[str]) -> None:
-    for name in names:
-        if name not in asked:
-            raise UnfitRequest(f"it lacks {name!r}")
 
 
 def _check_values(asked: Mapping[str, Any]) -> None:

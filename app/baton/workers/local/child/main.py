@@ -251,10 +251,6 @@ class Runner:
         return report
 
 
-def _log_to_stderr(text: str) -> None:
-    print(text, end="", file=sys.stderr, flush=True)
-
-
 def _unloadable(path: Path, error: Exception) -> Failure:
     return Failure(
         "ModelFileError",
@@ -268,7 +264,7 @@ def _start_llama() -> ModuleType:
     try:
         from baton.workers.local.child import llama
 
-        llama.start(_log_to_stderr)
+        llama.start(partial(print, end="", file=sys.stderr, flush=True))
     except Exception as error:  # a library that can't be loaded says so in many ways
         raise Failure(
             "WorkerUnavailable",

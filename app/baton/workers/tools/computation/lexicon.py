@@ -8,18 +8,15 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+
+import msgspec
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """The names of the weekdays in expressions."""
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt")
-
-_LETTERS = {"en": "", "de": "äöüß", "fr": "êëèçœùûî", "es": "ñ¿¡", "it": "èòìù", "pt": "ãõçâê"}
-"""Letters that speak for a language."""
 
 _WORD = re.compile(r"(?<!\d)[^\W\d_]+")
 _HALF_DAY = re.compile(r"(?<=\d)\s?[ap]\.?m(?!\w)\.?", re.IGNORECASE)
@@ -27,12 +24,12 @@ _HALF_DAY = re.compile(r"(?<=\d)\s?[ap]\.?m(?!\w)\.?", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?![\d,])")
 
 
-@dataclass(frozen=True, slots=True)
-class MarkForms:
+class MarkForms(msgspec.Struct, frozen=True):
     """What the marking of literals needs: regular expressions, and words with what they stand for.
 
     `at` stands before a full hour, after which that is no length of time; `past` is how many
-    minutes a word adds to the hour after it; `ones` count only inside larger numbers.
+    minutes a word adds to the hour after it; `ones` count only inside larger numbers. Behind
+    `before_verb` an Italian "sei" is "you are", not 6.
     """
 
     first: str
@@ -42,11 +39,14 @@ class MarkForms:
     ones: frozenset[str]
     past: Mapping[str, int]
     halves: Mapping[str, str]
+    before_verb: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Lexicon:
-    """One language's words; forms are as people write them, the first two singular and plural."""
+class Lexicon(msgspec.Struct, frozen=True):
+    """One language's words; forms are as people write them, the first two singular and plural.
+
+    `letters` are those that speak for the language.
+    """
 
     language: str
     units: Mapping[str, tuple[str, ...]]
@@ -68,6 +68,7 @@ class Lexicon:
     now: tuple[str, ...]
     stopwords: frozenset[str]
     articles: frozenset[str]
+    letters: str
     decimal: str
     thousands: tuple[str, ...]
 
@@ -78,40 +79,18 @@ def lexicon(language: str) -> Lexicon:
     if language not in LANGUAGES:
         raise KeyError(language)
     source = files("baton.workers.tools.computation") / "lexicon" / f"{language}.toml"
-    found = tomllib.loads(source.read_text(encoding="utf-8"))
-    return Lexicon(
-        language,
-        units={code: tuple(forms) for code, forms in found["units"].items()},
-        months=tuple(map(tuple, found["months"])),
-        weekdays=tuple(map(tuple, found["weekdays"])),
-        holidays={name: tuple(forms) for name, forms in found["holidays"].items()},
-        cities=found["cities"],
-        numbers={name: tuple(forms) for name, forms in found["numbers"].items()},
-        operations={name: tuple(forms) for name, forms in found["operations"].items()},
-        currencies={code: tuple(forms) for code, forms in found["currencies"].items()},
-        answers=found["answers"],
-        marks=_mark_forms(found["marks"]),
-        **{name: tuple(found[name]) for name in _LISTS},
-        stopwords=frozenset(word.lower() for word in found["stopwords"]),
-        articles=frozenset(word.lower() for word in found["articles"]),
-        decimal=found["decimal"],
-        thousands=tuple(found["thousands"]),
-    )
+    return msgspec.toml.decode(source.read_bytes(), type=Lexicon)
 
 
-def _mark_forms(found: Mapping[str, Any]) -> MarkForms:
-    return MarkForms(
-        found["first"],
-        found["and_a_half"],
-        found["half_a"],
-        tuple(found["at"]),
-        frozenset(found["ones"]),
-        found["past"],
-        found["halves"],
-    )
+def request_words(*names: str) -> str:
+    """Return a regular expression for what `requests.toml` has under names, in all languages."""
+    return f"(?:{'|'.join(part for name in names for part in _request_words()[name].values())})"
 
 
-_LISTS = ("am", "pm", "oclock", "today", "tomorrow", "yesterday", "now")
+@cache
+def _request_words() -> Mapping[str, Mapping[str, str]]:
+    source = files("baton.workers.tools.computation") / "lexicon" / "requests.toml"
+    return tomllib.loads(source.read_text("utf-8"))
 
 
 def guess_language(text: str, otherwise: str = "en") -> str:
@@ -140,7 +119,7 @@ def _language_counts(text: str) -> Mapping[str, int]:
     return {
         language: 2 * half_days * (language == "en")
         + sum(_weights(language).get(word, 0) for word in words)
-        + 2 * sum(letter in _LETTERS[language] for letter in text[:2000].lower())
+        + 2 * sum(letter in lexicon(language).letters for letter in text[:2000].lower())
         + (language != "en" and _DECIMAL_COMMA.search(text) is not None)
         for language in LANGUAGES
     }

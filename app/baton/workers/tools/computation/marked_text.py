@@ -126,22 +126,12 @@ def _number_words(tokens: list[tuple[str, int, int]], words: Lexicon) -> dict[in
             len(said) == 1 and (said[0] in words.articles | words.marks.ones or len(said[0]) == 1)
         ):
             continue
-        if said == ["sei"] and _is_verb(tokens, start, words):
+        before = tokens[start - 2][0].lower() if start > 1 else ""
+        after = tokens[start + 2][0].lower() if start + 2 < len(tokens) else ""
+        if said == ["sei"] and (before in words.marks.before_verb or after in words.articles):
             continue
         found[start] = (end, occurrence.text.replace(",", "."))
     return found
-
-
-def _is_verb(tokens: list[tuple[str, int, int]], place: int, words: Lexicon) -> bool:
-    """Whether an Italian "sei" is "you are", not 6."""
-    before = tokens[place - 2][0].lower() if place > 1 else ""
-    after = tokens[place + 2][0].lower() if place + 2 < len(tokens) else ""
-    return before in _BEFORE_YOU_ARE or after in words.articles
-
-
-_BEFORE_YOU_ARE = frozenset(
-    ["ci", "tu", "non", "chi", "che", "se", "ti", "dove", "come", "cosa", "già"]
-)
 
 
 _NUMBERS = {

@@ -25,6 +25,7 @@ from baton.workers.tools.computation.expression_check import (
     find_unused_numbers,
     request_literals,
 )
+from baton.workers.tools.computation.lexicon import request_words
 from baton.workers.tools.computation.plan_steps import REFERENCE, WHERE
 from baton.workers.tools.computation.relation_check import find_lost_relation
 from baton.workers.tools.computation.request_spans import divide_request
@@ -118,23 +119,8 @@ def _find_misreading(expression: str, words: str, number: int) -> str:
     return f"{min(foreign)} belongs to another part." if foreign else ""
 
 
-_ASKS_RESULT = re.compile(
-    r"(?<!\w)(?:results?|ergebnis(?:ses)?|résultat|resultado|risultato)(?!\w)", re.IGNORECASE
-)
-
-_POINTS_BACK = re.compile(
-    r"(?<!\w)(?:that (?:number|many|much|amount|total|sum|price|share|day|date|time|age|height"
-    r"|temperature|sentence|poem|text|translation|summary)|(?:with|about|of) it(?= ?(?:[:,.;!?]|$))"
-    r"|(?:diese[rmns]?|jene[rmns]?) (?:zahl|betrag|summe|preis|tag|datum|satz|gedicht|text)"
-    r"|mit (?:der zahl|dem betrag)|ce (?:nombre|montant|total|prix|jour|poème|texte)"
-    r"|cette (?:somme|date|température|phrase)|est?e (?:número|importe|total|precio|día|texto)"
-    r"|est?a (?:cantidad|suma|fecha|frase)"
-    r"|que(?:l|sto) (?:numero|importo|totale|prezzo|giorno|testo)"
-    r"|quella (?:cifra|somma|data|frase)|n?esse (?:número|valor|total|preço|dia|texto)"
-    r"|n?essa (?:quantia|soma|data|frase))(?!\w)",
-    re.IGNORECASE,
-)
-"""How a request speaks of what an earlier part comes to."""
+_ASKS_RESULT = re.compile(rf"(?<!\w){request_words('result')}(?!\w)", re.IGNORECASE)
+_POINTS_BACK = re.compile(rf"(?<!\w){request_words('that_result')}(?!\w)", re.IGNORECASE)
 
 
 def _as_text(text: str, words: str, marked: MarkedText) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from baton.core.lazy_loading import lazy_pattern
-from baton.workers.tools.computation.lexicon import LANGUAGES
+from baton.workers.tools.computation.lexicon import LANGUAGES, request_words
 
 
 class _Licence(NamedTuple):
@@ -197,7 +197,7 @@ def _find_other_amounts(expression: str, request: str) -> str:
 
 
 _AMOUNTS = re.compile(r"(\d+(?:\.\d+)?) (\S+) ([-+]) \(?(\d+(?:\.\d+)?)")
-_BESIDE = re.compile(r"[ ,]*(?:and|und|et|y|e|ed)? *", re.IGNORECASE)
+_BESIDE = re.compile(rf"[ ,]*(?:{request_words('and')}|ed)? *", re.IGNORECASE)
 
 
 def _signs_said(
@@ -247,7 +247,7 @@ def _between(left: str, right: str, request: str) -> tuple[str | None, bool]:
 def _find_lost_fraction(expression: str, request: str) -> str:
     """Return a fraction or mixed number of a request that an expression takes apart."""
     for over, under in _FRACTION.findall(request):
-        divides = re.search(rf"(?:by|durch|par|entre|dividido por|diviso) {over}/{under}", request)
+        divides = re.search(rf"{request_words('by')} {over}/{under}", request)
         whole = rf"{over} ?/ ?{under}"
         there = rf"\({whole}\)" if divides else rf"(?<![\d.]){whole}(?![\d.])"
         is_share = over == "1" and not divides and re.search(rf"/ ?{under}(?![\d.])", expression)

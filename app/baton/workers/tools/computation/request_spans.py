@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from baton.workers.tools.computation.lexicon import request_words
+
 MIN_WORDS = 4
 """A shorter sentence is no part of its own ("Thanks a lot!"); of a question one word fewer is."""
 
@@ -20,36 +22,20 @@ SHARED_LETTERS = 5
 
 _WORD = re.compile(r"\w+(?:[.:'\u2019-]\w+)*")
 _SENTENCE_END = re.compile(r"[.?!;]+(?=\s)|\n+")
-_JOINTS = r"(?:and|und|et|y|e|also|außerdem|then|dann|puis|luego|poi|depois|plus|sowie)(?!\w)"
+_JOINTS = rf"{request_words('and', 'also')}(?!\w)"
 _WORD_JOINT = re.compile(rf"(?<!\w){_JOINTS}", re.IGNORECASE)
 _JOINT = re.compile(rf",|{_WORD_JOINT.pattern}", re.IGNORECASE)
 _POINT = r"\(?(?:\d{1,2}|[a-e])[.)](?=\s|$)"
 _BEFORE = re.compile(rf"^(?:[\s,.;:?!)]+|{_POINT}|{_JOINTS}(?=[\s,:]))+", re.IGNORECASE)
 _AFTER = re.compile(rf"(?:[\s,;:(]+|(?<=\n){_POINT}|(?<=[\s,.?!;]){_JOINTS})+$", re.IGNORECASE)
-_UNCOUNTED = (
-    r"who|whose|why|where|wer|wessen|warum|wieso|weshalb|wo|qui|pourquoi|où|quién(?:es)?"
-    r"|por qué|dónde|chi|perché|dove|quem|por que|onde|in (?:which|what)|in welche[mnr]"
-    r"|dans quel(?:le)?|en qué país|in (?:che|quale) paese|em que país"
-    r"|how (?:to|(?:do|should|can|could|would) (?:i|we|you))|wie (?:kann|soll\w*) (?:ich|man|wir)"
-    r"|comment|cómo|come|como"
-)
-_NO_NUMBER = re.compile(rf"^¿?(?:{_UNCOUNTED})(?!\w)", re.IGNORECASE)
+_UNCOUNTED, _WHICH = request_words("uncounted"), request_words("which")
+_NO_NUMBER = re.compile(rf"^¿?{_UNCOUNTED}(?!\w)", re.IGNORECASE)
 """How a question begins that no number answers."""
-_WHICH = (
-    r"which|what(?:'s| is| are| \w+ (?:is|are) (?:that|this|it))|welche[rs]?|was ist"
-    r"|quel(?:le)?s? (?:est|sont)|cuál(?:es)?"
-    r"|qual(?:e|i|is)?(?: è| é|'è)?"
-)
 _ASKING = re.compile(
-    rf"(?<!\w)(?:{_UNCOUNTED}|{_WHICH}|how|when|wie|wann|wieviel|combien|quand|cuánt[oa]s?|cuándo|quant[oiae]|quando)(?!\w)",
-    re.IGNORECASE,
-)
-_COUNT = (
-    r"how (?:many|much|long|far|old|tall)|wie ?viele?|wie (?:lange|weit|alt|hoch)|combien"
-    r"|cu[aá]nt[oa]s?|quant[oiae]s?"
+    rf"(?<!\w)(?:{_UNCOUNTED}|{_WHICH}|{request_words('question')})(?!\w)", re.IGNORECASE
 )
 _NEXT_QUESTION = re.compile(
-    rf"(?:[,;]|(?<!\w){_JOINTS})\s+¿?(?:(?P<uncounted>{_UNCOUNTED})|{_WHICH}|{_COUNT})(?!\w)",
+    rf"(?:[,;]|(?<!\w){_JOINTS})\s+¿?(?:(?P<uncounted>{_UNCOUNTED})|{_WHICH}|{request_words('count')})(?!\w)",
     re.IGNORECASE,
 )
 """A question in the same sentence as a sum, behind it."""

@@ -23,7 +23,7 @@ from baton.workers.tools.computation.expression import (
     notation,
     parse_tokens,
 )
-from baton.workers.tools.computation.lexicon import guess_language, lexicon
+from baton.workers.tools.computation.lexicon import guess_language, lexicon, request_words
 from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.numbers import FUNCTIONS
 from baton.workers.tools.computation.result_text import is_rounded, number_text
@@ -93,7 +93,7 @@ _SIGNS = str.maketrans(
 _REWRITTEN = (
     (re.compile(r"(?<=\d) (?=\d{3}(?!\d))"), ""),
     (re.compile(r"(?<=[\d)])\s*x\s*(?=[\d(])"), "*"),
-    (re.compile(r"%\s*(?:of|von|de|di)\b"), "% *"),
+    (re.compile(rf"%\s*{request_words('of')}\b"), "% *"),
 )
 _NUMBER = r"(?:\d+(?:[.,']\d+)*|\.\d+)(?:e[+-]?\d{1,4}(?![\d.]))?"
 _TOKEN = re.compile(rf"\s*(?:(?P<number>{_NUMBER})|[a-z][a-z0-9]*|\*\*|//|[-+*/^()%!,\u221a])")
