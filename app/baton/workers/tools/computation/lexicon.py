@@ -139,14 +139,11 @@ def _weights(language: str) -> Mapping[str, int]:
 
 
 @cache
-def _zones() -> Mapping[str, str]:
-    named = (item for language in LANGUAGES for item in lexicon(language).cities.items())
-    return {city.lower(): zone for city, zone in named}
-
-
 def city_zone(city: str) -> str:
     """Return a city's IANA zone, "" where no lexicon knows it."""
-    return _zones().get(" ".join(city.lower().split()), "")
+    named = (item for language in LANGUAGES for item in lexicon(language).cities.items())
+    zones = {known.lower(): zone for known, zone in named}
+    return zones.get(" ".join(city.lower().split()), "")
 
 
 def alternatives(forms: Iterable[str]) -> str:
