@@ -64,7 +64,6 @@ class MarkedLiteral:
 
     written: str
     marked: str
-    kind: str
 
 
 def _find(text: str, wanted: str, start: int) -> int:

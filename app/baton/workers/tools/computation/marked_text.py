@@ -49,14 +49,13 @@ def _pieces(text: str, words: Lexicon) -> Iterator[str | MarkedLiteral]:
     digits, origin = _with_digits(text, words)
     at = 0
     for match in _pattern(words.language).finditer(digits):
-        kind = match.lastgroup or ""
-        marked = _READERS[kind](match[0], words)
+        marked = _READERS[match.lastgroup or ""](match[0], words)
         if marked is None:
             continue
         yield digits[at : match.start()]
         written = text[origin[match.start()] : origin[match.end()]]
         trailing = len(match[0]) - len(match[0].rstrip())
-        yield MarkedLiteral(written.rstrip(), marked, kind)
+        yield MarkedLiteral(written.rstrip(), marked)
         if trailing:
             yield match[0][-trailing:]
         at = match.end()
