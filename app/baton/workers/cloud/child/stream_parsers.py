@@ -115,7 +115,9 @@ class Chat(AnswerReader):
         content = delta.get("content")
         self._note_unread(choice, self._KNOWN_IN_CHOICE)
         self._note_unread(delta, self._KNOWN_IN_DELTA)
-        self.has_unread |= not _is_text_or_thoughts(content) or _has_hidden_thoughts(delta)
+        self.has_unread |= not _is_text_or_thoughts(content) or any(  # some only the provider reads
+            part.get("data") for name in _THOUGHT_LISTS for part in delta.get(name) or ()
+        )
         self._note_thoughts(_thoughts_of(delta))
         if _is_thought(delta):
             self._note_thoughts(_text_of(content))
@@ -433,11 +435,6 @@ def _thoughts_of(delta: Mapping[str, Any]) -> str:
 
 def _part_texts(parts: Iterable[Mapping[str, Any]]) -> str:
     return "".join(_text_of(part.get(name)) for part in parts for name in _PART_TEXTS)
-
-
-def _has_hidden_thoughts(delta: Mapping[str, Any]) -> bool:
-    """Whether thoughts came that only the provider can read."""
-    return any(part.get("data") for name in _THOUGHT_LISTS for part in delta.get(name) or ())
 
 
 def _is_thought(delta: Mapping[str, Any]) -> bool:

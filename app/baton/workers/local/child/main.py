@@ -163,12 +163,12 @@ class Runner:
         from baton.platform.machine_limits import physical_cores
         from baton.workers.local.child.model_context import Context
 
+        def should_stop() -> bool:
+            return self._scheduler is not None and self._scheduler.should_stop()
+
         threads = self._request.threads or physical_cores()
         slots = self._request.slots
-        return Context(model, limit, threads, self._should_stop, quantised=quantised, slots=slots)
-
-    def _should_stop(self) -> bool:
-        return self._scheduler is not None and self._scheduler.should_stop()
+        return Context(model, limit, threads, should_stop, quantised=quantised, slots=slots)
 
     def _prepare(self, size: int) -> None:
         from baton.workers.local.child import llama

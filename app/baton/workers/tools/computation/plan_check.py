@@ -89,7 +89,8 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         if part.tool:
             why = _why_not_computable(part, marked, values, number)
             its_words = words if len(parts) > 1 else marked.text
-            why = why or _find_lost_words(part, its_words, marked.language)
+            lost = find_lost_relation(_HEADS[part.tool], part.text, its_words, marked.language)
+            why = why or (lost and f"It leaves out what the request says: {lost}.")
             if name := find_lost_name(
                 _HEADS[part.tool], part.text, replace(marked, text=its_words), marked.text
             ):
@@ -134,12 +135,6 @@ def _missing_numbers(
         owners = [place for place, text in sums.items() if number in request_literals(text)]
         missing |= dict.fromkeys(owners or sums, f"The plan leaves {number} out.")
     return missing
-
-
-def _find_lost_words(part: PlanPart, words: str, language: str) -> str:
-    """Say what a part's own words say of its numbers that its expression doesn't."""
-    lost = find_lost_relation(_HEADS[part.tool], part.text, words, language)
-    return f"It leaves out what the request says: {lost}." if lost else ""
 
 
 def _find_misreading(expression: str, words: str, number: int) -> str:
@@ -247,7 +242,9 @@ def divide_request(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
             omitted.append(text)
     words = [_trim_span(part) for part in words]
     if anchors and anchors[0] and not parts[0][1] and (opening := _OPENING.match(words[0])):
-        words[0] = _without(words[0], opening.end(), request[anchors[0].start : anchors[0].end])
+        anchor_at = words[0].find(request[anchors[0].start : anchors[0].end])
+        if anchor_at >= opening.end():  # the plan doesn't repeat the opening
+            words[0] = _trim_span(words[0][opening.end() :])
     return Division(words, [*questions, *omitted], background)
 
 
@@ -268,11 +265,6 @@ def _without_question(words: str, anchor: str) -> tuple[str, str]:
     if len(_TERM.findall(question)) + ("?" in question) < MIN_WORDS:
         return words, ""
     return words[: match.start()], question
-
-
-def _without(words: str, opening: int, anchor: str) -> str:
-    """Return a part's words without an opening that its plan doesn't repeat."""
-    return _trim_span(words[opening:]) if words.find(anchor) >= opening else words
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +321,8 @@ def _part_words(
     ):
         start = max(cuts[-1], anchor.end if anchor else 0)
         if anchor is None and number:
-            start = _next_joint(request, start)
+            joint = _JOINT.search(request, start + 1)
+            start = joint.start() if joint else start
         end = max(start, following.start if following else len(request))
         if following and not is_expression:
             # Behind an expression a text's first words may not be in the plan.
@@ -359,11 +352,6 @@ def _last_joint(request: str, start: int, end: int) -> int:
     return start + max(ends) if ends else end
 
 
-def _next_joint(request: str, start: int) -> int:
-    match = _JOINT.search(request, start + 1)
-    return match.start() if match else start
-
-
 def _trim_span(text: str) -> str:
     """Return a part's words without what joins them to others."""
     return _AFTER.sub("", _BEFORE.sub("", text))
@@ -380,7 +368,8 @@ def _omitted(
     held = [anchor for anchor in anchors if anchor]
     computed = [a for a, (_, is_expression) in zip(anchors, parts, strict=True)
                 if a and is_expression]  # fmt: skip
-    sentences = _sentences(request)
+    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(request)), len(request)]
+    sentences = [_Span(a, b) for a, b in itertools.pairwise(ends) if request[a:b].strip()]
     numbers = [s for s in sentences if any(map(s.overlaps, computed))]
     stems = {stem for sentence in numbers for stem in _stems(request, sentence)}
     omitted: list[_Span] = []
@@ -402,11 +391,6 @@ def _omitted(
 def _asks(sentence: str) -> bool:
     """Whether a sentence is a question, with its mark or without."""
     return "?" in sentence or _ASKING.match(sentence.lstrip("¿ ")) is not None
-
-
-def _sentences(request: str) -> list[_Span]:
-    starts = [0, *(match.end() for match in _SENTENCE_END.finditer(request)), len(request)]
-    return [_Span(a, b) for a, b in itertools.pairwise(starts) if request[a:b].strip()]
 
 
 def _stems(request: str, sentence: _Span) -> set[str]:
