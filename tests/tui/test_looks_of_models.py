@@ -44,7 +44,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count(0.0, 0.0125)
     freeze_runs(monkeypatch)
     monkeypatch.setattr(
-        "baton.workers.local.model_probe.time", SimpleNamespace(monotonic=lambda: next(ticks))
+        "baton.workers.local.speed_benchmark.time", SimpleNamespace(monotonic=lambda: next(ticks))
     )
     monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW - 300))
     monkeypatch.setattr("baton.history.queries.time", SimpleNamespace(time=lambda: NOW))

@@ -30,17 +30,19 @@ if TYPE_CHECKING:
         list_loaded_models as list_loaded_models,
         memory_of_process as memory_of_process,
     )
-    from baton.workers.local.model_probe import (
-        check_model as check_model,
-        is_machine_busy as is_machine_busy,
-        measure_speed as measure_speed,
-        probe_gpus as probe_gpus,
-        probe_library as probe_library,
-        try_model as try_model,
-    )
     from baton.workers.local.model_process import (
         LoadSettings as LoadSettings,
         ModelProcess as ModelProcess,
+    )
+    from baton.workers.local.native_probe import (
+        check_model as check_model,
+        probe_gpus as probe_gpus,
+        probe_library as probe_library,
+    )
+    from baton.workers.local.speed_benchmark import (
+        is_machine_busy as is_machine_busy,
+        measure_speed as measure_speed,
+        try_model as try_model,
     )
     from baton.workers.local.worker import (
         GenerationSettings as GenerationSettings,
@@ -58,9 +60,8 @@ else:
             "ModelFile STARTER check_gguf conductor_adapter find_model read_model_header starter"
         ),
         model_memory="LoadedModel Memory list_loaded_models memory_of_process",
-        model_probe=(
-            "check_model is_machine_busy measure_speed probe_gpus probe_library try_model"
-        ),
         model_process="LoadSettings ModelProcess",
+        native_probe="check_model probe_gpus probe_library",
+        speed_benchmark="is_machine_busy measure_speed try_model",
         worker="GenerationSettings LocalWorker",
     )

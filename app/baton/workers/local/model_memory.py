@@ -25,7 +25,7 @@ from baton.gguf.memory_fit import (
     smaller_contexts,
 )
 from baton.platform.machine_limits import file_reader, memory_allowance, physical_cores
-from baton.workers.local.model_probe import probe_gpus
+from baton.workers.local.native_probe import probe_gpus
 
 if TYPE_CHECKING:
     import asyncio

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from baton.workers.tools.computation import CannotCompute, numbers
+from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.evaluator import (
     CALL_WORK,
     MAX_BITS,
     MAX_WORK,
     Percent,
-    evaluate,
 )
 
 LARGE = (

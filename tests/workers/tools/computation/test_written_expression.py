@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation import CannotCompute
-from baton.workers.tools.computation.evaluator import evaluate
+from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.lexicon import LANGUAGES
 from baton.workers.tools.computation.written_expression import (
     MAX_CLAIMS,

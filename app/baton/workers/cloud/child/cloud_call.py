@@ -1,14 +1,16 @@
-"""One call to a remote worker, as the gateway process knows it, and its request."""
+"""One call to a remote worker, as the gateway process knows it, its settings and its request."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec import field
+from msgspec import Struct, field
 
 from baton.workers.cloud.child.answer_reader import AnswerReader
 from baton.workers.cloud.child.response_limits import fewest_tokens
@@ -107,3 +109,56 @@ class CloudCall(CallWorker, kw_only=True, eq=False):
         """Choose the dialect of its request and answer."""
         self.dialect = dialect
         self.reader = DIALECTS[dialect]()
+
+
+class RequestSettings(Struct, frozen=True):
+    """The settings of one request. `thinking` are the body's fields that ask for it.
+
+    `cap_field` is "" where the writer knows it; `extra` are further fields of the body, `said` of
+    messages, by whose they are.
+    """
+
+    thinking: dict[str, Any] = field(default_factory=dict)
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    seed_field: str = "seed"
+    stop: tuple[str, ...] = ()
+    schema: str = ""
+    cap_field: str = ""
+    system: str = "system"
+    wants_usage: bool = True
+    extra: dict[str, Any] = field(default_factory=dict)
+    said: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def sampling(self) -> dict[str, float]:
+        """The fields of Chat Completions and Responses that say how words are drawn."""
+        fields = {"temperature": self.temperature, "top_p": self.top_p}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @property
+    def response_format(self) -> dict[str, Any]:
+        """The field of Chat Completions that holds the schema."""
+        return {"type": "json_schema", "json_schema": self.named_schema}
+
+    @property
+    def named_schema(self) -> dict[str, Any]:
+        """The schema as OpenAI's dialects have it."""
+        return {"name": "answer", "schema": json.loads(self.schema), "strict": True}
+
+    def messages(self, call: CloudCall) -> list[dict[str, str]]:
+        """Return a call's messages, the system's with the role that the model takes.
+
+        As the user's it stands before the first prompt: templates that know no system's role want
+        user and assistant to alternate.
+        """
+        roles = {"system": self.system}
+        found: list[dict[str, str]] = []
+        for said in call.messages:
+            role = roles.get(said["role"], said["role"])
+            message = {**said, **self.said.get(said["role"], {}), "role": role}
+            if found and self.system == role == "user" == found[-1]["role"]:
+                message["content"] = f"{found.pop()['content']}\n\n{message['content']}"
+            found.append(message)
+        return found

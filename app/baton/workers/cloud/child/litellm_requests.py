@@ -13,8 +13,9 @@ import json
 import logging
 import os
 import platform
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from msgspec.structs import replace
 
 from baton.platform.proxies import request_address
 from baton.workers.cloud.child.cloud_call import (
@@ -22,10 +23,8 @@ from baton.workers.cloud.child.cloud_call import (
     KEY_PLACEHOLDER,
     CloudCall,
     HttpRequest,
+    RequestSettings,
 )
-
-if TYPE_CHECKING:
-    from baton.workers.cloud.child.request_writer import RequestSettings
 
 ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",  # else it reads .env files

@@ -8,7 +8,6 @@ imported for them, and writes Responses only with the package `mcp`, which Baton
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 from baton.ipc.parent_channel import Failure
@@ -18,6 +17,7 @@ from baton.workers.cloud.child.cloud_call import (
     KEY_PLACEHOLDER,
     CloudCall,
     HttpRequest,
+    RequestSettings,
 )
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
 from baton.workers.cloud.model_families import ModelFamily, family_of
@@ -46,60 +46,6 @@ class RequestWriter:
         if call.dialect in OWN_DIALECTS:
             return own_request(call, settings)
         return await self._litellm.write(call, settings)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestSettings:
-    """The settings of one request. `thinking` are the body's fields that ask for it.
-
-    `cap_field` is "" where the writer knows it; `extra` are further fields of the body, `said` of
-    messages, by whose they are.
-    """
-
-    thinking: dict[str, Any] = field(default_factory=dict)
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    seed_field: str = "seed"
-    stop: tuple[str, ...] = ()
-    schema: str = ""
-    cap_field: str = ""
-    system: str = "system"
-    wants_usage: bool = True
-    extra: dict[str, Any] = field(default_factory=dict)
-    said: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @property
-    def sampling(self) -> dict[str, float]:
-        """The fields of Chat Completions and Responses that say how words are drawn."""
-        fields = {"temperature": self.temperature, "top_p": self.top_p}
-        return {name: value for name, value in fields.items() if value is not None}
-
-    @property
-    def response_format(self) -> dict[str, Any]:
-        """The field of Chat Completions that holds the schema."""
-        return {"type": "json_schema", "json_schema": self.named_schema}
-
-    @property
-    def named_schema(self) -> dict[str, Any]:
-        """The schema as OpenAI's dialects have it."""
-        return {"name": "answer", "schema": json.loads(self.schema), "strict": True}
-
-    def messages(self, call: CloudCall) -> list[dict[str, str]]:
-        """Return a call's messages, the system's with the role that the model takes.
-
-        As the user's it stands before the first prompt: templates that know no system's role want
-        user and assistant to alternate.
-        """
-        roles = {"system": self.system}
-        found: list[dict[str, str]] = []
-        for said in call.messages:
-            role = roles.get(said["role"], said["role"])
-            message = {**said, **self.said.get(said["role"], {}), "role": role}
-            if found and self.system == role == "user" == found[-1]["role"]:
-                message["content"] = f"{found.pop()['content']}\n\n{message['content']}"
-            found.append(message)
-        return found
 
 
 def settings_of(call: CloudCall, effort: str) -> RequestSettings:

@@ -1,7 +1,5 @@
-"""Computes the expressions of all tools, within bounds: no sum takes longer than some ten
-milliseconds.
+"""Computes expressions, within bounds: no sum takes longer than some ten milliseconds.
 
-Units and dates are imported when they are needed.
 A number has at most MAX_BITS bits above and below the line, so two of the largest are added in
 half a millisecond (a core of 2.5 GHz). What an operation costs grows with the square of its size:
 MAX_WORK allows for ten of the largest, and for thousands of the size that people compute with.
@@ -15,7 +13,7 @@ from decimal import Overflow, Underflow
 from fractions import Fraction
 from typing import Any
 
-from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression
+from baton.workers.tools.computation import NoResult, NotAnExpression
 from baton.workers.tools.computation.expression import (
     Call,
     Group,
@@ -65,33 +63,6 @@ class Result:
 
     value: Any
     function: str = ""
-
-
-def evaluate(
-    tool: str, text: str, *, now: Any = None, results: Mapping[int, Any] | None = None
-) -> Result:
-    """Return what a tool makes of an expression. Raises CannotCompute.
-
-    `now` is the user's local time (an aware datetime, default: the system's); `results` are the
-    values of earlier steps, for `#1`.
-    """
-    if not text.strip() or "\n" in text.strip():
-        raise NotAnExpression
-    earlier = {f"#{number}": value for number, value in (results or {}).items()}
-    match tool:
-        case "calc":
-            from baton.workers.tools.computation.numbers import evaluate_numbers
-
-            return evaluate_numbers(text, earlier)
-        case "units":
-            from baton.workers.tools.computation.quantities import evaluate_quantities
-
-            return evaluate_quantities(text, earlier)
-        case "clock":
-            from baton.workers.tools.computation.dates import evaluate_dates
-
-            return evaluate_dates(text, earlier, now)
-    raise CannotCompute(f"There is no tool {tool!r}.")
 
 
 @dataclass(frozen=True, slots=True)

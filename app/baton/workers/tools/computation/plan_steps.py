@@ -17,7 +17,7 @@ from baton.core.code_blocks import blocks, prose, text_and_blocks as fenced_part
 from baton.core.planning.plan_lines import TOOL_HEADS
 from baton.core.reading.bare_expressions import can_compute
 from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression
-from baton.workers.tools.computation.evaluator import evaluate
+from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.lexicon import guess_language
 from baton.workers.tools.computation.quantities import Amount
 from baton.workers.tools.computation.result_text import (

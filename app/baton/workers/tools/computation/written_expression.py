@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from baton.core.reading.bare_expressions import MATH_SIGNS, clock_expression, without_lead
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
-from baton.workers.tools.computation.evaluator import evaluate
+from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.expression import (
     MAX_EXPRESSION_CHARS,
     Literal,
@@ -23,10 +23,15 @@ from baton.workers.tools.computation.expression import (
     notation,
     parse_tokens,
 )
-from baton.workers.tools.computation.lexicon import guess_language, lexicon, request_words
+from baton.workers.tools.computation.lexicon import (
+    guess_language,
+    is_rounded,
+    lexicon,
+    number_text,
+    request_words,
+)
 from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.numbers import FUNCTIONS
-from baton.workers.tools.computation.result_text import is_rounded, number_text
 
 
 class Written(NamedTuple):

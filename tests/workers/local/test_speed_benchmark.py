@@ -9,7 +9,7 @@ import pytest
 
 from baton.core.errors import WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Request, Text, Thinking, Usage
-from baton.workers.local.model_probe import measure_speed
+from baton.workers.local.speed_benchmark import measure_speed
 from baton.workers.scripted_worker import ScriptedWorker
 from support.local_worker_calls import small
 from support.scripted_plans import StubWorker, cloud, local
