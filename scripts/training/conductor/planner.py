@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy  # noqa: F401 - before pint, which keeps it out of the tools' process
+from plan_format import plan_grammar
 from prompt_context import PromptContext
 
 from baton.core.plan_types import KINDS

@@ -25,7 +25,7 @@ from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopp
 from baton.gguf import header as gguf
 from baton.gguf.header import Header
 from baton.gguf.metadata import MalformedHeader
-from baton.gguf.split_files import joined_hash, part_names
+from baton.gguf.split_files import is_plain_name, is_sha256, joined_hash, part_names
 from baton.ipc.child_http import retry_after
 from baton.ipc.parent_channel import Failure
 
