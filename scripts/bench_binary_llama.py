@@ -32,10 +32,10 @@ COMPILERS = ("libgomp.so.1", "libgcc_s.so.1", "libstdc++.so.6")
 
 MEASURE = """
 import json, sys, time
-sys.path[:0] = sys.argv[1:2]
+sys.path[:0] = sys.argv[1:]
 from baton.workers.local import starter
 from baton.workers.local.child import llama
-from baton.workers.local.child.model_context import Context
+from prompt_context import PromptContext
 from baton.core.sampling_settings import Sampling
 import psutil
 
@@ -44,7 +44,7 @@ info = llama.info()
 threads = psutil.cpu_count(logical=False)
 model = llama.Model(str(starter().path))
 prompt = model.tokenise("The lighthouse keeper looked at the sea. " * 64, False)
-context = Context(model, 1024, threads, lambda: False)
+context = PromptContext(model, 1024, threads, lambda: False)
 context.read(prompt[:20], lambda done, total: None)  # what is slow once only
 began = time.perf_counter()
 context.read(prompt, lambda done, total: None)
@@ -117,7 +117,8 @@ def _package(libraries: Path, site: Path) -> None:
 
 
 def _measure(site: str, environ: dict[str, str]) -> Speeds:
-    command = [sys.executable, "-P", "-c", MEASURE, site or str(ROOT / "app")]
+    folders = [site or str(ROOT / "app"), str(ROOT / "scripts" / "training" / "conductor")]
+    command = [sys.executable, "-P", "-c", MEASURE, *folders]
     done = subprocess.run(command, env=environ, capture_output=True, encoding="utf-8")
     if done.returncode:
         sys.exit(f"It failed: {done.stderr[-2000:]}")

@@ -33,8 +33,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 from baton.core.machine import Hardware  # noqa: E402
 from baton.core.messages import Message, Request, Role  # noqa: E402
-from baton.gguf.header import HeaderIncomplete, MalformedHeader, parse_header, read_header  # noqa: E402
+from baton.gguf.header import HeaderIncomplete, parse_header, read_header  # noqa: E402
 from baton.gguf.memory_fit import estimate_load, judge_fit  # noqa: E402
+from baton.gguf.metadata import MalformedHeader  # noqa: E402
 from baton.workers.local import (  # noqa: E402
     LoadSettings,
     LocalWorker,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.workers.cloud.refused_providers import provider_refusals
+from baton.workers.cloud.provider_models import provider_refusals
 from baton.workers.cloud.worker import PROVIDER_NAMES
 
 ROOT = Path(__file__).parent.parent

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from baton.gguf.header import MalformedHeader, parse_header
+from baton.gguf.header import parse_header
+from baton.gguf.metadata import MalformedHeader
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 5\n"
 

@@ -18,11 +18,10 @@ from baton.gguf.header import (
     MAX_TEXT_BYTES,
     Header,
     HeaderIncomplete,
-    MalformedHeader,
     parse_header,
     read_header,
 )
-from baton.gguf.metadata import MAX_LAYERS
+from baton.gguf.metadata import MAX_LAYERS, MalformedHeader
 from baton.workers.local import starter
 from support.gguf_writer import (
     Tensor,
@@ -249,12 +248,10 @@ def test_other_recurrent_kinds() -> None:
 
 
 def test_parts_and_alignment() -> None:
-    keys = facts(expert_count=8, expert_used_count=2)
+    keys = facts()
     keys |= {"split.count": TypedValue(2, 3), "general.parameter_count": TypedValue(10, 7 * 10**9)}
     found = parse_header(header(keys, [Tensor("a", (64,))]))
     assert (found.parts, found.parameters) == (3, 7 * 10**9)
-    assert (found.experts, found.experts_used) == (8, 2)
-    assert kind("mixed", expert_used_count=[1, 4, 2, 0]).experts_used == 4
     assert kind("mixed", attention__head_count=[1, 4, 2, 0]).heads == 4
     wide = header(facts() | {"general.alignment": 256}, [Tensor("a", (1,))], alignment=256)
     assert parse_header(wide).size % 256 == 4

@@ -267,7 +267,7 @@ def test_a_load_is_of_the_context_that_the_model_can_have() -> None:
     assert (load.context, load.layers, load.name) == (32_768, 4, "Plain")
     assert load.kv == kv_cache_bytes(PLAIN, 32_768)
     assert estimate_load(PLAIN, 0, 2048).weights == 100_000_000
-    assert estimate_load(PLAIN, 300_000_000, 2048, name="Mine").weights == 300_000_000
+    assert estimate_load(PLAIN, 300_000_000, 2048).weights == 300_000_000
     assert estimate_load(PLAIN, 0, 8192, 8).kv < estimate_load(PLAIN, 0, 8192).kv
     odd = replace(PLAIN, key_length=80)
     assert estimate_load(odd, 0, 8192, 8) == estimate_load(odd, 0, 8192), "it can't be quantised"

@@ -251,7 +251,7 @@ GONE = {
     "task kinds": "baton/models/router/encoder.onnx",
     "screen": "baton/tui/app.tcss",
     "tools": "baton/workers/tools/computation/result_text.py",
-    "model": "baton/workers/local/child/text_stream.py",
+    "model": "baton/workers/local/child/sequence.py",
     "cloud": "baton/workers/cloud/child/litellm_requests.py",
     "documents": "baton/workers/attachments.py",
     "hiding": "baton/workers/cloud/redaction.py",

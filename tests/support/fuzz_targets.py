@@ -29,6 +29,7 @@ from baton.core.sanitiser import one_line, sanitise
 from baton.download import releases
 from baton.download.child import hub_metadata, signed_release
 from baton.gguf import header as gguf
+from baton.gguf.metadata import MalformedHeader
 from baton.history import schema
 from baton.history.export import import_conversations
 from baton.ipc import child_http, messages
@@ -97,7 +98,7 @@ def read_gguf(data: bytes) -> None:
         needed = len(data) + 1
         try:
             header = gguf.parse_header(data, size)
-        except gguf.MalformedHeader:
+        except MalformedHeader:
             continue
         except gguf.HeaderIncomplete as cut:
             needed = cut.needed

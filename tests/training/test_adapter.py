@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy
 import pytest
+from prompt_context import PromptContext
 
 from baton.workers.local import conductor_adapter, starter
 from baton.workers.local.child import llama
 from baton.workers.local.child.llama import BASE_KEY, PROMPT_KEY
 from baton.workers.local.child.llama_loader import c
-from baton.workers.local.child.model_context import Context
 
 REFERENCE = json.loads((Path(__file__).parent / "logits.json").read_text("utf-8"))
 EVERY = 97
@@ -36,7 +36,7 @@ class AdaptedModel:
         assert file is not None
         self.model = llama.Model(starter().path)
         self.adapter = self.model.adapter(file)
-        self.context = Context(self.model, 512, 1, lambda: False)
+        self.context = PromptContext(self.model, 512, 1, lambda: False)
         self.context.set_adapter(self.adapter, 1.0)
 
     def logits(self, tokens: list[int]) -> Any:

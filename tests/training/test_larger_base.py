@@ -24,10 +24,10 @@ import numpy as np
 import torch
 import train
 from gguf_adapter import BASE_HASH, sha256
+from prompt_context import PromptContext
 
 from baton.workers.local.child import llama
 from baton.workers.local.child.llama_loader import c
-from baton.workers.local.child.model_context import Context
 from training import random_base
 
 pytestmark = [pytest.mark.training, pytest.mark.filterwarnings("default")]
@@ -79,7 +79,7 @@ def in_llama(trained: TrainingRun, texts: list[str], adapted: bool) -> list[Any]
     """Return the same as llama.cpp computes it."""
     llama.start(lambda _: None)
     model = llama.Model(trained.base / "base.gguf")
-    context = Context(model, 512, 1, lambda: False)
+    context = PromptContext(model, 512, 1, lambda: False)
     if adapted:
         adapter = model.adapter(trained.out / "adapter.gguf")
         assert adapter

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import remove_terminal_codes
-from baton.workers.text_encoding import decode_text
+from baton.workers.attachments import decode_text
 
 ENGLISH = "Hello world, this is a plain text.\r\n\tWith three lines.\n"
 JAPANESE = "今日は良い天気ですね。明日の会議は午後三時から始まります。\n"

@@ -89,6 +89,15 @@ class CountingWorker(Protocol):
 
 
 @runtime_checkable
+class ClaimJudge(Protocol):
+    """A worker that judges claimed sums, such as "17 + 25 = 42"."""
+
+    async def judge_claims(self, claims: Sequence[str]) -> Sequence[str]:
+        """Return for each "Yes: LEFT = VALUE", "No: LEFT = VALUE" or "Unreadable"."""
+        ...
+
+
+@runtime_checkable
 class CheckableWorker(Protocol):
     """A worker that needs more than Baton itself: a key, a program that runs."""
 

@@ -6,6 +6,7 @@ the file's size, arrays are stepped over without being built, and every defect i
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,18 +17,8 @@ from operator import length_hint
 from typing import NamedTuple
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.gguf.foreign_format import PROBE_BYTES, foreign_format
+from baton.core.sampling_settings import recommended_sampling
 from baton.gguf.metadata import MAX_LAYERS, MalformedHeader, Metadata, Series, Value, layer_memory
-
-__all__ = [
-    "Header",
-    "HeaderIncomplete",
-    "MalformedHeader",
-    "parse_header",
-    "read_header",
-    "read_kind",
-    "read_part",
-]
 
 Data = bytes | bytearray | memoryview | mmap
 
@@ -62,7 +53,6 @@ WANTED_ARRAYS = (
     ".attention.head_count_kv",
     ".attention.recurrent_layers",
     ".attention.sliding_window_pattern",
-    ".expert_used_count",
     ".feed_forward_length",
 )
 """The ends of the keys whose arrays are wanted, a number for each layer."""
@@ -84,6 +74,30 @@ BLOCK_SIZES = {
     41: (128, 18), 42: (64, 18),
 }  # fmt: skip
 """Of each type of ggml: how many numbers make up a block, and its bytes."""
+
+PROBE_BYTES = 4096
+"""How much of a file is looked at."""
+
+_FIND_GGUF = "Look for the same model as GGUF: most have it in a repository of a similar name."
+_AGAIN = "Download it again, from the address of the file itself."
+_UNPACK = "Unpack it, and name the .gguf file in it."
+_POINTER = "Get the model itself: `git lfs pull` in its repository, or `baton models pull`."
+
+_FORMATS = (
+    (rb"version https://git-lfs\.github\.com/|# xet version", "a Git LFS pointer", _POINTER),
+    (rb"\s*(?:<!--.*?-->\s*)*<(?i:!doctype html|html|head|body|script)\b", "a web page", _AGAIN),
+    (rb"\s*<(?:\?xml|Error>)", "an XML document, such as a server's error", _AGAIN),
+    (rb".{5}\0\0\0\s*\{\s*\"", "a safetensors file", _FIND_GGUF),
+    (rb"PK\x03\x04.{0,300}\.pkl|\x80[\x02-\x05]", "a PyTorch file", _FIND_GGUF),
+    (rb"PK(?:\x03\x04|\x05\x06|\x07\x08)", "a zip archive", _UNPACK),
+    (rb"\x1f\x8b|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd|7z\xbc\xaf|Rar!|.{257}ustar", "an archive", _UNPACK),
+    (rb"lmgg|fmgg|tjgg", "a GGML file, the format before GGUF", _FIND_GGUF),
+    (rb"\x89HDF\r\n", "an HDF5 file, as Keras writes it", _FIND_GGUF),
+    (rb"\x08[\x03-\x0d]\x12", "an ONNX file", _FIND_GGUF),
+    (rb"%PDF-", "a PDF", _AGAIN),
+    (rb"\0*\Z", "zeros alone, as a download that was cut off leaves them", _AGAIN),
+)
+"""By the first bytes: what the file is, and what to do."""
 
 _STEP_BYTES = 1 << 20
 """Bytes that are asked for at first, and at most at a time: more would be in memory twice."""
@@ -137,8 +151,6 @@ class Header:
     embedding: int = 0
     feed_forward: int = 0
     heads: int = 0
-    experts: int = 0
-    experts_used: int = 0
     weights: int = 0
     largest: int = 0
     size: int = 0
@@ -161,7 +173,6 @@ def parse_header(data: Data, size: int | None = None) -> Header:
     Raises HeaderIncomplete when it goes on after `data`, and MalformedHeader; that too where the
     file, of that `size`, is shorter than its header promises.
     """
-    _check_format(data)
     return _parse(_Reader(data, size), size)
 
 
@@ -170,17 +181,14 @@ def read_header(more: Callable[[int], bytes], size: int) -> Header:
 
     Each byte is read and looked at once. Raises MalformedHeader.
     """
-    begun = bytearray(more(min(size, _STEP_BYTES)))
-    _check_format(begun)
-    return _parse(_Reader(begun, size, more), size)
+    return _parse(_Reader(bytearray(more(min(size, _STEP_BYTES))), size, more), size)
 
 
 def read_kind(data: Data) -> ModelKind:
     """Return what a file's first bytes say of its kind. Raises MalformedHeader."""
-    _check_format(data)
-    values: dict[str, Value] = {}
+    reader, values = _Reader(data, None), dict[str, Value]()
     with suppress(HeaderIncomplete):
-        _read_keys(_Reader(data, None), values)
+        _read_keys(reader, values)
     has_weights = len(data) >= 16 and _U64.unpack_from(data, 8)[0] > 0
     architecture, kind = (values.get(f"general.{key}", "") for key in ("architecture", "type"))
     return ModelKind(str(architecture), str(kind), has_weights)
@@ -191,12 +199,9 @@ def read_part(more: Callable[[int], bytes], size: int) -> tuple[int, int]:
 
     Raises MalformedHeader, also where the file is cut off.
     """
-    begun = bytearray(more(min(size, _STEP_BYTES)))
-    _check_format(begun)
-    reader, values = _Reader(begun, size, more), dict[str, Value]()
-    weights = _TensorSizes(reader, _read_keys(reader, values), _alignment(values))
-    if weights.end > size:
-        raise MalformedHeader(f"it ends after {size:,} of {weights.end:,} bytes")
+    reader = _Reader(bytearray(more(min(size, _STEP_BYTES))), size, more)
+    values: dict[str, Value] = {}
+    _TensorSizes(reader, _read_keys(reader, values), values, size)
     number, count = (values.get(f"split.{key}", n) for key, n in (("no", 0), ("count", 1)))
     if not isinstance(number, int) or not isinstance(count, int):
         raise MalformedHeader("it doesn't say which part it is")
@@ -206,25 +211,62 @@ def read_part(more: Callable[[int], bytes], size: int) -> tuple[int, int]:
 def _parse(reader: _Reader, size: int | None) -> Header:
     values: dict[str, Value] = {}
     tensors = _read_keys(reader, values)
-    metadata = Metadata(values)
-    weights = _TensorSizes(reader, tensors, _alignment(values))
-    if size is not None and weights.end > size:
-        raise MalformedHeader(f"it ends after {size:,} of {weights.end:,} bytes")
-    return _make_header(metadata, weights)
+    data = Metadata(values)
+    weights = _TensorSizes(reader, tensors, values, size)
+    zeros = (0,) * data.layers
+    parts = data.count("split.count", 1)
+    parameters = data.count("general.parameter_count", most=MAX_SIZE)
+    return Header(
+        architecture=data.architecture,
+        name=data.text("general.name"),
+        licence=data.text("general.license"),
+        parameters=weights.numbers if parts <= 1 else parameters,
+        context=data.own("context_length"),
+        layers=data.layers,
+        **layer_memory(data)._asdict(),
+        vocabulary=data.length("tokenizer.ggml.tokens") or data.own("vocab_size"),
+        embedding=data.own("embedding_length"),
+        feed_forward=max(data.by_layer("feed_forward_length", zeros), default=0),
+        heads=max(data.by_layer("attention.head_count", zeros), default=0),
+        weights=weights.bytes,
+        largest=weights.largest,
+        size=weights.end,
+        parts=max(parts, 1),
+        template=data.text("tokenizer.chat_template"),
+        sampling=recommended_sampling(values.get),
+    )
 
 
-def _check_format(data: Data) -> None:
-    if not b"GGUF".startswith(data[:4]):
-        what, hint = foreign_format(bytes(data[:PROBE_BYTES]))
-        raise MalformedHeader(f"it isn't a GGUF file{what and f', but {what}'}", hint)
+def _foreign_format(data: bytes) -> tuple[str, str]:
+    """Return what a file is instead of GGUF, with its article, and what to do; ("", "") if unknown.
+
+    `data` is its beginning. Of a text the first words are shown: often they are an error.
+    """
+    data = data[:PROBE_BYTES].removeprefix(b"\xef\xbb\xbf")
+    for pattern, what, hint in _FORMATS:
+        if re.match(pattern, data, re.DOTALL):
+            return what, hint
+    with suppress(UnicodeDecodeError):
+        # The last sign may be cut.
+        text = data.decode() if len(data) < PROBE_BYTES else data[:-4].decode("utf-8", "ignore")
+        if not re.search(r"[\x00-\x08\x0e-\x1f\x7f]", text):
+            kind = "JSON" if re.match(r"\s*[{[]", text) else "a text"
+            return f"{kind} that begins {' '.join(text.split())[:80]!r}", _AGAIN
+    return "", ""
 
 
 class _Reader:
-    """Reads a header from its beginning; `more` returns bytes beyond its data."""
+    """Reads a header from its beginning; `more` returns bytes beyond its data.
+
+    Raises MalformedHeader for a file of another format.
+    """
 
     def __init__(
         self, data: Data, size: int | None, more: Callable[[int], bytes] | None = None
     ) -> None:
+        if not b"GGUF".startswith(data[:4]):
+            what, hint = _foreign_format(bytes(data[:PROBE_BYTES]))
+            raise MalformedHeader(f"it isn't a GGUF file{what and f', but {what}'}", hint)
         self._data = data
         self._more = more
         self._end = len(data)
@@ -263,8 +305,12 @@ class _Reader:
 
     def text(self, what: str, longest: int) -> str:
         """Return a text that may have so many bytes."""
+        return self.decode(self.count(f"bytes of {what}", longest), what)
+
+    def decode(self, size: int, what: str) -> str:
+        """Return the next bytes as a text."""
         try:
-            return self.take(self.count(f"bytes of {what}", longest)).decode("utf-8")
+            return self.take(size).decode("utf-8")
         except UnicodeDecodeError:
             raise MalformedHeader(f"its {what} isn't UTF-8") from None
 
@@ -310,21 +356,20 @@ class _Reader:
             raise MalformedHeader("it is being changed")
 
 
-def _check_version(version: int) -> None:
-    if version in (2, 3):
-        return
-    if not version & 0xFFFF:
-        raise MalformedHeader("it is made for machines of another byte order")
-    raise MalformedHeader("it is of an unknown version of GGUF")
-
-
 def _read_keys(reader: _Reader, values: dict[str, Value]) -> int:
     """Read the keys into `values`, and return the count of tensors that follow them.
 
     Texts and arrays that nothing here uses are left out.
     """
     reader.skip(4)
-    _check_version(reader.number(_U32))
+    if (version := reader.number(_U32)) not in (2, 3):
+        is_swapped = not version & 0xFFFF
+        what = (
+            "made for machines of another byte order"
+            if is_swapped
+            else "of an unknown version of GGUF"
+        )
+        raise MalformedHeader(f"it is {what}")
     tensors = reader.count("tensors", MAX_TENSORS)
     for _ in range(reader.count("keys", MAX_KEYS)):
         key = reader.text("key", MAX_KEY_BYTES)
@@ -354,10 +399,7 @@ def _read_text(reader: _Reader, key: str) -> str:
     if key not in WANTED_TEXTS or length > MAX_TEXT_BYTES:
         return ""
     reader.at = start
-    try:
-        return reader.take(length).decode("utf-8")
-    except UnicodeDecodeError:
-        raise MalformedHeader(f"its {key} isn't UTF-8") from None
+    return reader.decode(length, key)
 
 
 def _read_series(reader: _Reader, key: str, type: int) -> Series:
@@ -381,35 +423,38 @@ def _alignment(values: Mapping[str, Value]) -> int:
 
 
 class _TensorSizes:
-    """What a header says of the tensors, checked as llama.cpp does; `end` is where they end."""
+    """What a header says of the tensors, checked as llama.cpp does; `end` is where they end.
 
-    def __init__(self, reader: _Reader, count: int, alignment: int) -> None:
+    Raises MalformedHeader also where the file, of that `size`, is shorter.
+    """
+
+    def __init__(
+        self, reader: _Reader, count: int, values: Mapping[str, Value], size: int | None
+    ) -> None:
+        alignment = _alignment(values)
         self.bytes = self.largest = self.numbers = 0
         names = set()
         offset = ends = 0  # with the gap before the next one, and without
         for _ in range(count):
             names.add(reader.text("tensor name", MAX_NAME_BYTES))
-            *shape, type, begins = reader.numbers(_TENSORS[_read_dimensions(reader)])
+            if (dimensions := reader.number(_U32)) > 4:
+                raise MalformedHeader(f"it has a tensor of {dimensions:,} dimensions")
+            *shape, type, begins = reader.numbers(_TENSORS[dimensions])
             if begins != offset:
                 raise MalformedHeader("its tensors don't follow each other")
-            numbers, size = _tensor_extent(shape, type)
+            numbers, extent = _tensor_extent(shape, type)
             self.numbers += numbers
-            self.bytes += size
-            self.largest = max(self.largest, size)
-            ends = offset + size
+            self.bytes += extent
+            self.largest = max(self.largest, extent)
+            ends = offset + extent
             offset = ends + -ends % alignment
         if len(names) < count:
             raise MalformedHeader("it has a tensor twice")
         self.end = reader.at + -reader.at % alignment + ends if count else reader.at
         if self.end > MAX_SIZE:
             raise MalformedHeader("its tensors are larger than any disk")
-
-
-def _read_dimensions(reader: _Reader) -> int:
-    dimensions = reader.number(_U32)
-    if dimensions > 4:
-        raise MalformedHeader(f"it has a tensor of {dimensions:,} dimensions")
-    return dimensions
+        if size is not None and self.end > size:
+            raise MalformedHeader(f"it ends after {size:,} of {self.end:,} bytes")
 
 
 def _tensor_extent(shape: list[int], type: int) -> tuple[int, int]:
@@ -425,38 +470,3 @@ def _tensor_extent(shape: list[int], type: int) -> tuple[int, int]:
     if (shape[0] if shape else 1) % block:
         raise MalformedHeader("it has tensors with half a block")
     return numbers, numbers // block * size
-
-
-def _make_header(data: Metadata, weights: _TensorSizes) -> Header:
-    kept = layer_memory(data)
-    zeros = (0,) * data.layers
-    parts = data.count("split.count", 1)
-    parameters = data.count("general.parameter_count", most=MAX_SIZE)
-    return Header(
-        architecture=data.architecture,
-        name=data.text("general.name"),
-        licence=data.text("general.license"),
-        parameters=weights.numbers if parts <= 1 else parameters,
-        context=data.own("context_length"),
-        layers=data.layers,
-        kv_heads=kept.kv_heads,
-        key_length=kept.key_length,
-        value_length=kept.value_length,
-        window=kept.window,
-        windowed=kept.windowed,
-        window_key_length=kept.window_key_length,
-        window_value_length=kept.window_value_length,
-        state=kept.state,
-        vocabulary=data.length("tokenizer.ggml.tokens") or data.own("vocab_size"),
-        embedding=data.own("embedding_length"),
-        feed_forward=max(data.by_layer("feed_forward_length", zeros), default=0),
-        heads=max(data.by_layer("attention.head_count", zeros), default=0),
-        experts=data.own("expert_count"),
-        experts_used=max(data.by_layer("expert_used_count", zeros), default=0),
-        weights=weights.bytes,
-        largest=weights.largest,
-        size=weights.end,
-        parts=max(parts, 1),
-        template=data.text("tokenizer.chat_template"),
-        sampling=data.recommended_sampling(),
-    )

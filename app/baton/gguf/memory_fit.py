@@ -103,7 +103,7 @@ class FitVerdict:
 
 
 def estimate_load(
-    header: Header, size: int, context: int, kv_bits: int = 16, name: str = "", slots: int = 1
+    header: Header, size: int, context: int, kv_bits: int = 16, slots: int = 1
 ) -> ModelLoad:
     """Return what a model takes whose header was read; `size` is its file's, or all its parts'.
 
@@ -114,14 +114,16 @@ def estimate_load(
     context = min(context, header.context or context)
     bits = QUANTISED_BITS if kv_bits < 16 and can_quantise_cache(header) else 16
     vocabulary = TOKEN_BYTES * header.vocabulary
+    layers = zip(header.kv_heads, header.windowed, strict=True)
+    windows = replace(header, kv_heads=tuple(heads * is_window for heads, is_window in layers))
     return ModelLoad(
-        name or header.name,
+        header.name,
         max(size, header.weights),
         kv_cache_bytes(header, context, bits, slots),
         context,
         PROCESS_BYTES + vocabulary + scratch_bytes(header, context, BATCH_TOKENS, flash=bits < 16),
         header.layers,
-        kv_cache_bytes(_layers_of_kind(header, False), context, bits, slots),
+        kv_cache_bytes(windows, context, bits, slots),
         scratch_bytes(header, context, GPU_BATCH_TOKENS, flash=True),
         bits < 16,
     )
@@ -180,16 +182,6 @@ def scratch_bytes(header: Header, context: int, batch: int, *, flash: bool) -> i
     return int(4 * batch * max(attention, words, inside))
 
 
-def _layers_of_kind(header: Header, endless: bool) -> Header:
-    """Return the header with only those layers that look back without end, or only the others."""
-    layers = zip(header.kv_heads, header.windowed, strict=True)
-    return replace(
-        header,
-        kv_heads=tuple(heads if windowed is not endless else 0 for heads, windowed in layers),
-        state=0 if endless else header.state,
-    )
-
-
 def _lengths(header: Header, windowed: bool) -> tuple[int, int]:
     if windowed:
         return header.window_key_length, header.window_value_length
@@ -208,11 +200,9 @@ def judge_fit(loads: Sequence[ModelLoad], machine: Hardware) -> FitVerdict:
     if not loads:
         return FitVerdict(Fit.FITS, 0, _memory_room(machine), "Nothing has to fit.")
     verdict = _judge(loads, machine)
-    return (
-        verdict
-        if verdict.fit is Fit.FITS
-        else replace(verdict, remedy=_suggest_remedy(loads, machine))
-    )
+    if verdict.fit is Fit.FITS:
+        return verdict
+    return replace(verdict, remedy=_suggest_remedy(loads, machine))
 
 
 def layers_on_gpu(load: ModelLoad, free: int) -> int:
@@ -244,17 +234,16 @@ def _memory_room(machine: Hardware, share: float = MEMORY_SHARE) -> int:
 
 
 def _judge(loads: Sequence[ModelLoad], machine: Hardware) -> FitVerdict:
-    vram = gpu_room(machine.gpus)
-    if vram:
+    if vram := gpu_room(machine.gpus):
         return _judge_with_gpu(loads, machine, vram)
     needed, room = sum(load.total for load in loads), _memory_room(machine)
     has = f"{show_size(needed)} of the {show_memory(machine.memory)} here"
     if needed > room:
         return _wont_fit(loads, machine, needed, room)
     if needed > _memory_room(machine, COMFORT_SHARE):
-        why = f"{_they(loads)} {_take(loads)} {has}: little is left for other programs."
+        why = f"{_they(loads, 'take')} {has}: little is left for other programs."
         return FitVerdict(Fit.TIGHT, needed, room, why)
-    return FitVerdict(Fit.FITS, needed, room, f"{_they(loads)} {_take(loads)} {has}.")
+    return FitVerdict(Fit.FITS, needed, room, f"{_they(loads, 'take')} {has}.")
 
 
 def _judge_with_gpu(loads: Sequence[ModelLoad], machine: Hardware, vram: int) -> FitVerdict:
@@ -279,14 +268,13 @@ def _judge_with_gpu(loads: Sequence[ModelLoad], machine: Hardware, vram: int) ->
         rest = "the others run on the processor, more slowly"
         why = f"{on_gpu} of {layers} {they} fit on the GPU; {rest}."
         return FitVerdict(Fit.SPILLS, needed, room, why)
-    return FitVerdict(Fit.FITS, needed, room, f"{_they(loads)} {_fit(loads)} on the GPU.")
+    return FitVerdict(Fit.FITS, needed, room, f"{_they(loads, 'fit')} on the GPU.")
 
 
 def _wont_fit(loads: Sequence[ModelLoad], machine: Hardware, needed: int, room: int) -> FitVerdict:
-    verb = "need" if len(loads) > 1 else "needs"
     there = show_memory(machine.memory + room_beside(machine.gpus))
-    why = f"{verb} {show_size(needed)}, and {show_size(room)} of {there} can be used now."
-    return FitVerdict(Fit.WONT, needed, room, f"{_they(loads)} {why}")
+    why = f"{show_size(needed)}, and {show_size(room)} of {there} can be used now."
+    return FitVerdict(Fit.WONT, needed, room, f"{_they(loads, 'need')} {why}")
 
 
 def _suggest_remedy(loads: Sequence[ModelLoad], machine: Hardware) -> str:
@@ -346,16 +334,8 @@ _VERBS = {
 }
 
 
-def _they(loads: Sequence[ModelLoad]) -> str:
-    return "Together they" if len(loads) > 1 else "It"
-
-
-def _take(loads: Sequence[ModelLoad]) -> str:
-    return "take" if len(loads) > 1 else "takes"
-
-
-def _fit(loads: Sequence[ModelLoad]) -> str:
-    return "fit" if len(loads) > 1 else "fits"
+def _they(loads: Sequence[ModelLoad], verb: str) -> str:
+    return f"Together they {verb}" if len(loads) > 1 else f"It {verb}s"
 
 
 def _context_text(tokens: int) -> str:

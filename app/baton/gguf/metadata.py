@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from baton.core.sampling_settings import recommended_sampling
-
 MAX_COUNT = 2**31 - 1
 """No count in a header is larger."""
 
@@ -72,10 +70,6 @@ class Metadata:
             raise MalformedHeader(f"its {key} isn't a number that it can be")
         return value
 
-    def recommended_sampling(self) -> dict[str, float]:
-        """Return how the file recommends that the model's words are chosen."""
-        return recommended_sampling(self._values.get)
-
     def length(self, key: str) -> int:
         """Return how long an array is, 0 if there is none."""
         value = self._values.get(key)
@@ -115,20 +109,12 @@ class Metadata:
 
 
 PERIODS = {
-    "afmoe": 4,
-    "cohere2": 4,
-    "exaone-moe": 4,
-    "exaone4": 4,
-    "gemma2": 2,
+    **dict.fromkeys(("gemma2", "gpt-oss"), 2),
+    **dict.fromkeys(("afmoe", "cohere2", "exaone-moe", "exaone4", "llama4"), 4),
+    **dict.fromkeys(("mellum", "muse-glimmer", "olmo2"), 4),
+    **dict.fromkeys(("lfm2", "lfm2moe"), 0),
     "gemma3": 6,
     "gemma3n": 5,
-    "gpt-oss": 2,
-    "lfm2": 0,
-    "lfm2moe": 0,
-    "llama4": 4,
-    "mellum": 4,
-    "muse-glimmer": 4,
-    "olmo2": 4,
     "plamo3": 8,
 }
 """Architectures of which every n-th layer looks back without end, and the others through a
@@ -179,7 +165,8 @@ def layer_memory(data: Metadata) -> LayerMemory:
     )
     if data.architecture not in RECURRENT_AND_ATTENDING:
         kv_heads = tuple(0 if r else n for n, r in zip(kv_heads, recurrent, strict=True))
-    kept = min(attending, _own_layer_count(data))
+    shared = min(data.own("attention.shared_kv_layers"), data.layers)
+    kept = min(attending, FIRST_SHARED.get(data.architecture, data.layers - shared))
     kv_heads = tuple(n if at < kept else 0 for at, n in enumerate(kv_heads))
     window = data.own("attention.sliding_window", WINDOWS.get(data.architecture, 0))
     windowed = _windowed_layers(data) if window else (False,) * data.layers
@@ -197,12 +184,6 @@ def layer_memory(data: Metadata) -> LayerMemory:
         0 if compressed else data.own("attention.value_length_swa", value),
         sum(recurrent) * _state_bytes(data, heads),
     )
-
-
-def _own_layer_count(data: Metadata) -> int:
-    """Return how many layers, from the first, have keys and values of their own."""
-    shared = data.own("attention.shared_kv_layers")
-    return FIRST_SHARED.get(data.architecture, data.layers - min(shared, data.layers))
 
 
 def _recurrent_layers(data: Metadata, kv_heads: tuple[int, ...]) -> tuple[bool, ...]:

@@ -6,6 +6,7 @@ from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
     from baton.workers.attachments import (
+        decode_text as decode_text,
         read_attachment as read_attachment,
     )
     from baton.workers.file_mentions import (
@@ -14,13 +15,11 @@ if TYPE_CHECKING:
     )
     from baton.workers.scripted_worker import ScriptedWorker as ScriptedWorker
     from baton.workers.template_files import read_templates as read_templates
-    from baton.workers.text_encoding import decode_text as decode_text
 else:
     __getattr__ = lazy_exports(
         __name__,
-        attachments="read_attachment",
+        attachments="decode_text read_attachment",
         file_mentions="distinct_files find_mentions",
         scripted_worker="ScriptedWorker",
         template_files="read_templates",
-        text_encoding="decode_text",
     )

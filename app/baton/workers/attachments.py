@@ -3,22 +3,30 @@
 Everything that isn't an ordinary file full of text is refused with one sentence, and nothing here
 can hang: a pipe or a device is detected before it is opened. What of a PDF has no meaning is
 counted.
+
+A guess at an encoding that is wrong would change what a worker reads without a word. So only
+Unicode is read: with its mark, or without one where NUL bytes and the scripts show which it is.
+What an older encoding likely is stands in the sentence that refuses the bytes, with the command
+that converts them.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import logging
 import os
 import re
 import stat
+import unicodedata
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
 from baton.core.messages import EMPTY_PAGE, NO_MEANING, Attachment
 from baton.core.sanitiser import one_line, remove_terminal_codes
-from baton.workers.text_encoding import decode_text
 
 MAX_TEXT_BYTES = 4 * 10**6
 """How many bytes of text a file may hold."""
@@ -37,6 +45,39 @@ _GLYPH_NAMES = re.compile(r"/(?:gid|cid|glyph|index)\d+|(?:/[A-Za-z]\d{1,4}){3,}
 
 _BULLETS = str.maketrans("\uf0b7\uf0a7\uf0d8\uf0fc\uf076\uf0e0", "•▪➢✓❖→")
 """Glyphs of Symbol and Wingdings, which word processors put before the lines of a list."""
+
+_MARKS = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\0\0", "utf-32"),  # before the mark of UTF-16, with which it begins
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_ESCAPES = {b"\x1b$B": "iso-2022-jp", b"\x1b$@": "iso-2022-jp", b"\x1b$)C": "iso-2022-kr"}
+_UNICODE = ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
+_MULTIBYTE = ("CP932", "EUC-JP", "GB18030", "BIG5-HKSCS", "CP949")
+_SINGLE_BYTE = (
+    "WINDOWS-1252 KOI8-R KOI8-U WINDOWS-1251 CP866 ISO-8859-5 MAC-CYRILLIC WINDOWS-1250 ISO-8859-2"
+    " WINDOWS-1253 WINDOWS-1254 WINDOWS-1255 WINDOWS-1256 CP874 WINDOWS-1257 WINDOWS-1258"
+    " MACINTOSH CP850 CP437"
+)
+_OLDER = (*_MULTIBYTE, *_SINGLE_BYTE.split())
+"""Encodings as `iconv` calls them. Of two as likely ones, the first is meant."""
+
+_WESTERN = "‘’“”„–—…€äöüßÄÖÜáàâãåæçéèêëíìîïñóòôøúùûÉÈÀÇÑÅØœ¿¡«»£§°·•™©®\xa0´".encode("cp1252")  # noqa: RUF001
+"""What a text with few bytes outside of ASCII has of them if it is Western."""
+
+_CONTROLS = re.compile("[\x01-\x08\x0e-\x1a\x7f]")
+_ORDINARY_CONTROLS = dict.fromkeys(b"\a\b\t\n\f\r\x1b", " ")
+_COMMON_NAMES = {"CP932": "Shift-JIS", "GB18030": "GBK", "BIG5-HKSCS": "Big5", "CP949": "EUC-KR"}
+
+_MIN_CLEAR_BYTES = 8
+"""With fewer bytes outside of ASCII nothing is said of their encoding, unless each stands alone."""
+
+_CHAOS, _COHERENCE = 0.03, 0.05
+"""How much worse than the best a reading may be and still count as likely (charset-normalizer's
+measures). Over 45 texts in 24 encodings it named 38 rightly, and the others have up to 7 bytes or
+are Central European; of 1,616 pieces of programs and pictures it took none for Unicode."""
 
 
 def read_attachment(path: Path, limit: int = MAX_TEXT_BYTES) -> Attachment:
@@ -121,3 +162,115 @@ def _read_pdf_text(data: bytes, name: str, limit: int) -> str:
         why = "its fonts don't say what they write" if any(texts) else "only pictures of pages"
         raise ConfigError(f"{name} has no text in it, {why}.", "Run it through OCR first.")
     return "\n\n".join(text or EMPTY_PAGE.format(number) for number, text in enumerate(texts, 1))
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """Return the text in Unicode bytes, without terminal codes. Raises ConfigError.
+
+    The message calls the bytes by `name`.
+    """
+    encoding = _certain_encoding(data)
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise _undecodable_error(data, name, encoding, error.start) from None
+    if "\0" in text:
+        raise _binary_error(name)
+    return remove_terminal_codes(text)
+
+
+def _certain_encoding(data: bytes) -> str:
+    """Return the encoding that a mark, NUL bytes or escape sequences show, else UTF-8."""
+    if marked := next((codec for mark, codec in _MARKS if data.startswith(mark)), ""):
+        return marked
+    if data.isascii() and (shown := [codec for sign, codec in _ESCAPES.items() if sign in data]):
+        return shown[0]
+    return _wide_encoding(data) if b"\0" in data and not _is_list(data) else "utf-8"
+
+
+def _wide_encoding(data: bytes) -> str:
+    """Return which UTF-16 or UTF-32 bytes with NULs are in, "utf-8" if that isn't clear.
+
+    A text has NULs in every other place, or is in fewer scripts than with its bytes swapped. What
+    is no text holds characters that there aren't.
+    """
+    data = data[: len(data) // 4 * 4 or len(data) // 2 * 2]  # the last character may be cut
+    upper = [set(data[place::4]) for place in range(4)]
+    if upper[3] == {0} and max(upper[2], default=17) <= 16:
+        encoding = "UTF-32LE"
+    elif upper[0] == {0} and max(upper[1], default=17) <= 16:
+        encoding = "UTF-32BE"
+    elif 3 * data.count(0) >= len(data):
+        encoding = "UTF-16BE" if data[::2].count(0) > data[1::2].count(0) else "UTF-16LE"
+    else:
+        little, big = (_scripts(data.decode(name, "replace")) for name in _UNICODE[:2])
+        if little == big or 10 * min(little, big) > len(data):
+            return "utf-8"
+        encoding = "UTF-16LE" if little < big else "UTF-16BE"
+    signs = Counter(data.decode(encoding, "replace").translate(_ORDINARY_CONTROLS))
+    odd = sum(n for sign, n in signs.items() if unicodedata.category(sign) in ("Cc", "Cn", "Co"))
+    return encoding if 20 * (odd + signs["\ufffd"]) < signs.total() else "utf-8"
+
+
+def _scripts(text: str) -> int:
+    return len({unicodedata.name(sign, "").partition(" ")[0] for sign in set(text)})
+
+
+def _is_list(data: bytes) -> bool:
+    """Whether NULs only end texts in UTF-8, as those of `find -print0`."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return False
+    return data.count(0) < 0.4 * len(data) and not _CONTROLS.search(text)
+
+
+def _likely_encoding(data: bytes) -> str:
+    """Return the encoding that bytes without a NUL are likely in; "" where none is."""
+    from charset_normalizer import from_bytes
+
+    high = data.translate(None, bytes(range(128)))
+    if len(high) < _MIN_CLEAR_BYTES:
+        is_alone = not any(a > 127 < b for a, b in pairwise(data))
+        return "WINDOWS-1252" if high and is_alone else ""
+    if 6 * len(high) < len(data) and not high.translate(None, _WESTERN):
+        return "WINDOWS-1252"
+    found = list(from_bytes(data, cp_isolation=[*_UNICODE, *_OLDER]))
+    likely, multibyte = set[str](), set(map(_codec, _MULTIBYTE))
+    for match in found:
+        is_clear = match.coherence >= found[0].coherence - _COHERENCE
+        is_clear |= match.encoding in multibyte
+        if is_clear and match.chaos <= found[0].chaos + _CHAOS:
+            likely.update((match.encoding, *match.could_be_from_charset))
+    best = next((name for name in (*_OLDER, *_UNICODE) if _codec(name) in likely), "")
+    if best == "WINDOWS-1250" and not any(0x80 <= byte < 0xA0 for byte in high):
+        return "ISO-8859-2"
+    return best
+
+
+def _codec(encoding: str) -> str:
+    """Return what charset-normalizer calls an encoding."""
+    return codecs.lookup(encoding).name.replace("-", "_")
+
+
+def _undecodable_error(data: bytes, name: str, encoding: str, at: int) -> ConfigError:
+    if encoding == "utf-8" and b"\0" in data:
+        return _binary_error(name)
+    replaced = data.decode("utf-8", "replace")
+    good = sum(sign > "\x7f" and sign != "\ufffd" for sign in replaced)
+    if encoding != "utf-8" or good > 2 * replaced.count("\ufffd"):
+        shown = encoding.upper().removesuffix("-SIG")
+        return ConfigError(
+            f"{name} is broken {shown} text (byte {at:,}), so nothing of it was sent.",
+            f"`iconv -c -f {shown} -t UTF-8` drops what is broken.",
+        )
+    likely = _likely_encoding(data)
+    seems = f" but seems to be {_COMMON_NAMES.get(likely, likely)}" if likely else ""
+    return ConfigError(
+        f"{name} is not UTF-8 text (byte {at:,}){seems}, so nothing of it was sent.",
+        f"`iconv -f {likely or 'ENCODING'} -t UTF-8` converts it.",
+    )
+
+
+def _binary_error(name: str) -> ConfigError:
+    return ConfigError(f"{name} is not text.", "Text, code, Markdown, CSV and PDF can be read.")

@@ -168,7 +168,7 @@ class ThoughtFilter:
         said = ""
         while True:
             if not self._answering:
-                if not self._goes_on():
+                if not (self._begins() if self._open is None else self._ends(self._open)):
                     return said
             else:
                 said += self._take_answer()
@@ -194,10 +194,6 @@ class ThoughtFilter:
         if self._is_unsure and (end := _stray_end(said)) is not None:
             return said[end:].lstrip()
         return said.lstrip() if self._any and not self._said else said
-
-    def _goes_on(self) -> bool:
-        """Read on in what is held; return whether there may be more to read."""
-        return self._begins() if self._open is None else self._ends(self._open)
 
     def _begins(self) -> bool:
         """Look whether thoughts begin here, or the answer does."""

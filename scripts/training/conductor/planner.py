@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy  # noqa: F401 - before pint, which keeps it out of the tools' process
 from plan_format import plan_grammar
+from prompt_context import PromptContext
 
 from baton.core.plan_types import KINDS
 from baton.core.planning import request_parts
@@ -17,7 +18,6 @@ from baton.core.planning.plan_lines import is_repeating
 from baton.core.sampling_settings import Sampling
 from baton.workers.local.child import llama
 from baton.workers.local.child.llama_loader import c
-from baton.workers.local.child.model_context import Context
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.messages import MarkedText
 
@@ -54,7 +54,7 @@ class Planner:
     ) -> None:
         llama.start(lambda _: None)
         self._model = llama.Model(base)
-        self._context = Context(self._model, MAX_CONTEXT, threads, lambda: False)
+        self._context = PromptContext(self._model, MAX_CONTEXT, threads, lambda: False)
         if adapter is not None:
             self._context.set_adapter(self._model.adapter(adapter), 1.0)
         self._grammar = grammar

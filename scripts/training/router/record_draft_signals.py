@@ -12,18 +12,21 @@ import argparse
 import csv
 import itertools
 import json
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "conductor"))
+
 from checkable_questions import Question, questions
+from prompt_context import PromptContext
 
 from baton.core.sampling_settings import Sampling
 from baton.routing.child.draft_signals import FIGURES, text_figures
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
-from baton.workers.local.child.model_context import Context
 
 SYSTEM = "You are a helpful AI assistant. You answer questions clearly and concisely."
 MAX_TOKENS = 40
@@ -89,7 +92,7 @@ class Starter:
         path = Path(found.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf")
         llama.start(lambda _: None)
         self._model = llama.Model(path, 0, lambda _: None)
-        self._context = Context(self._model, CONTEXT_TOKENS, 1, lambda: False)
+        self._context = PromptContext(self._model, CONTEXT_TOKENS, 1, lambda: False)
         special = (self._model.special_text("bos"), self._model.special_text("eos"))
         self._template, _ = compile_template(self._model.template, *special)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ from baton.core.judging.checks import Compute, Finding, check_text
 from baton.core.judging.claims import claimed_sums
 from baton.core.messages import Message, Request, Role, Text
 from baton.workers.tools import build_tools, sandbox
-from baton.workers.tools.computation.written_expression import judge_claims
+from baton.workers.tools.computation.written_expression import judge_line
 
 RIGHT, WRONG, UNCHECKED = Verdict.RIGHT, Verdict.WRONG, Verdict.UNCHECKED
 
@@ -39,14 +39,20 @@ def compute() -> Iterator[Compute]:
 async def verdicts(
     text: str, compute: Compute | None, prompt: str = ""
 ) -> list[tuple[str, Verdict]]:
-    return [(found.what, found.verdict) for found in await check_text(text, prompt, compute)]
+    return [
+        (found.what, found.verdict)
+        for found in await check_text(text, prompt, compute, judge if compute else None)
+    ]
 
 
 async def alone(tool: str, text: str) -> str:
-    """The calculator without its process, and no other tool."""
-    if tool != "calculator":
-        raise LookupError(tool)
-    return judge_claims(text)
+    """No tool at all."""
+    raise LookupError(tool)
+
+
+async def judge(claims: Sequence[str]) -> Sequence[str]:
+    """The calculator without its thread."""
+    return [judge_line(claim) for claim in claims]
 
 
 def python(code: str) -> str:
@@ -95,7 +101,7 @@ async def test_code_is_run_or_parsed(
 
 @needs_sandbox
 async def test_a_failed_test_says_why(compute: Compute) -> None:
-    (found,) = await check_text(python(BAD), "", compute)
+    (found,) = await check_text(python(BAD), "", compute, judge)
     assert found == Finding("Python and its tests", WRONG, "AssertionError (line 4)")
 
 
@@ -358,7 +364,7 @@ async def test_json_is_parsed_even_without_tools(text: str, verdict: Verdict) ->
 async def test_what_cant_be_checked_is_said_once() -> None:
     assert await verdicts("The sea is blue.", alone) == [("text", UNCHECKED)]
     assert await verdicts("", None) == [("text", UNCHECKED)]
-    (found,) = await check_text("```js\nlet x\n```\n```rust\nfn f() {}\n```", "", alone)
+    (found,) = await check_text("```js\nlet x\n```\n```rust\nfn f() {}\n```", "", alone, judge)
     assert found == Finding("code", UNCHECKED, "There is no parser here for js, rust.")
 
 
@@ -373,8 +379,12 @@ async def test_a_tool_that_fails_is_no_verdict() -> None:
     async def broken(tool: str, text: str) -> str:
         raise WorkerError(f"The {tool} crashed.")
 
+    async def broken_judge(claims: Sequence[str]) -> Sequence[str]:
+        raise WorkerError("The calculator crashed.")
+
     text = python(GOOD) + "\n17 + 25 = 43"
-    assert {verdict for _, verdict in await verdicts(text, broken)} == {UNCHECKED}
+    found = await check_text(text, "", broken, broken_judge)
+    assert [each.verdict for each in found] == [UNCHECKED, UNCHECKED]
 
 
 @pytest.mark.parametrize(
@@ -403,7 +413,7 @@ async def test_a_wrong_sum_is_found(text: str) -> None:
 
 
 async def test_a_wrong_sum_says_what_it_is() -> None:
-    (found,) = await check_text("Well, 17 + 25 = 43.", "", alone)
+    (found,) = await check_text("Well, 17 + 25 = 43.", "", alone, judge)
     assert found.note == "17 + 25 = 43, but 17 + 25 = 42"
 
 
@@ -506,7 +516,7 @@ async def test_a_wrong_sum_says_what_it_is() -> None:
 )
 async def test_a_true_statement_is_never_called_wrong(text: str) -> None:
     for shown in (text, f"So {text}", f"We know: {text}.", f"- {text}", f"**{text}**"):
-        for found in await check_text(shown, "", alone):
+        for found in await check_text(shown, "", alone, judge):
             assert found.verdict is not WRONG, (shown, found)
 
 
@@ -577,19 +587,19 @@ def test_no_true_sum_of_many_is_called_wrong(text: str) -> None:
 
 
 def assert_not_called_wrong(text: str) -> None:
-    for found in asyncio.run(check_text(text, "", alone)):
+    for found in asyncio.run(check_text(text, "", alone, judge)):
         assert found.verdict is not WRONG, (text, found)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 1000))
 def test_every_plain_wrong_sum_is_found(a: int, b: int, off: int) -> None:
-    (found,) = asyncio.run(check_text(f"The answer: {a} + {b} = {a + b + off}.", "", alone))
+    (found,) = asyncio.run(check_text(f"The answer: {a} + {b} = {a + b + off}.", "", alone, judge))
     assert found.verdict is WRONG
 
 
 @given(st.text(max_size=200))
 def test_no_text_breaks_a_check(text: str) -> None:
-    assert asyncio.run(check_text(text, text, alone))
+    assert asyncio.run(check_text(text, text, alone, judge))
 
 
 @pytest.mark.parametrize(
@@ -609,7 +619,7 @@ def test_no_text_breaks_a_check(text: str) -> None:
 )
 async def test_a_huge_text_is_checked_in_bounded_work(text: str) -> None:
     async with asyncio.timeout(20):
-        assert len(await check_text(text, text, alone)) < 50
+        assert len(await check_text(text, text, alone, judge)) < 50
 
 
 def test_only_so_many_sums_are_taken() -> None:

@@ -19,7 +19,7 @@ async def compute(tool: str, text: str) -> str:
 
 
 async def verdicts(text: str, prompt: str = "How far is it?") -> dict[str, Verdict]:
-    return {found.what: found.verdict for found in await check_text(text, prompt, compute)}
+    return {found.what: found.verdict for found in await check_text(text, prompt, compute, None)}
 
 
 @pytest.mark.parametrize(

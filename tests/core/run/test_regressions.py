@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView
 from baton.workers.template_files import read_templates
 from baton.workers.tools import build_tools
-from baton.workers.tools.computation.written_expression import judge_claims
+from baton.workers.tools.computation.written_expression import judge_line
 from support.scripted_plans import (
     OrchestraSession,
     Person,
@@ -215,12 +215,10 @@ async def test_what_has_no_result_is_answered_by_the_calculator_and_no_model() -
     ],
 )
 async def test_what_may_be_right_is_not_called_wrong(text: str) -> None:
-    async def compute(tool: str, asked: str) -> str:
-        if tool != "calculator":
-            raise WorkerError("There is no such tool.")
-        return judge_claims(asked)
+    async def judge(claims: Sequence[str]) -> Sequence[str]:
+        return [judge_line(claim) for claim in claims]
 
-    found = await check_text(text, "", compute)
+    found = await check_text(text, "", None, judge)
     assert all(finding.verdict is not Verdict.WRONG for finding in found), found
 
 

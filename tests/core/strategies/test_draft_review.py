@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -356,9 +357,12 @@ async def test_no_worker_is_asked_that_is_not_there_or_for_money_that_is_not(
 )
 async def test_what_is_not_checkable_would_not_be_found_right_or_wrong(text: str) -> None:
     async def compute(tool: str, asked: str) -> str:
-        return "No: 7\nYes" if tool == "calculator" else "Failed: AssertionError"
+        return "Failed: AssertionError"
 
-    found = await check_text(text, "What?", compute)
+    async def judge(claims: Sequence[str]) -> Sequence[str]:
+        return ["No: 7"] * len(claims)
+
+    found = await check_text(text, "What?", compute, judge)
     checked = any(finding.verdict is not Verdict.UNCHECKED for finding in found)
     assert is_checkable(text) or not checked
     plain = ("", "A tale of two cats.", "It is 7, or 8.")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import ModelFileError
-from baton.gguf.header import HeaderIncomplete, MalformedHeader, parse_header
+from baton.gguf.header import HeaderIncomplete, parse_header
+from baton.gguf.metadata import MalformedHeader
 from baton.models.store import FolderModelStore
 from support import gguf_writer
 

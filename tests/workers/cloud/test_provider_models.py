@@ -15,10 +15,10 @@ from baton.workers.cloud.provider_models import (
     full_names,
     known_provider,
     provider_model,
+    provider_refusals,
     refuse_unasked,
     why_unusable,
 )
-from baton.workers.cloud.refused_providers import provider_refusals
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 
 from baton.core.messages import Message, Request, Role
 from baton.workers.local import Memory, starter
-from baton.workers.local.loaded_models import LoadedModel, list_loaded_models
+from baton.workers.local.model_memory import LoadedModel, list_loaded_models
 from support.local_worker_calls import local_worker
 
 

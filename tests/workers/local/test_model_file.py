@@ -128,7 +128,7 @@ class MemoryHolder:
         self.resident = resident
         self.busy = busy
         self.force = force
-        self.process: int | None = None
+        self.pid: int | None = None
 
     def unload(self) -> None:
         self.resident = 0
@@ -188,7 +188,7 @@ async def test_the_context_that_would_fit_is_named_and_does() -> None:
 def test_what_an_idle_model_would_give_back_counts_as_free() -> None:
     memory = memory_with(5 * GB)
     idle = MemoryHolder(GB)
-    idle.process = os.getpid()  # some process that really holds memory
+    idle.pid = os.getpid()  # some process that really holds memory
     memory.make_room(idle, GB)
     own = sum(int(n) for n in Path("/proc/self/statm").read_text().split()[1:2]) * 4096
     memory.make_room(MemoryHolder(0), 5 * GB - (256 << 20) + own // 2)
@@ -205,10 +205,10 @@ def test_what_a_loaded_model_may_still_grow_to_is_promised_to_it() -> None:
 
 
 def test_on_other_systems_processes_are_asked_in_another_way() -> None:
-    from baton.workers.local.model_memory import _resident
+    from baton.workers.local.model_memory import memory_of_process
 
-    assert _resident(os.getpid()) > 10**7
-    assert _resident(2**22 + 1) == 0
+    assert memory_of_process(os.getpid()) > 10**7
+    assert memory_of_process(2**22 + 1) == 0
 
 
 def test_waiting_helps_only_where_another_model_holds_what_is_needed() -> None:

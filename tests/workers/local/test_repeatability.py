@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from prompt_context import PromptContext
 
 from baton.workers.local.child import llama
 from baton.workers.local.child.batch_plan import batch_shares
 from baton.workers.local.child.llama_loader import c
-from baton.workers.local.child.model_context import Context
 from baton.workers.local.model_file import starter
 from support.local_worker_calls import Answer, ask, listen, request, small
 
@@ -55,12 +55,12 @@ def test_the_figures_after_a_prompt_are_the_same_to_the_last_bit_however_it_was_
     model = llama.Model(starter().path)
     prompt = model.tokenise(STORY * 20, False)[: 2 * model.batch + 1]
 
-    def figures(ctx: Context) -> list[float]:
+    def figures(ctx: PromptContext) -> list[float]:
         row = c.llama_get_logits_ith(ctx.native, -1)
         return row[: model.vocabulary]  # type: ignore[no-any-return]
 
     def read(known: int) -> list[float]:
-        ctx = Context(model, 2048, 1, lambda: False)
+        ctx = PromptContext(model, 2048, 1, lambda: False)
         if known:
             ctx.read(prompt[:known] + [5] * 9, lambda *_: None)
         ctx.read(prompt, lambda *_: None)

@@ -160,7 +160,7 @@ async def test_a_forced_model_is_loaded_however_little_memory_there_is() -> None
     worker = small(Memory(150_000_000))
     with pytest.raises(ModelFileError):
         await ask(worker, CAPITAL)
-    worker.force = True
+    worker.model.force = True
     assert "Paris" in (await ask(worker, CAPITAL)).text
     assert worker.resident > 150_000_000
     await worker.aclose()

@@ -58,7 +58,6 @@ def test_cards_are_free_local_tools() -> None:
         assert (card.id, card.kind, card.is_tool, card.uses_gateway) == (name, "tool", True, False)
         assert (card.privacy, card.price, card.slots) == (Label.LOCAL, FREE, 4)
     assert build_tools()["calculator"].card.skills == {"calculation": 5}
-    assert build_tools(False) == {}
 
 
 def test_there_is_a_sandbox_wherever_the_kernel_has_one() -> None:

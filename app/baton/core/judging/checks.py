@@ -34,6 +34,7 @@ MAX_RUNS = 6
 """How often code is run for one text."""
 
 Compute = Callable[[str, str], Awaitable[str]]
+JudgeClaims = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
 """Returns the answer of a tool (by its id) to a text. Raises WorkerError, or LookupError."""
 
 _PYTHON_LANGUAGES = ("python", "py", "python3", "pycon")
@@ -89,10 +90,15 @@ class Finding:
     note: str = ""
 
 
-async def check_text(text: str, prompt: str, compute: Compute | None) -> tuple[Finding, ...]:
-    """Check what can be checked in a text; `prompt` may hold the schema that was asked for."""
+async def check_text(
+    text: str, prompt: str, compute: Compute | None, judge: JudgeClaims | None
+) -> tuple[Finding, ...]:
+    """Check what can be checked in a text; `prompt` may hold the schema that was asked for.
+
+    `compute` has a tool answer a text, `judge` judges claimed sums; None where there are no tools.
+    """
     text = text[:MAX_TEXT_CHARS]
-    checker = _Checker(prompt[:MAX_TEXT_CHARS], compute)
+    checker = _Checker(prompt[:MAX_TEXT_CHARS], compute, judge)
     found = blocks(text)
     if not found and text.lstrip()[:1] in ("{", "[") and _is_json(text):
         found = [CodeBlock("json", text)]
@@ -150,9 +156,10 @@ def wants_json(prompt: str) -> bool:
 class _Checker:
     """Checks one text; counts the programs that it runs."""
 
-    def __init__(self, prompt: str, compute: Compute | None) -> None:
+    def __init__(self, prompt: str, compute: Compute | None, judge: JudgeClaims | None) -> None:
         self._prompt = prompt
         self._compute = compute
+        self._judge = judge
         self._runs = 0
 
     async def check_python(self, codes: Sequence[str]) -> list[Finding]:
@@ -229,14 +236,15 @@ class _Checker:
         if not sums:
             return []
         asked = [f"{left} \u2248 {right}" for one in sums for left, right in one.readings]
-        asked.append("1 = 1")  # a list of claims is judged line by line
+        if self._judge is None:
+            return [Finding("sums", Verdict.UNCHECKED, "There are no tools.")]
         try:
-            answers = iter((await self._ask_tool("calculator", "\n".join(asked))).splitlines())
-        except (BatonError, LookupError) as error:
+            answers = iter(await self._judge(asked))
+        except BatonError as error:
             return [Finding("sums", Verdict.UNCHECKED, str(error))]
         right, wrong = 0, []
         for one in sums:
-            said = [next(answers, "") for _ in one.readings]
+            said = [next(answers) for _ in one.readings]
             if any(answer.startswith("Yes") for answer in said):
                 right += 1
             elif not one.doubtful and said[0].startswith("No: "):

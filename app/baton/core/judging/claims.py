@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.lazy_loading import lazy_pattern
-from baton.core.reading.bare_expressions import UNIT
+from baton.core.reading.bare_expressions import MATH_SIGNS, UNIT
 
 MAX_SUMS = 40
 MAX_LINE_CHARS = 2000
@@ -26,23 +26,7 @@ def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_SIGNS = str.maketrans(
-    {
-        "\u00d7": "*",
-        "\u00b7": "*",
-        "\u22c5": "*",
-        "\u00f7": "/",
-        "\u2215": "/",
-        "\u2044": "/",
-        "\u2212": "-",
-        "\u2013": "-",
-        "\u00a0": " ",
-        "\u202f": " ",
-        "\u2009": " ",
-        "\u00b2": "^2",
-        "\u00b3": "^3",
-    }
-)
+_SIGNS = str.maketrans({**MATH_SIGNS, **dict.fromkeys("\u00a0\u202f\u2009", " ")})
 _LATEX = (
     (lazy_pattern(r"\\(?:times|cdot)(?![a-z])"), "*"),
     (lazy_pattern(r"\\div(?![a-z])"), "/"),

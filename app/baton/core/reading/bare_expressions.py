@@ -23,6 +23,15 @@ _SUM = lazy_pattern(r"(?!.*\.\.)[\d\s.,'\u2019()*/%!^+\u00d7\u00f7\u00b7\u2212\u
 _FUNCTION = lazy_pattern(r"(?<![a-z])(?:sqrt|cbrt|abs)(?=\()")
 _PERCENT = lazy_pattern(r"%\s*(?:of|von|de|di)\s")
 _SEPARATORS = lazy_pattern(r"(?<=\d)[,'\u2019](?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
+MATH_SIGNS = {
+    **dict.fromkeys("\u00d7\u00b7\u22c5\u2219", "*"),
+    **dict.fromkeys("\u00f7\u2215\u2044", "/"),
+    **dict.fromkeys("\u2212\u2013", "-"),
+    "\u00b2": "^2",
+    "\u00b3": "^3",
+}
+"""Signs of sums as people write them, with those of the calculator."""
+
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "^": "**"})
 _SIGNS |= str.maketrans({"²": "**2", "³": "**3", "!": "**1", "\u221a": "0-"})
 """Signs as Python has them, or others that stand in the same places."""

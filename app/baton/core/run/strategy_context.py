@@ -21,7 +21,7 @@ from baton.core.messages import (
 )
 from baton.core.plan_types import Material, Outcome, Plan
 from baton.core.planning.request_parts import WrittenPlan
-from baton.core.ports import RoutingContext, SpendingRoom, Worker
+from baton.core.ports import ClaimJudge, RoutingContext, SpendingRoom, Worker
 from baton.core.reading.follow_up import request_text
 from baton.core.routing_types import Judgement
 from baton.core.run.metered_worker import PreparedCall
@@ -111,10 +111,12 @@ class RunStrategyContext:
         from baton.core.judging.checks import check_text
 
         has_tools = any(card.is_tool for card in self.routing.roster)
+        calculator = self._run.services.workers.get("calculator")
         found = await check_text(
             outcome.text(step),
             self._run.conversation.material.question,
             self._compute if has_tools else None,
+            calculator.judge_claims if has_tools and isinstance(calculator, ClaimJudge) else None,
         )
         checked = tuple(ev.Checked(step, f.what, f.verdict, f.note) for f in found)
         decided = [event for event in checked if event.verdict is not ev.Verdict.UNCHECKED]

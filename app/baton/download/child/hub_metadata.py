@@ -24,6 +24,7 @@ from baton.download.child import hub_client
 from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopped
 from baton.gguf import header as gguf
 from baton.gguf.header import Header
+from baton.gguf.metadata import MalformedHeader
 from baton.gguf.split_files import is_plain_name, is_sha256, joined_hash, part_names
 from baton.ipc.child_http import retry_after
 from baton.ipc.parent_channel import Failure
@@ -96,13 +97,13 @@ class HubMetadata:
             try:
                 header = gguf.parse_header(bytes(data), offer.size or None)
                 if header.parts != max(1, len(offer.parts)):
-                    raise gguf.MalformedHeader(f"it is one of {header.parts} parts by its header")
+                    raise MalformedHeader(f"it is one of {header.parts} parts by its header")
                 return header
             except gguf.HeaderIncomplete as cut:
                 if wanted >= most:
                     raise _unusable_failure(file, "its header doesn't come to an end") from cut
                 wanted = min(most, max(cut.needed, 2 * wanted))
-            except gguf.MalformedHeader as error:
+            except MalformedHeader as error:
                 raise _unusable_failure(file, str(error), error.hint) from error
 
     # Repositories

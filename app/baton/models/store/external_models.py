@@ -18,7 +18,8 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.errors import ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
-from baton.gguf.header import Header, MalformedHeader, read_header, read_kind, read_part
+from baton.gguf.header import Header, read_header, read_kind, read_part
+from baton.gguf.metadata import MalformedHeader
 from baton.gguf.split_files import (
     JOIN_PARTS_HINT,
     check_parts,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         full_names as full_names,
         known_provider as known_provider,
         provider_model as provider_model,
+        provider_refusals as provider_refusals,
+        unknown_provider as unknown_provider,
         why_unusable as why_unusable,
     )
     from baton.workers.cloud.redaction import (
@@ -31,10 +33,6 @@ if TYPE_CHECKING:
         PASSWORD as PASSWORD,
         Redaction as Redaction,
     )
-    from baton.workers.cloud.refused_providers import (
-        provider_refusals as provider_refusals,
-        unknown_provider as unknown_provider,
-    )
     from baton.workers.cloud.worker import CloudWorker as CloudWorker
 else:
     __getattr__ = lazy_exports(
@@ -42,9 +40,11 @@ else:
         address_pool="WorkerAddress",
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
         learned_settings="LearnedSettings",
-        provider_models="did_you_mean full_names known_provider provider_model why_unusable",
+        provider_models=(
+            "did_you_mean full_names known_provider provider_model provider_refusals"
+            " unknown_provider why_unusable"
+        ),
         price_table="Snapshot cheapest_model price_of snapshot",
         redaction="KEY MAIL PASSWORD Redaction",
-        refused_providers="provider_refusals unknown_provider",
         worker="CloudWorker",
     )

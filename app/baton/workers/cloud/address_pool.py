@@ -115,26 +115,24 @@ class AddressLease:
 
 
 class AddressPool:
-    """Spreads the calls of a worker over its addresses. `clock` is in seconds."""
+    """Spreads the calls of a worker over its addresses. `clock` is in seconds.
+
+    `states` are how the addresses stand, by their places in the list.
+    """
 
     def __init__(
         self, addresses: Sequence[WorkerAddress], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.addresses = tuple(addresses)
         self._clock = clock
-        self._states = {n: AddressState(each.slots) for n, each in enumerate(addresses)}
-        self._failed_at = dict.fromkeys(self._states, -math.inf)
+        self.states = {n: AddressState(each.slots) for n, each in enumerate(addresses)}
+        self._failed_at = dict.fromkeys(self.states, -math.inf)
         self._changed = asyncio.Event()
-
-    @property
-    def states(self) -> Mapping[int, AddressState]:
-        """How each address stands, by its place in the list."""
-        return dict(self._states)
 
     @property
     def failing(self) -> list[WorkerAddress]:
         """The addresses that failed when they were last asked."""
-        return [self.addresses[n] for n, state in self._states.items() if state.failures]
+        return [self.addresses[n] for n, state in self.states.items() if state.failures]
 
     def allowed(self, offline: bool) -> list[int]:
         """Return the places of the addresses that may be asked; offline those on this machine."""
@@ -160,34 +158,36 @@ class AddressPool:
             numbers = [n for n in order if n in self.allowed(offline) and n not in tried]
             if not numbers:
                 return None
-            left = {n: self._states[n] for n in numbers}
+            left = {n: self.states[n] for n in numbers}
             chosen = choose_address(left, now, continues=continues)
             if chosen is None and len(self.addresses) == 1:
                 chosen = 0  # whose slots are all that its callers count
             if chosen is not None:
                 state = left.pop(chosen)
-                self._states[chosen] = replace(state, outstanding=state.outstanding + 1)
+                self.states[chosen] = replace(state, outstanding=state.outstanding + 1)
                 has_others = any(not other.rests(now) for other in left.values())
                 return AddressLease(chosen, self.addresses[chosen], now, has_others)
             ends = [state.rest_until - now for state in left.values() if state.rests(now)]
-            await self._wait(min(ends, default=None))
+            with suppress(TimeoutError):  # until a slot is given back, or a rest ends
+                await asyncio.wait_for(self._changed.wait(), min(ends, default=None))
 
     def release(self, lease: AddressLease) -> None:
         """Give a slot back."""
-        state = self._states[lease.number]
-        self._states[lease.number] = replace(state, outstanding=state.outstanding - 1)
-        self._wake()
+        state = self.states[lease.number]
+        self.states[lease.number] = replace(state, outstanding=state.outstanding - 1)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def record_answer(self, lease: AddressLease, tokens: int, seconds: float) -> None:
         """Record that a call had its answer, whose tokens took so many seconds after the first."""
-        state = self._states[lease.number]
+        state = self.states[lease.number]
         if lease.began >= self._failed_at[lease.number]:
             state = replace(state, failures=0, rest_until=0.0)
         if tokens >= _MIN_TOKENS and seconds >= _MIN_SECONDS:
             speed = tokens / seconds
             known = state.speed or speed
             state = replace(state, speed=known + _NEWEST_SHARE * (speed - known))
-        self._states[lease.number] = state
+        self.states[lease.number] = state
 
     def record_failure(self, lease: AddressLease) -> None:
         """Leave an address out for a while, twice as long as the last time.
@@ -195,18 +195,9 @@ class AddressPool:
         Calls that were on their way together fail together, which counts once.
         """
         number, now = lease.number, self._clock()
-        state = self._states[number]
+        state = self.states[number]
         if lease.began < self._failed_at[number]:
             return
         rest = min(MAX_REST_SECONDS, 2.0 ** min(state.failures, 16))
         self._failed_at[number] = now
-        self._states[number] = replace(state, failures=state.failures + 1, rest_until=now + rest)
-
-    async def _wait(self, seconds: float | None) -> None:
-        """Wait until something changes: a slot is given back, or so many seconds have passed."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.states[number] = replace(state, failures=state.failures + 1, rest_until=now + rest)

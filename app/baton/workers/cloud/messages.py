@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from baton.ipc.messages import FinalReply, Message
 
@@ -12,14 +12,17 @@ from baton.ipc.messages import FinalReply, Message
 
 
 class SetUpGateway(Message, tag="setup"):
-    """The first message: how the gateway connects, and where keys are. Times are in seconds."""
+    """The first message: how the gateway may connect, and where keys are.
+
+    An answer may take `total` seconds. `effort` is how much models may think.
+    """
 
     keys_file: Path
-    proxy: str
-    proxies: dict[str, str]
-    offline: bool
-    total: float
-    effort: str
+    proxy: str = ""
+    proxies: dict[str, str] = field(default_factory=dict)
+    offline: bool = False
+    total: float = 7200.0
+    effort: str = "low"
 
 
 class WarmGateway(Message, tag="warm"):
@@ -29,7 +32,18 @@ class WarmGateway(Message, tag="warm"):
 
 
 class CallWorker(Message, tag="call"):
-    """Ask a remote worker; see cloud_call.CloudCall."""
+    """Ask a remote worker. Waits are in seconds.
+
+    `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
+    whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
+    of text the request may have, `context` the worker's. A connection may take `connect`, the first
+    word with that `first`, the next `stall`. `privacy` is the worker's label, `most` the highest
+    prices in dollars per million tokens, for OpenRouter, which asks others whose prices differ. The
+    answer ends before the first of `stop`, which servers are asked for. `schema` is the JSON Schema
+    that it must keep to, "" where none can be asked for. `via` names the endpoints of Baton that
+    the request came through, for the next one. `learned` are settings that the model refused
+    before, and what is sent in their place ("": nothing).
+    """
 
     who: str
     provider: str
@@ -44,16 +58,16 @@ class CallWorker(Message, tag="call"):
     context: int
     connect: float
     first: float
-    stall: float
-    temperature: float | None
-    top_p: float | None
-    seed: int | None
-    stop: tuple[str, ...]
-    schema: str
-    most: dict[str, float] | None
-    privacy: str
-    via: str
-    learned: dict[str, str]
+    stall: float = 60.0
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    schema: str = ""
+    most: dict[str, float] | None = None
+    privacy: str = "cloud"
+    via: str = ""
+    learned: dict[str, str] = field(default_factory=dict)
 
 
 class FindKey(Message, tag="find_key"):

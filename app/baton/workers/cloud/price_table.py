@@ -268,24 +268,18 @@ def _parse_amount(text: object) -> int | None:
     return int(Decimal(text) * NANO)
 
 
-# The person's own
+# The user's own
 
 
 def _configured_price(price: ConfiguredPrice) -> Price:
-    plain = _configured_amount(price.input, "input", _MAX_INPUT_RATE)
-    return Price(
-        Rates(
-            plain,
-            _configured_amount(price.output, "output", _MAX_OUTPUT_RATE),
-            _configured_amount(price.cache_read, "cache_read", _MAX_INPUT_RATE)
-            if price.cache_read
-            else plain,
-            _configured_amount(price.cache_write, "cache_write", _MAX_INPUT_RATE)
-            if price.cache_write
-            else plain,
-        ),
-        source=CONFIGURED,
-    )
+    rates = []
+    for name in _RATES:
+        text: str = getattr(price, name)
+        if name.startswith("cache"):
+            text = text or price.input
+        most = _MAX_OUTPUT_RATE if name == "output" else _MAX_INPUT_RATE
+        rates.append(_configured_amount(text, name, most))
+    return Price(Rates(*rates), source=CONFIGURED)
 
 
 def _configured_amount(text: str, name: str, most: int) -> int:

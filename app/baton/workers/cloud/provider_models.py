@@ -1,4 +1,5 @@
-"""What a model's name means that isn't one of the list's, and why some models aren't asked.
+"""What a model's name means that isn't one of the list's, and why some models and providers aren't
+asked.
 
 No text goes where the user didn't name it: a sentence names the right model, and asks for it.
 """
@@ -18,9 +19,9 @@ from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud.price_table import asked_name, is_over, snapshot, undated
-from baton.workers.cloud.refused_providers import provider_refusals, unknown_provider
 
 NAMES_FILE = Path(__file__).with_name("provider_names.toml")
+REFUSALS_FILE = Path(__file__).with_name("refused_providers.toml")
 
 MIN_NAME_CHARS = 3
 """A shorter one isn't taken for the beginning of a model's name."""
@@ -171,3 +172,30 @@ def did_you_mean(names: list[str]) -> str:
         return ""
     shown = [one_line(name, 80) for name in names[:_SELLERS]]
     return f"Did you mean {' or '.join(shown)}? `baton budget prices WORDS` lists others."
+
+
+@cache
+def provider_refusals() -> dict[str, tuple[str, str]]:
+    """Return why each isn't asked, as the second half of a sentence, and what to do instead."""
+    table = tomllib.loads(REFUSALS_FILE.read_text("utf-8"))
+    server = table["server"]
+    servers = {
+        name: (server["why"], server["instead"].format(url))
+        for name, url in server["addresses"].items()
+    }
+    groups = ((group["names"], (group["why"], group["instead"])) for group in table["groups"])
+    return servers | {name: both for names, both in groups for name in names}
+
+
+def unknown_provider(name: str) -> ConfigError:
+    """Return the error for a provider that isn't one of PROVIDERS."""
+    if refusal := provider_refusals().get(name):
+        why, instead = refusal
+        return ConfigError(
+            f"Baton doesn't ask the provider {name!r}: {why}. Nothing was sent.", instead
+        )
+    return ConfigError(
+        f"There is no provider {name!r}. Nothing was sent.",
+        f"Known: {', '.join(PROVIDERS)}. Another that speaks like OpenAI can be a worker of kind"
+        ' "server", with its `base_url`, `api_key_env` and `price`.',
+    )

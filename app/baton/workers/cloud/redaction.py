@@ -349,8 +349,7 @@ def _is_password(match: re.Match[str], value: str, after: str) -> bool:
 
 
 def _is_token(value: str, after: str) -> bool:
-    is_number = _NUMBER.fullmatch(value) is not None
-    if len(value) < 10 or " " in value or after == "(" or is_number:
+    if len(value) < 10 or " " in value or after == "(" or _NUMBER.fullmatch(value):
         return False
     return _is_random(value)
 
@@ -376,8 +375,12 @@ def _find_ibans(text: str) -> Iterator[Span]:
     for match in find_matches(_IBAN, text):
         start = match.start() - 2
         rest = _iban_rest(text[start : start + 2].upper()).match(text, match.end())
-        if rest and _is_iban(text[start : rest.end()]):
-            yield start, rest.end(), IBAN
+        if rest:
+            from stdnum import iban
+
+            plain = re.sub(r"[^A-Za-z0-9]", "", text[start : rest.end()])
+            if iban.is_valid(plain, check_country=False):
+                yield start, rest.end(), IBAN
 
 
 @cache
@@ -390,12 +393,6 @@ def _iban_rest(country: str) -> re.Pattern[str]:
     parts = re.findall(r"(\d+)!([nac])", structure)
     rest = "".join(f"(?:{_IBAN_GAP}{classes[kind]}){{{size}}}" for size, kind in parts)
     return re.compile(rest + r"(?![A-Za-z0-9])" if parts else r"(?!)")
-
-
-def _is_iban(value: str) -> bool:
-    from stdnum import iban
-
-    return iban.is_valid(re.sub(r"[^A-Za-z0-9]", "", value), check_country=False)
 
 
 def _find_cards(text: str) -> Iterator[Span]:

@@ -42,10 +42,10 @@ from baton.workers.cloud.messages import (
     CallWorker,
     RequestAnnounced,
     SendRequest,
+    TokenCount,
 )
 from baton.workers.cloud.price_table import is_same_model
-from baton.workers.cloud.provider_models import refuse_unasked
-from baton.workers.cloud.refused_providers import unknown_provider
+from baton.workers.cloud.provider_models import refuse_unasked, unknown_provider
 
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
@@ -396,30 +396,23 @@ class CloudWorker:
 
     def _usage(self, done: CallDone, request: Request, attempt: CallAttempt) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""
-        return replace(self._counted(done, request, attempt.said), left_out=attempt.left_out)
-
-    def _counted(self, done: CallDone, request: Request, said: str) -> Usage:
-        finish = Finish(done.finish) if done.finish in set(Finish) else Finish.STOP
-        context = self.card.context
-        other = "" if is_same_model(self.card.model, done.model) else done.model
-        if (count := done.usage) is not None:
-            return Usage(
-                count.tokens_in,
-                count.tokens_out,
-                finish,
-                count.cached,
-                context,
-                count.cache_written,
-                count.reported,
-                other_model=other,
-            )
-        read = sum(estimated_tokens(message.text) for message in request.messages)
-        if self.card.price is not None and self.card.price.is_free:
-            written = max(estimated_tokens(said), done.fewest)
-            return Usage(read, written, finish, context=context, other_model=other)
-        most = max_input_tokens(request.messages, request.shape)
+        price, count = self.card.price, done.usage
+        if count is None and price is not None and price.is_free:
+            read = sum(estimated_tokens(message.text) for message in request.messages)
+            count = TokenCount(read, max(estimated_tokens(attempt.said), done.fewest))
+        most = TokenCount(max_input_tokens(request.messages, request.shape), done.bound)
+        shown = count or most
         return Usage(
-            most, done.bound, finish, context=context, is_confirmed=False, other_model=other
+            shown.tokens_in,
+            shown.tokens_out,
+            Finish(done.finish) if done.finish in set(Finish) else Finish.STOP,
+            shown.cached,
+            self.card.context,
+            shown.cache_written,
+            shown.reported,
+            is_confirmed=count is not None,
+            other_model="" if is_same_model(self.card.model, done.model) else done.model,
+            left_out=attempt.left_out,
         )
 
 

@@ -5,11 +5,6 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.workers.local.loaded_models import (
-        LoadedModel as LoadedModel,
-        list_loaded_models as list_loaded_models,
-        memory_of_process as memory_of_process,
-    )
     from baton.workers.local.local_servers import (
         TIMEOUT_SECONDS as TIMEOUT_SECONDS,
         ServerModel as ServerModel,
@@ -29,7 +24,12 @@ if TYPE_CHECKING:
         read_model_header as read_model_header,
         starter as starter,
     )
-    from baton.workers.local.model_memory import Memory as Memory
+    from baton.workers.local.model_memory import (
+        LoadedModel as LoadedModel,
+        Memory as Memory,
+        list_loaded_models as list_loaded_models,
+        memory_of_process as memory_of_process,
+    )
     from baton.workers.local.model_process import (
         LoadSettings as LoadSettings,
         ModelProcess as ModelProcess,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
-        loaded_models="LoadedModel list_loaded_models memory_of_process",
         local_servers=(
             "ServerModel TIMEOUT_SECONDS ask_engines find_server_models list_server_models"
             " merge_server_models suggest_id"
@@ -60,7 +59,7 @@ else:
         model_file=(
             "ModelFile STARTER check_gguf conductor_adapter find_model read_model_header starter"
         ),
-        model_memory="Memory",
+        model_memory="LoadedModel Memory list_loaded_models memory_of_process",
         model_process="LoadSettings ModelProcess",
         native_probe="check_model probe_gpus probe_library",
         speed_benchmark="is_machine_busy measure_speed try_model",

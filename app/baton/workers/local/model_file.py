@@ -15,8 +15,9 @@ import baton
 from baton.core.errors import ModelFileError
 from baton.core.messages import DEFAULT_CONTEXT, Card
 from baton.core.sanitiser import one_line
-from baton.gguf.header import Header, MalformedHeader, read_header, read_part
+from baton.gguf.header import Header, read_header, read_part
 from baton.gguf.memory_fit import ModelLoad, estimate_load
+from baton.gguf.metadata import MalformedHeader
 from baton.gguf.split_files import JOIN_PARTS_HINT, check_parts, name_without_part, part_paths
 from baton.platform.build_info import build_info
 from baton.platform.durable_files import expand_home

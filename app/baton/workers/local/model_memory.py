@@ -1,4 +1,7 @@
-"""What loaded models share: memory, for which idle ones make room, and the processor."""
+"""What loaded models share: memory, for which idle ones make room, and the processor.
+
+And which models are loaded now, by any Baton of this user on this machine.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -26,6 +30,8 @@ from baton.workers.local.native_probe import probe_gpus
 if TYPE_CHECKING:
     import asyncio
 
+    import psutil
+
 ReadMemory = Callable[[], "MachineMemory"]
 
 
@@ -42,26 +48,21 @@ class MemoryUser(Protocol):
     @property
     def resident(self) -> int:
         """Bytes held now."""
-        ...
 
     @property
     def busy(self) -> bool:
         """Whether it is answering, and must not be unloaded."""
-        ...
 
     @property
-    def process(self) -> int | None:
+    def pid(self) -> int | None:
         """The process that holds it, None if there is none."""
-        ...
 
     @property
     def force(self) -> bool:
         """Whether it is to be loaded even if there is no room."""
-        ...
 
     def unload(self) -> None:
         """Let the memory go."""
-        ...
 
 
 class NotEnoughMemory(ModelFileError):
@@ -114,7 +115,7 @@ class Memory:
             _check_room(needed, limit, free, others, load)
         self._users = [*others, user]
         for other in others:
-            if self._held(others) + needed <= limit and needed <= free:
+            if sum(user.resident for user in others) + needed <= limit and needed <= free:
                 return
             if not other.busy:
                 free += _reclaimable_bytes(other)
@@ -164,10 +165,6 @@ class Memory:
         for future in watching:
             if not future.done():
                 future.set_result(None)
-
-    @staticmethod
-    def _held(users: list[MemoryUser]) -> int:
-        return sum(user.resident for user in users)
 
 
 class CpuLock:
@@ -275,24 +272,15 @@ def _meminfo(root: Path) -> tuple[int, int]:
 
 def _private_bytes(user: MemoryUser) -> int:
     """Return the bytes that a model's process shares with no other."""
-    if user.process is None:
+    if user.pid is None:
         return 0
     if sys.platform != "linux":
-        return _resident(user.process)
+        return memory_of_process(user.pid)
     try:
-        pages = Path(f"/proc/{user.process}/statm").read_text("ascii").split()
+        pages = Path(f"/proc/{user.pid}/statm").read_text("ascii").split()
         return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, LookupError):
         return 0  # it has just ended
-
-
-def _resident(process: int) -> int:
-    import psutil
-
-    try:
-        return int(psutil.Process(process).memory_info().rss)
-    except psutil.Error:
-        return 0
 
 
 def _reclaimable_bytes(user: MemoryUser) -> int:
@@ -352,3 +340,84 @@ def _remedy(load: ModelLoad | None, free: int) -> str:
         if load is not None and load.with_context(context).total <= free:
             return f"Set its `context` to {context}, with which it fits"
     return "Choose a smaller model"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in a child process.
+
+    `path` is None where the system doesn't know it (all of it on a GPU, or no longer a file).
+    `memory` is in bytes of main memory, with its share of what others use as well; `started` in
+    seconds since the epoch; `front` is the Baton that it belongs to.
+    """
+
+    pid: int
+    front: int
+    path: Path | None
+    memory: int
+    started: float
+
+
+def list_loaded_models() -> list[LoadedModel]:
+    """Return what is loaded now, the oldest first."""
+    import psutil
+
+    me = psutil.Process().username()
+    found = []
+    for process in psutil.process_iter():
+        # It may end meanwhile, or belong to another user.
+        with suppress(psutil.Error, OSError):
+            command = process.cmdline()[-2:]  # of a checkout, or frozen
+            is_runner = command in (["baton.ipc.child_entry", "runner"], ["--child", "runner"])
+            if is_runner and process.username() == me:
+                path, memory = _model(process), _memory(process)
+                started = process.create_time()
+                found.append(LoadedModel(process.pid, process.ppid(), path, memory, started))
+    return sorted(found, key=lambda one: one.started)
+
+
+def memory_of_process(pid: int) -> int:
+    """Return the bytes of main memory that a process takes, 0 where it has ended."""
+    import psutil
+
+    try:
+        return _memory(psutil.Process(pid))
+    except (psutil.Error, OSError):
+        return 0
+
+
+def _memory(process: psutil.Process) -> int:
+    """Return a fair share: what two processes have in common counts half for each."""
+    import psutil
+
+    with suppress(psutil.Error, OSError):
+        if shared := getattr(process.memory_full_info(), "pss", 0):
+            return int(shared)
+    return int(process.memory_info().rss)
+
+
+def _model(process: psutil.Process) -> Path | None:
+    """Return the largest GGUF file that a process has mapped into its memory, or open."""
+    import psutil
+
+    mapped: dict[str, int] = {}
+    with suppress(psutil.Error, OSError, AttributeError):  # not on every system
+        for part in process.memory_maps(grouped=True):
+            mapped[part.path] = part.size if hasattr(part, "size") else part.rss
+    if not mapped:
+        with suppress(psutil.Error, OSError):
+            mapped = {file.path: 0 for file in process.open_files()}
+    for path in sorted(mapped, key=lambda path: -mapped[path]):
+        if Path(path).is_absolute() and _is_gguf(Path(path)):
+            return Path(path)
+    return None
+
+
+def _is_gguf(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False

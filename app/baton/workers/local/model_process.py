@@ -323,11 +323,6 @@ class ModelProcess(Supervisor):
         return self._bytes if self.pid is not None else 0
 
     @property
-    def process(self) -> int | None:
-        """The process that holds the model now, None if there is none."""
-        return self.pid
-
-    @property
     def busy(self) -> bool:
         """Whether it is answering."""
         return self._open_requests > 0

@@ -50,26 +50,21 @@ class LocalWorker:
         self._loaded: ModelLoaded | None = None
         self._card = self._given
 
-    def beside(self, card: Card, settings: GenerationSettings) -> LocalWorker:
-        """Return another worker with the same model, which is in memory only once."""
-        return LocalWorker(card, self.model, settings)
-
     @property
     def card(self) -> Card:
         """What is known of the worker; more once the model has been loaded."""
         loaded = self.model.loaded
         if loaded is not None and loaded is not self._loaded:
-            self._loaded, self._card = loaded, _informed(self._given, loaded)
+            self._loaded = loaded
+            self._card = replace(
+                self._given,
+                context=loaded.context,
+                parameters=loaded.parameters,
+                hardware=loaded.hardware,
+                licence=self._given.licence or loaded.licence,
+                caution=loaded.note,
+            )
         return self._card
-
-    @property
-    def force(self) -> bool:
-        """Whether the model is loaded however little memory is free."""
-        return self.model.force
-
-    @force.setter
-    def force(self, force: bool) -> None:
-        self.model.force = force
 
     def warm(self) -> None:
         """Begin to load the model; also before there is an event loop."""
@@ -132,22 +127,10 @@ class LocalWorker:
 
     @property
     def resident(self) -> int:
-        """Bytes of memory the model may take now; those `beside` it name the same ones."""
+        """Bytes of memory the model may take now; others with the same model name the same ones."""
         return self.model.resident
 
     @property
     def process(self) -> int | None:
-        """The process that holds the model now: the same for those `beside` it; None if none."""
+        """The process that holds the model now: others with the same model name the same one."""
         return self.model.pid
-
-
-def _informed(known: Card, loaded: ModelLoaded) -> Card:
-    """Return a card with what the child said of the model."""
-    return replace(
-        known,
-        context=loaded.context,
-        parameters=loaded.parameters,
-        hardware=loaded.hardware,
-        licence=known.licence or loaded.licence,
-        caution=loaded.note,
-    )

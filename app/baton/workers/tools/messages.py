@@ -7,6 +7,9 @@ import re
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.ipc.messages import FinalReply, Message
 
+MAX_TEXT_CHARS = 200_000
+"""A longer text isn't looked at."""
+
 
 class RunCode(Message, tag="code"):
     """Run the Python code in a text for at most so many seconds."""
@@ -48,10 +51,10 @@ class MarkedText:
         for literal in self.literals:
             if literal.written == literal.marked:
                 continue
-            at = _find(text, literal.marked, position)
-            if at >= 0:
-                text = text[:at] + literal.written + text[at + len(literal.marked) :]
-                position = at + len(literal.written)
+            pattern = re.compile(rf"(?<![\w.]){re.escape(literal.marked)}(?!\w|\.\d)")
+            if found := pattern.search(text, position) or pattern.search(text):
+                text = text[: found.start()] + literal.written + text[found.end() :]
+                position = found.start() + len(literal.written)
         return text
 
 
@@ -61,13 +64,6 @@ class MarkedLiteral:
 
     written: str
     marked: str
-    kind: str
-
-
-def _find(text: str, wanted: str, start: int) -> int:
-    pattern = re.compile(rf"(?<![\w.]){re.escape(wanted)}(?!\w|\.\d)")
-    found = pattern.search(text, start) or pattern.search(text)
-    return found.start() if found else -1
 
 
 REQUESTS = RunCode | MarkText

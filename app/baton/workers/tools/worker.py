@@ -132,6 +132,19 @@ class ToolWorker:
         yield Text(text, 0)
         yield Usage(0, 0, Finish.STOP)
 
+    async def judge_claims(self, claims: Sequence[str]) -> Sequence[str]:
+        """Judge sums; see core.ports.ClaimJudge."""
+
+        def judge() -> Sequence[str]:
+            from baton.workers.tools.computation.written_expression import judge_line
+
+            return [judge_line(claim) for claim in claims]
+
+        try:
+            return await asyncio.to_thread(judge)
+        except Exception as error:
+            raise WorkerError(f"The {self.card.id} failed on this.") from error
+
     async def _compute(self, message: str) -> str:
         from baton.workers.tools.computation import CannotCompute, plan_steps
 
@@ -158,11 +171,9 @@ def sandbox() -> str:
 
 
 def build_tools(
-    enabled: bool = True, environ: Mapping[str, str] = os.environ, seconds: float = CODE_SECONDS
+    environ: Mapping[str, str] = os.environ, seconds: float = CODE_SECONDS
 ) -> Mapping[str, ToolWorker]:
     """Return the tools of this machine by id; there is no `python` where there is no sandbox."""
-    if not enabled:
-        return {}
     toolbox = Toolbox(environ)
     cards = [CALCULATOR, UNITS, CLOCK, BATON, *([PYTHON] if sandbox() else [])]
     return {card.id: ToolWorker(card, toolbox, seconds) for card in cards}

@@ -16,11 +16,10 @@ import pytest
 
 from baton.ipc.process import Child, ChildProcess
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
+from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest, RequestSettings
 from baton.workers.cloud.child.main import TEXT_SECONDS, TextSender, unsent_call
-from baton.workers.cloud.child.openai_requests import own_request
 from baton.workers.cloud.child.request_guard import check_request
-from baton.workers.cloud.child.request_settings import RequestSettings, settings_of
+from baton.workers.cloud.child.request_writer import own_request, settings_of
 from baton.workers.cloud.messages import REPLIES, AnswerText, SendRequest
 
 PLAIN = RequestSettings()

@@ -10,7 +10,7 @@ import pytest
 from botocore.eventstream import EventStreamBuffer
 from hypothesis import given, strategies as st
 
-from baton.workers.cloud.child.event_frames import EventFrames
+from baton.workers.cloud.child.answer_reader import EventFrames
 from baton.workers.cloud.child.provider_errors import find_kind
 from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES
 from baton.workers.cloud.child.stream_parsers import Converse

@@ -24,8 +24,8 @@ from baton.platform import proxies as addresses
 from baton.platform.proxies import request_address
 from baton.workers.cloud.child import call_errors
 from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, CloudCall, HttpRequest
-from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules, KeyFilter
-from baton.workers.cloud.messages import TokenCount
+from baton.workers.cloud.child.http_client import CloudHttpClient, KeyFilter
+from baton.workers.cloud.messages import SetUpGateway, TokenCount
 from support.fake_cloud import Cloud, Reply
 from support.home_network import at_home
 from support.secret_search import parts_of
@@ -124,7 +124,7 @@ def outward(environ: Mapping[str, str] | None = None, **rules: Any) -> CloudHttp
     """Return a way out that knows one key and reads no file."""
     given: dict[str, Any] = {"keys_file": Path("none.toml")}
     return CloudHttpClient(
-        ConnectionRules(**given | rules), {"LAB_KEY": KEY} if environ is None else environ
+        SetUpGateway(**given | rules), {"LAB_KEY": KEY} if environ is None else environ
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud.child.request_guard import ALLOWED_HEADERS
-from baton.workers.cloud.refused_providers import provider_refusals
+from baton.workers.cloud.provider_models import provider_refusals
 from baton.workers.cloud.worker import PROVIDER_NAMES
 from support.metered_calls import MODELS
 
@@ -269,7 +269,7 @@ DECIDED_BY_THE_TABLE = frozenset(
         "top_p",
     }
 )
-"""What `families.toml` decides (test_request_settings.py), whatever litellm would send."""
+"""What `families.toml` decides (test_request_writer.py), whatever litellm would send."""
 
 
 def without_the_tables(body: dict[str, Any]) -> dict[str, Any]:

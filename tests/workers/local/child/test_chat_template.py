@@ -221,7 +221,7 @@ def test_memory_is_bounded_while_a_template_is_rendered(tmp_path: Path) -> None:
     """What no count sees: the text of nested lists. The limit ends with the rendering."""
     code = """if True:
         from baton.workers.local.child.chat_template import ChatTemplate, TemplateUnusable
-        from baton.workers.local.child.template_sandbox import rendering_limits
+        from baton.workers.local.child.chat_template import rendering_limits
         source = ("{% set ns = namespace(a=['x' * 99999]) %}{% for i in range(16) %}"
             "{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a }}")
         template = ChatTemplate(source, "", "")

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from prompt_context import PromptContext
 
 from baton.core.sampling_settings import Sampling
 from baton.ipc.parent_channel import Failure
@@ -16,7 +17,6 @@ from baton.workers.local import starter
 from baton.workers.local.child import llama, model_context
 from baton.workers.local.child.chat_template import ChatTemplate, compile_template
 from baton.workers.local.child.llama_loader import LlamaError
-from baton.workers.local.child.model_context import Context
 from baton.workers.local.child.prompt import encode
 from support.tiny_models import scores, tiny, tiny_adapter
 
@@ -51,11 +51,13 @@ def template(model: llama.Model) -> ChatTemplate:
     return template
 
 
-def context(model: llama.Model, limit: int = 1024) -> Context:
-    return Context(model, limit, 1, lambda: False)
+def context(model: llama.Model, limit: int = 1024) -> PromptContext:
+    return PromptContext(model, limit, 1, lambda: False)
 
 
-def following_tokens(model: llama.Model, ours: Context, how: Sampling, count: int) -> list[int]:
+def following_tokens(
+    model: llama.Model, ours: PromptContext, how: Sampling, count: int
+) -> list[int]:
     """Return the tokens that follow."""
     with closing(model.sampler(how)) as sampler:
         return list(islice(ours.write(sampler), count))
@@ -141,7 +143,7 @@ def test_a_text_that_is_far_too_long_is_not_read_to_its_end(
 PROMPT = [3 + (7 * n * n + n) % 256 for n in range(250)]
 
 
-def known_and_scores(ctx: Context, prompt: list[int]) -> tuple[int, list[float]]:
+def known_and_scores(ctx: PromptContext, prompt: list[int]) -> tuple[int, list[float]]:
     known = ctx.read(prompt, ignore)
     return known, scores(ctx)
 
@@ -170,7 +172,7 @@ def test_an_adapter_is_put_on_and_taken_off_exactly(
     ours, another = context(small), context(small)
 
     def computes(
-        on: object, scale: float = 1.0, within: Context = ours, tokens: int = 40
+        on: object, scale: float = 1.0, within: PromptContext = ours, tokens: int = 40
     ) -> tuple[int, list[float]]:
         within.set_adapter(on, scale)
         return known_and_scores(within, PROMPT[:tokens])
@@ -202,7 +204,7 @@ def test_a_cancelled_prompt_leaves_a_usable_context(small: llama.Model) -> None:
         asked += 1
         return 130 < asked < 10_000  # in the midst of the second batch
 
-    interrupted = Context(small, 1024, 1, cancelled)
+    interrupted = PromptContext(small, 1024, 1, cancelled)
     seen: list[tuple[int, int]] = []
     interrupted.read(PROMPT, lambda *progress: seen.append(progress))
     assert 0 < seen[-1][0] < len(PROMPT)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prompt_context import PromptContext
 
 from baton.core.sampling_settings import Sampling
 from baton.gguf.memory_fit import QUANTISED_BITS, kv_cache_bytes
@@ -17,7 +18,6 @@ from baton.ipc.messages import Message
 from baton.workers.local import starter
 from baton.workers.local.child import llama, main
 from baton.workers.local.child.llama_loader import LlamaError, c
-from baton.workers.local.child.model_context import Context
 from baton.workers.local.messages import GpuDevice, LoadModel, ModelLoaded
 from baton.workers.local.model_file import estimate_file_load, read_model_header
 from support.tiny_models import LAYERS, WINDOW, scores, tiny
@@ -72,15 +72,17 @@ def test_the_starter_takes_what_was_estimated(log_lines: list[str]) -> None:
     assert allocated_mib(log_lines) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
 
 
-def write_tokens(model: llama.Model, ctx: Context, prompt: list[int], count: int) -> list[int]:
+def write_tokens(
+    model: llama.Model, ctx: PromptContext, prompt: list[int], count: int
+) -> list[int]:
     """Read a prompt and return what follows."""
     ctx.read(prompt, lambda done, total: None)
     with closing(model.sampler(GREEDY)) as sampler:
         return list(islice(ctx.write(sampler), count))
 
 
-def context(model: llama.Model, quantised: bool = False) -> Context:
-    return Context(model, 2048, 1, lambda: False, quantised)
+def context(model: llama.Model, quantised: bool = False) -> PromptContext:
+    return PromptContext(model, 2048, 1, lambda: False, quantised)
 
 
 @pytest.mark.sampled(0.5)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prompt_context import PromptContext
 
 from baton.core.sampling_settings import Sampling
 from baton.workers.local import starter
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
 from baton.workers.local.child.llama_loader import LlamaError, c
-from baton.workers.local.child.model_context import Context
 from baton.workers.local.child.prompt import encode
 from baton.workers.local.child.sampler import FIRST_TOKENS, TOKEN_INTERVAL, GrammarRefused, Sampler
 
@@ -48,7 +48,7 @@ class GrammarWriter:
             model.template, model.special_text("bos"), model.special_text("eos")
         )
         self._model = model
-        self._context = Context(model, 1024, 1, lambda: False)
+        self._context = PromptContext(model, 1024, 1, lambda: False)
         self._prompt = encode(model, template.render, [{"role": "user", "content": ASKED}])
 
     def write(self, how: Sampling, grammar: str | None, most: int = 160) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.workers.tools.computation.request_spans import divide_request
+from baton.workers.tools.computation.plan_check import divide_request
 
 
 def parts(*lines: str) -> list[tuple[str, bool]]:

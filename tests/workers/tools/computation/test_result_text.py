@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.workers.tools.computation.evaluation import evaluate
-from baton.workers.tools.computation.lexicon import LANGUAGES, lexicon
-from baton.workers.tools.computation.number_text import number_text
+from baton.workers.tools.computation.lexicon import LANGUAGES, lexicon, number_text
 from baton.workers.tools.computation.result_text import result_text
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=ZoneInfo("Europe/Berlin"))

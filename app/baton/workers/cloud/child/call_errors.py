@@ -22,11 +22,12 @@ from baton.core.sanitiser import one_line
 from baton.ipc.child_http import wait_text
 from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.answer_reader import is_own_error
-from baton.workers.cloud.child.option_refusals import is_about_value, refused_option
 from baton.workers.cloud.child.provider_errors import (
     context_sizes,
     error_sentence,
     find_kind,
+    is_about_value,
+    refused_option,
     wait_seconds,
 )
 from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse_json

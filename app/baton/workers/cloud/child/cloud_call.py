@@ -1,17 +1,21 @@
-"""One call to a remote worker, as the gateway process knows it, and its request."""
+"""One call to a remote worker, as the gateway process knows it, its settings and its request."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from baton.workers.cloud.child.answer_reader import AnswerReader
 from baton.workers.cloud.child.response_limits import fewest_tokens
 from baton.workers.cloud.child.stream_parsers import DIALECTS
-from baton.workers.cloud.messages import TokenCount
+from baton.workers.cloud.messages import CallWorker, TokenCount
 
 MARGIN_TOKENS = 32
 """Tokens that an answer may have around its text."""
@@ -36,48 +40,14 @@ class HttpRequest:
     body: bytes
 
 
-@dataclass(eq=False, slots=True)
-class CloudCall:
-    """What was asked for, and how far it is.
+class CloudCall(CallWorker, kw_only=True, eq=False):
+    """A call that was asked for, and how far it is.
 
-    `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
-    whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
-    of text the request may have, `context` the worker's, `connect` how many seconds a connection
-    may take, `first` the first word with that, `stall` the next. `privacy`
-    is the worker's label, `most` the highest prices in dollars per million tokens, for OpenRouter,
-    which asks others whose prices differ. It ends before the first of `stop`, which servers are
-    asked for. `schema` is the JSON Schema that the answer must keep to, "" where none can be asked
-    for. `via` names the endpoints of Baton that the request came through, for the next one.
-    `learned` are settings that the model refused before, and what is sent in their place ("":
-    nothing). `announce` reports to the front what will be sent; nothing is until `go` is set.
+    `announce` reports to the front what will be sent; nothing is until `go` is set.
     `may_think_unseen` is whether the model may have written more than it shows.
     """
 
-    id: int
-    who: str
-    provider: str
-    model: str
-    base_url: str
-    variable: str
-    needs_key: bool
-    through_library: bool
-    messages: list[dict[str, str]]
-    cap: int
-    bound: int
-    context: int
-    connect: float
-    first: float
-    temperature: float | None
-    seed: int | None
     announce: Callable[[str, bytes], None]
-    privacy: str = "cloud"
-    most: dict[str, float] | None = None
-    stall: float = 60.0
-    schema: str = ""
-    top_p: float | None = None
-    stop: tuple[str, ...] = ()
-    via: str = ""
-    learned: Mapping[str, str] = field(default_factory=dict)
     dialect: str = "chat"
     key: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -139,3 +109,56 @@ class CloudCall:
         """Choose the dialect of its request and answer."""
         self.dialect = dialect
         self.reader = DIALECTS[dialect]()
+
+
+class RequestSettings(Struct, frozen=True):
+    """The settings of one request. `thinking` are the body's fields that ask for it.
+
+    `cap_field` is "" where the writer knows it; `extra` are further fields of the body, `said` of
+    messages, by whose they are.
+    """
+
+    thinking: dict[str, Any] = field(default_factory=dict)
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    seed_field: str = "seed"
+    stop: tuple[str, ...] = ()
+    schema: str = ""
+    cap_field: str = ""
+    system: str = "system"
+    wants_usage: bool = True
+    extra: dict[str, Any] = field(default_factory=dict)
+    said: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def sampling(self) -> dict[str, float]:
+        """The fields of Chat Completions and Responses that say how words are drawn."""
+        fields = {"temperature": self.temperature, "top_p": self.top_p}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @property
+    def response_format(self) -> dict[str, Any]:
+        """The field of Chat Completions that holds the schema."""
+        return {"type": "json_schema", "json_schema": self.named_schema}
+
+    @property
+    def named_schema(self) -> dict[str, Any]:
+        """The schema as OpenAI's dialects have it."""
+        return {"name": "answer", "schema": json.loads(self.schema), "strict": True}
+
+    def messages(self, call: CloudCall) -> list[dict[str, str]]:
+        """Return a call's messages, the system's with the role that the model takes.
+
+        As the user's it stands before the first prompt: templates that know no system's role want
+        user and assistant to alternate.
+        """
+        roles = {"system": self.system}
+        found: list[dict[str, str]] = []
+        for said in call.messages:
+            role = roles.get(said["role"], said["role"])
+            message = {**said, **self.said.get(said["role"], {}), "role": role}
+            if found and self.system == role == "user" == found[-1]["role"]:
+                message["content"] = f"{found.pop()['content']}\n\n{message['content']}"
+            found.append(message)
+        return found

@@ -12,10 +12,8 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -29,6 +27,7 @@ from baton.ipc.parent_channel import Failure
 from baton.platform import proxies as addresses, secrets
 from baton.workers.cloud.child import call_errors, request_guard, response_limits
 from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, CloudCall, HttpRequest
+from baton.workers.cloud.messages import SetUpGateway
 
 STREAM_TYPES = {"converse": "application/vnd.amazon.eventstream"}
 """In which form a streamed answer comes, in dialects that don't send server-sent events."""
@@ -54,21 +53,10 @@ KEEP_ALIVE = [
 model may think for longer. macOS calls the first wait TCP_KEEPALIVE."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionRules:
-    """How the gateway may connect; an answer may take `total` seconds."""
-
-    keys_file: Path
-    proxy: str = ""
-    proxies: Mapping[str, str] = field(default_factory=dict)
-    offline: bool = False
-    total: float = 7200.0
-
-
 class AnswerDeadline:
     """Until when a call is waited for: its next byte, and its end."""
 
-    def __init__(self, call: CloudCall, rules: ConnectionRules) -> None:
+    def __init__(self, call: CloudCall, rules: SetUpGateway) -> None:
         self._now = asyncio.get_running_loop().time
         self._call = call
         self._end = self._now() + rules.total
@@ -83,7 +71,7 @@ class AnswerDeadline:
 class CloudHttpClient:
     """Posts calls. It alone holds keys, and connections to anything else."""
 
-    def __init__(self, rules: ConnectionRules, environ: Mapping[str, str]) -> None:
+    def __init__(self, rules: SetUpGateway, environ: Mapping[str, str]) -> None:
         self._rules = rules
         self._environ = environ
         self._transports: dict[str | None, httpx.AsyncHTTPTransport] = {}
@@ -153,7 +141,7 @@ class CloudHttpClient:
     def _check_request(self, call: CloudCall, request: HttpRequest) -> None:
         try:
             texts = (request.body, request.url.encode())
-            for key in (KEY_PLACEHOLDER, call.key, *self._known_keys()):
+            for key in (KEY_PLACEHOLDER, call.key, *(key for _, key in self._keys.values())):
                 if any(_json_bytes(key) in text for text in texts):
                     raise request_guard.UnfitRequest("it holds a key")
             request_guard.check_url(request.url, call.base_url)
@@ -172,9 +160,6 @@ class CloudHttpClient:
                 f"The request for {call.who} was not sent: {error}.",
                 "Choose another worker; this one can't be used within a ceiling.",
             ) from error
-
-    def _known_keys(self) -> Iterator[str]:
-        return (key for _, key in self._keys.values())
 
     def _target_urls(self, call: CloudCall, url: str) -> list[str]:
         """Return the addresses to try for a URL: several only for this machine's two."""

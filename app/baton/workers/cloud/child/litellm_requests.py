@@ -13,8 +13,9 @@ import json
 import logging
 import os
 import platform
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from baton.platform.proxies import request_address
 from baton.workers.cloud.child.cloud_call import (
@@ -22,9 +23,8 @@ from baton.workers.cloud.child.cloud_call import (
     KEY_PLACEHOLDER,
     CloudCall,
     HttpRequest,
+    RequestSettings,
 )
-from baton.workers.cloud.child.openai_requests import response_format
-from baton.workers.cloud.child.request_settings import RequestSettings
 
 ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",  # else it reads .env files
@@ -128,7 +128,7 @@ def _wanted_options(call: CloudCall, settings: RequestSettings) -> dict[str, Any
     if settings.seed is not None:
         options["seed"] = settings.seed
     if settings.schema:
-        options["response_format"] = response_format(settings.schema)
+        options["response_format"] = settings.response_format
     return options
 
 

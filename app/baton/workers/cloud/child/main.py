@@ -30,7 +30,7 @@ from baton.ipc.parent_channel import (
 )
 from baton.ipc.process import environment
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
-from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules
+from baton.workers.cloud.child.http_client import CloudHttpClient
 from baton.workers.cloud.child.request_writer import RequestWriter
 from baton.workers.cloud.gateway import GATEWAY_VARIABLES
 from baton.workers.cloud.messages import (
@@ -66,15 +66,8 @@ class CallRunner:
         self, parent: ParentChannel, setup: SetUpGateway, environ: Mapping[str, str]
     ) -> None:
         self._parent = parent
-        rules = ConnectionRules(
-            setup.keys_file,
-            setup.proxy,
-            setup.proxies,
-            setup.offline,
-            setup.total,
-        )
         self._is_offline = setup.offline
-        self._http = CloudHttpClient(rules, environ)
+        self._http = CloudHttpClient(setup, environ)
         self._writer = RequestWriter(setup.effort)
         self._tasks: list[asyncio.Task[None]] = []
         self._calls: dict[int, tuple[CloudCall, asyncio.Task[None]]] = {}
@@ -237,7 +230,6 @@ class TextSender:
 
 def unsent_call(provider: str, model: str) -> CloudCall:
     return CloudCall(
-        id=0,
         who=provider,
         provider=provider,
         model=model,
@@ -251,8 +243,6 @@ def unsent_call(provider: str, model: str) -> CloudCall:
         context=0,
         connect=0,
         first=0,
-        temperature=None,
-        seed=None,
         announce=lambda host, body: None,
     )
 

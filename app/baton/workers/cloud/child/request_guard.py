@@ -8,76 +8,37 @@ hold was made for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from baton.core.messages import max_text_tokens
 
+_COMMON_FIELDS = frozenset({"model", "stream", "temperature", "top_p"})
 ALLOWED_FIELDS: dict[str, frozenset[str]] = {
-    "chat": frozenset(
-        {
-            "max_completion_tokens",
-            "max_tokens",
-            "messages",
-            "model",
-            "n",
-            "provider",
-            "random_seed",
-            "reasoning",
-            "reasoning_effort",
-            "reasoning_format",
-            "seed",
-            "service_tier",
-            "stop",
-            "store",
-            "stream",
-            "stream_options",
-            "temperature",
-            "thinking",
-            "top_p",
-            "usage",
-        }
-    ),
-    "responses": frozenset(
-        {
-            "input",
-            "max_output_tokens",
-            "model",
-            "reasoning",
-            "service_tier",
-            "store",
-            "stream",
-            "temperature",
-            "top_p",
-        }
-    ),
-    "messages": frozenset(
-        {
-            "max_tokens",
-            "messages",
-            "model",
-            "output_config",
-            "stream",
-            "system",
-            "temperature",
-            "thinking",
-            "top_p",
-        }
-    ),
-    "cohere": frozenset(
-        {
-            "max_tokens",
-            "messages",
-            "model",
-            "p",
-            "seed",
-            "stream",
-            "temperature",
-            "thinking",
-            "top_p",
-        }
-    ),
+    "chat": _COMMON_FIELDS
+    | {
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "n",
+        "provider",
+        "random_seed",
+        "reasoning",
+        "reasoning_effort",
+        "reasoning_format",
+        "seed",
+        "service_tier",
+        "stop",
+        "store",
+        "stream_options",
+        "thinking",
+        "usage",
+    },
+    "responses": _COMMON_FIELDS
+    | {"input", "max_output_tokens", "reasoning", "service_tier", "store"},
+    "messages": _COMMON_FIELDS | {"max_tokens", "messages", "output_config", "system", "thinking"},
+    "cohere": _COMMON_FIELDS | {"max_tokens", "messages", "p", "seed", "thinking"},
     "converse": frozenset({"inferenceConfig", "messages", "system"}),
     "gemini": frozenset(
         {
@@ -122,14 +83,7 @@ FIXED_VALUES: dict[str, tuple[object, ...]] = {
 }
 """The only values that these may have: others cost more, or have the provider keep the text."""
 
-REQUIRED_FIELDS: dict[str, tuple[str, ...]] = {
-    "chat": ("model", "stream"),
-    "responses": ("model", "stream"),
-    "messages": ("model", "stream"),
-    "cohere": ("model", "stream"),
-    "converse": (),
-    "gemini": (),
-}
+REQUIRED_FIELDS = dict.fromkeys(("chat", "responses", "messages", "cohere"), ("model", "stream"))
 """What a body must hold, since it means something else where it is missing."""
 
 ALLOWED_PARTS: dict[str, frozenset[str]] = {
@@ -145,8 +99,6 @@ SCHEMA_FIELDS: dict[str, frozenset[str]] = {
     "chat": frozenset({"response_format"}),
     "responses": frozenset({"text"}),
     "messages": frozenset({"output_config.format"}),
-    "cohere": frozenset(),
-    "converse": frozenset(),
     "gemini": frozenset({"response_json_schema", "response_mime_type", "response_schema"}),
 }
 """Where a body holds the schema that its answer must keep to, if one was asked for."""
@@ -202,7 +154,7 @@ def check_request(
     """
     asked = _parse(body)
     options = asked
-    schema_fields = SCHEMA_FIELDS[dialect] if has_schema else frozenset()
+    schema_fields = SCHEMA_FIELDS.get(dialect, frozenset()) if has_schema else frozenset()
     if dialect in OPTIONS_FIELDS:
         _refuse_unknown(asked, ALLOWED_FIELDS[dialect])
         options = asked.get(OPTIONS_FIELDS[dialect]) or {}
@@ -212,13 +164,19 @@ def check_request(
             case {"output_config": {"format": form}}:
                 options = asked | {"output_config.format": form}
         _refuse_unknown(options, ALLOWED_FIELDS[dialect] | schema_fields)
-    _check_required(asked, (*REQUIRED_FIELDS[dialect], *(("store",) if must_not_store else ())))
+    for name in (*REQUIRED_FIELDS.get(dialect, ()), *(("store",) if must_not_store else ())):
+        if name not in asked:
+            raise UnfitRequest(f"it lacks {name!r}")
     if asked.get("model", model) != model:
         raise UnfitRequest("it asks for another model")
     _check_values(asked | options)
     _check_cap(options, cap)
     said = sum(_text_size(asked[place]) for place in TEXT_FIELDS if place in asked)
-    said += sum(_schema_size(options[place]) for place in schema_fields if place in options)
+    said += sum(
+        max_text_tokens(json.dumps(options[place], ensure_ascii=False, separators=(",", ":")))
+        for place in schema_fields  # of which every name and sign counts
+        if place in options
+    )
     if said > bound:
         raise UnfitRequest(f"it holds {said:,} bytes of text instead of at most {bound:,}")
 
@@ -230,12 +188,6 @@ def check_url(url: str, base_url: str) -> None:
     below = there.path == path or there.path.startswith(f"{path}/")
     if there[:2] != base[:2] or not below or there.query not in ALLOWED_QUERIES or there.fragment:
         raise UnfitRequest("it goes to another address")
-
-
-def _check_required(asked: Mapping[str, Any], names: Iterable[str]) -> None:
-    for name in names:
-        if name not in asked:
-            raise UnfitRequest(f"it lacks {name!r}")
 
 
 def _check_values(asked: Mapping[str, Any]) -> None:
@@ -271,11 +223,6 @@ def _check_cap(options: Mapping[str, Any], cap: int) -> None:
     for value in shown:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= cap:
             raise UnfitRequest(f"its cap is not the {cap:,} tokens that were asked for")
-
-
-def _schema_size(form: Any) -> int:
-    """Return the bytes of a schema, of which every name and sign counts."""
-    return max_text_tokens(json.dumps(form, ensure_ascii=False, separators=(",", ":")))
 
 
 def _text_size(said: Any) -> int:

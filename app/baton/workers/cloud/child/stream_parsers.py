@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from baton.workers.cloud.child.answer_reader import AnswerReader
-from baton.workers.cloud.child.event_frames import EventFrames
+from baton.workers.cloud.child.answer_reader import AnswerReader, EventFrames
 from baton.workers.cloud.child.token_counts import (
     chat_count,
     cohere_count,
@@ -116,7 +115,9 @@ class Chat(AnswerReader):
         content = delta.get("content")
         self._note_unread(choice, self._KNOWN_IN_CHOICE)
         self._note_unread(delta, self._KNOWN_IN_DELTA)
-        self.has_unread |= not _is_text_or_thoughts(content) or _has_hidden_thoughts(delta)
+        self.has_unread |= not _is_text_or_thoughts(content) or any(  # some only the provider reads
+            part.get("data") for name in _THOUGHT_LISTS for part in delta.get(name) or ()
+        )
         self._note_thoughts(_thoughts_of(delta))
         if _is_thought(delta):
             self._note_thoughts(_text_of(content))
@@ -434,11 +435,6 @@ def _thoughts_of(delta: Mapping[str, Any]) -> str:
 
 def _part_texts(parts: Iterable[Mapping[str, Any]]) -> str:
     return "".join(_text_of(part.get(name)) for part in parts for name in _PART_TEXTS)
-
-
-def _has_hidden_thoughts(delta: Mapping[str, Any]) -> bool:
-    """Whether thoughts came that only the provider can read."""
-    return any(part.get("data") for name in _THOUGHT_LISTS for part in delta.get(name) or ())
 
 
 def _is_thought(delta: Mapping[str, Any]) -> bool:

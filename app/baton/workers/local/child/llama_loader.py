@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -127,7 +127,8 @@ def load_backends() -> str:
     That is "" for a build that has it linked in, and for that very machine. To be called before
     llama.cpp does anything. Raises LlamaError when nothing here suits the processor.
     """
-    found = {path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX): path for path in _plugins()}
+    plugins = library_folder().glob(f"{_PREFIX}*{_SUFFIX}")
+    found = {path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX): path for path in plugins}
     made = [name.removeprefix("cpu-") for name in found if name.startswith("cpu-")]
     if not made:
         return ""
@@ -152,20 +153,12 @@ def suitable_variants(made: Iterable[str], abilities: Collection[str] | None) ->
 
     `abilities` is what the system says that the processor can do, None where it doesn't say.
     """
-    order = list(_CPU_VARIANTS)
-    ordered = sorted(sorted(made, reverse=True), key=lambda name: _rank(order, name))
+    order = {name: place for place, name in enumerate(_CPU_VARIANTS)}
+    # Those of other families count upwards (armv8.2_1, armv8.6_1).
+    ordered = sorted(sorted(made, reverse=True), key=lambda name: order.get(name, 0))
     if abilities is None:
         return ordered
     return [name for name in ordered if _CPU_VARIANTS.get(name, frozenset()) <= set(abilities)]
-
-
-def _rank(order: list[str], name: str) -> int:
-    """Return a name's place; those of other families count upwards (armv8.2_1, armv8.6_1)."""
-    return order.index(name) if name in order else 0
-
-
-def _plugins() -> Iterator[Path]:
-    return library_folder().glob(f"{_PREFIX}*{_SUFFIX}")
 
 
 def _cpu_features() -> list[str] | None:

@@ -45,7 +45,7 @@ LOADING_SECONDS = 0.05
 
 _LATER_MODULES = (
     "baton.workers.local.child.chat_template",
-    "baton.workers.local.child.text_stream",
+    "baton.workers.local.child.sequence",
     "numpy",
 )
 """What is wanted once the model is loaded; numpy only with the first word."""
@@ -163,12 +163,12 @@ class Runner:
         from baton.platform.machine_limits import physical_cores
         from baton.workers.local.child.model_context import Context
 
+        def should_stop() -> bool:
+            return self._scheduler is not None and self._scheduler.should_stop()
+
         threads = self._request.threads or physical_cores()
         slots = self._request.slots
-        return Context(model, limit, threads, self._should_stop, quantised=quantised, slots=slots)
-
-    def _should_stop(self) -> bool:
-        return self._scheduler is not None and self._scheduler.should_stop()
+        return Context(model, limit, threads, should_stop, quantised=quantised, slots=slots)
 
     def _prepare(self, size: int) -> None:
         from baton.workers.local.child import llama
@@ -251,10 +251,6 @@ class Runner:
         return report
 
 
-def _log_to_stderr(text: str) -> None:
-    print(text, end="", file=sys.stderr, flush=True)
-
-
 def _unloadable(path: Path, error: Exception) -> Failure:
     return Failure(
         "ModelFileError",
@@ -268,7 +264,7 @@ def _start_llama() -> ModuleType:
     try:
         from baton.workers.local.child import llama
 
-        llama.start(_log_to_stderr)
+        llama.start(partial(print, end="", file=sys.stderr, flush=True))
     except Exception as error:  # a library that can't be loaded says so in many ways
         raise Failure(
             "WorkerUnavailable",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,13 +16,11 @@ from baton.workers.local.child.batch_plan import (
     choose_slot,
     common_prefix,
     has_room,
-    share_for,
 )
 from baton.workers.local.child.llama_loader import LlamaError, c
 
 if TYPE_CHECKING:
     from baton.workers.local.child.llama import Model
-    from baton.workers.local.child.sampler import Sampler
 
 MIN_CONTEXT_TOKENS = 2048
 """Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
@@ -109,7 +107,7 @@ class Context:
         self._native: Any = None
         self._size = self._width = self._clock = 0
         self._is_watching = self._is_slow = False
-        self._adapter = self._wanted_adapter = NO_ADAPTER
+        self._adapter = NO_ADAPTER
         self._resize(self._fitting_size(1), 1 if model.has_costly_slots else slots)
 
     @property
@@ -195,41 +193,6 @@ class Context:
         if status == _NO_CELLS and len(shares) > 1:
             return Reading.FULL
         raise LlamaError(f"llama.cpp failed to compute (status {status})")
-
-    def set_adapter(self, adapter: Any, scale: float) -> None:
-        """Compute with an adapter from now on in `read` and `write`, None: with none."""
-        self._wanted_adapter = AppliedAdapter(adapter, scale) if adapter else NO_ADAPTER
-
-    def read(self, prompt: Sequence[int], progress: Callable[[int, int], None]) -> int:
-        """Read a prompt that has the context for itself; return how many tokens were known.
-
-        `progress` gets how many tokens have been read, of how many that have to be.
-        """
-        for held in self.slots:
-            self.release(held)
-        slot = self.take(prompt, self._wanted_adapter)
-        assert slot is not None, "a prompt alone has room"
-        known = len(slot.tokens)
-        while len(slot.tokens) < len(prompt):
-            progress(len(slot.tokens) - known, len(prompt) - known)
-            at = len(slot.tokens)
-            batch = prompt[at : at + share_for(len(prompt) - at, self._model.batch)]
-            share = Share(slot, batch, at + len(batch) == len(prompt))
-            if self.decode([share]) is not Reading.DONE and self._cancelled():
-                return known
-        progress(len(prompt) - known, len(prompt) - known)
-        return known
-
-    def write(self, sampler: Sampler) -> Generator[int]:
-        """Yield the tokens that follow what was read, until the model ends or it is cancelled."""
-        slot = next(slot for slot in self.slots if not slot.is_free)
-        while not self._cancelled():
-            token = sampler.next(self._native, -1)
-            if self._model.is_end(token):
-                return
-            yield token
-            if self.decode([Share(slot, [token], is_sampled=True)]) is not Reading.DONE:
-                return
 
     def _state_for(
         self, slot: Slot, prompt: Sequence[int], adapter: AppliedAdapter, client: str

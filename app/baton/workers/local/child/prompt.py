@@ -16,9 +16,9 @@ from baton.workers.local.child.chat_template import (
     TemplateRefused,
     TemplateUnusable,
     compile_template,
+    rendering_limits,
 )
 from baton.workers.local.child.model_context import MIN_CONTEXT_TOKENS
-from baton.workers.local.child.template_sandbox import rendering_limits
 from baton.workers.local.messages import MAX_BYTES_PER_TOKEN
 from baton.workers.reasoning_filter import ThoughtFilter
 

@@ -62,15 +62,12 @@ class ToolServer:
 
     def _reply(self, request: RunCode | MarkText) -> CodeReply | MarkReply:
         if isinstance(request, RunCode):
-            return CodeReply(self._run_code(request))
+            if self._host is None:
+                raise Failure("WorkerError", "There is no sandbox here, so no code is executed.")
+            return CodeReply(self._host.run(request.id, request.text, request.seconds))
         from baton.workers.tools.computation.marked_text import mark
 
         return MarkReply(mark(request.text, request.language))
-
-    def _run_code(self, request: RunCode) -> str:
-        if self._host is None:
-            raise Failure("WorkerError", "There is no sandbox here, so no code is executed.")
-        return self._host.run(request.id, request.text, request.seconds)
 
 
 def main() -> None:

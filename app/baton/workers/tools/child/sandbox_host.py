@@ -20,12 +20,17 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
+from baton.core.code_blocks import blocks
 from baton.ipc.parent_channel import Failure
 from baton.workers.tools.child import seccomp
-from baton.workers.tools.question_text import MAX_TEXT_CHARS, TESTS_LANGUAGE, python_code
+from baton.workers.tools.messages import MAX_TEXT_CHARS
 
 MAX_OUTPUT_BYTES = 64 * 1024
 """How many bytes code may print."""
+
+PYTHON_NAMES = ("python", "py", "python3")
+TESTS_LANGUAGE = "python-tests"
+"""The language of a block of tests for the code in the other blocks; only these decide then."""
 
 _IMPORTABLE_MODULES = """
     abc array ast asyncio base64 binascii bisect calendar cmath codecs collections collections.abc
@@ -80,10 +85,10 @@ class SandboxHost:
         """Return what the code in a text prints, and how it ended. Raises Failure."""
         if len(text) > MAX_TEXT_CHARS:
             raise Failure("WorkerError", "This is too long to be run.")
-        code = python_code(text)
+        code = _python_code(text)
         if not code:
             raise Failure("WorkerError", "There is no block of Python code in this.")
-        tests = python_code(text, TESTS_LANGUAGE).encode("utf-8", "replace")
+        tests = _python_code(text, TESTS_LANGUAGE).encode("utf-8", "replace")
         word, encoded = os.urandom(16), code.encode("utf-8", "replace")
         source = os.memfd_create("code")
         files = [source, *os.pipe(), *os.pipe()]
@@ -132,6 +137,18 @@ class SandboxHost:
     def _send(self, files: list[int]) -> None:
         with self._lock:
             socket.send_fds(self._socket, [b"run"], files)
+
+
+def _python_code(text: str, language: str = "") -> str:
+    """Return the Python code in a text, or "": blocks that say so, else the last that doesn't.
+
+    With a language, such as TESTS_LANGUAGE, it is the blocks of that one.
+    """
+    found = blocks(text)
+    wanted = (language,) if language else PYTHON_NAMES
+    labelled = [block.text for block in found if block.language in wanted]
+    bare = [block.text for block in found if not block.language and not language]
+    return "\n\n".join(labelled or bare[-1:])
 
 
 def _read_output(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:

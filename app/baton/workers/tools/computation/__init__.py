@@ -1,4 +1,15 @@
-"""Exact computing: what the conductor's expressions come to, and how results are said."""
+"""Exact computing: what the conductor's expressions come to, and how results are said.
+
+The checks of expressions, the words in `lexicon/` and `relations.toml`, and the numbers among them
+were fitted to what the trained conductor writes. Who changes one measures again, against the
+figures in docs/orchestration.md:
+
+- `scripts/training/conductor/judge.py` and `judge_sums.py`: how many requests of `held_out/` and
+  `sums/` are computed rightly, wrongly or not at all;
+- `scripts/score_conductor`: how good whole plans are;
+- tests/workers/tools/computation/right_plans.jsonl and wrong_plans.jsonl: a sample of both, which
+  the tests hold.
+"""
 
 
 class CannotCompute(Exception):

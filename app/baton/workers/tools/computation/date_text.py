@@ -9,8 +9,14 @@ from typing import Any
 
 from baton.workers.tools.computation.dates import CityTime, ClockTime, DayOfYear, Duration, Span
 from baton.workers.tools.computation.evaluator import Result
-from baton.workers.tools.computation.lexicon import WEEKDAYS, Lexicon
-from baton.workers.tools.computation.number_text import LEAST_DIGITS, MINUS, is_rounded, number_text
+from baton.workers.tools.computation.lexicon import (
+    LEAST_DIGITS,
+    MINUS,
+    WEEKDAYS,
+    Lexicon,
+    is_rounded,
+    number_text,
+)
 
 
 def clock_text(expression: str, result: Result, words: Lexicon) -> str:

@@ -170,8 +170,8 @@ class Calendar:
             "yesterday": lambda: self._today - timedelta(1),
             "now": self.now_in,
             "weekday": lambda day: WEEKDAYS[self._coming_date(day).weekday()],
-            "days": lambda start, end: Fraction(self._days_between(start, end)),
-            "weeks": lambda start, end: Fraction(self._days_between(start, end), 7),
+            "days": self._days_between,
+            "weeks": lambda start, end: self._days_between(start, end) / 7,
             "months": self._months,
             "age": self._age,
             "week": lambda day: Fraction(self._coming_date(day).isocalendar().week),
@@ -262,9 +262,9 @@ class Calendar:
             return first, second if second >= first else end.in_year(first.year + 1)
         return self._coming_date(start), self._coming_date(end)
 
-    def _days_between(self, start: Any, end: Any) -> int:
+    def _days_between(self, start: Any, end: Any) -> Fraction:
         first, second = self._date_pair(start, end)
-        return abs((second - first).days)
+        return Fraction(abs((second - first).days))
 
     def _months(self, start: Any, end: Any) -> Fraction:
         first, second = self._date_pair(start, end)
@@ -321,12 +321,8 @@ class Calendar:
         """Return a moment moved by a span, or two spans together."""
         if isinstance(left, Span) and isinstance(right, Span):
             return left.plus(right, sign)
-        if (
-            isinstance(left, date)
-            and not isinstance(left, datetime)
-            and isinstance(right, date)
-            and sign < 0
-        ):
+        is_date = isinstance(left, date) and not isinstance(left, datetime)
+        if is_date and isinstance(right, date) and sign < 0:
             return Fraction((left - right).days)
         if isinstance(left, Fraction) and isinstance(right, Fraction):
             return left + sign * right
@@ -334,9 +330,7 @@ class Calendar:
             raise CannotCompute("Only a length of time can be added to a date or a time.")
         if isinstance(left, (datetime, CityTime)):
             moment = left.moment if isinstance(left, CityTime) else left
-            return ClockTime(
-                Fraction(moment.hour * 3600 + moment.minute * 60) + sign * _in_seconds(right)
-            )
+            return ClockTime(self._seconds(moment) + sign * _in_seconds(right))
         if isinstance(left, ClockTime):
             return ClockTime(left.seconds + sign * _in_seconds(right))
         day = self._nearest(left) if isinstance(left, DayOfYear) else self._coming_date(left)
@@ -349,8 +343,7 @@ class Calendar:
             raise CannotCompute("This date is too far away.") from error
 
     def _time_between(self, start: Any, end: Any) -> Duration:
-        first, second = (self._seconds(value) for value in (start, end))
-        between = second - first
+        between = self._seconds(end) - self._seconds(start)
         return Duration(between if between >= 0 else between + 86400)
 
     def _seconds(self, value: Any) -> Fraction:
@@ -382,10 +375,9 @@ class Calendar:
         )
 
     def _difference(self, first: Any, second: Any) -> Duration:
-        offsets = [
-            self._now.astimezone(_zone(city)).utcoffset() or timedelta() for city in (first, second)
-        ]
-        return Duration(Fraction((offsets[1] - offsets[0]).total_seconds()))
+        here, there = (self._now.astimezone(_zone(city)).utcoffset() for city in (first, second))
+        between = (there or timedelta()) - (here or timedelta())
+        return Duration(Fraction(between.total_seconds()))
 
 
 def _weekday_index(weekday: Any) -> int:
@@ -416,15 +408,11 @@ def _working_days(day: date, count: int) -> date:
 
 def _zone(city: Any) -> ZoneInfo:
     """Return the time zone of a place: as a lexicon names it, or by its IANA name."""
-    name = city_zone(str(city)) or _iana_zone(str(city))
+    iana_name = str(city).strip().lower().replace(" ", "_")
+    name = city_zone(str(city)) or _zones_by_city().get(iana_name, "")
     if not name:
         raise CannotCompute(f"The time zone of {city} isn't known here.")
     return ZoneInfo(name)
-
-
-def _iana_zone(city: str) -> str:
-    wanted = city.strip().lower().replace(" ", "_")
-    return _zones_by_city().get(wanted, "")
 
 
 @cache

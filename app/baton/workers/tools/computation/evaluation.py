@@ -7,6 +7,7 @@ from typing import Any
 
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
 from baton.workers.tools.computation.evaluator import Result
+from baton.workers.tools.computation.numbers import evaluate_numbers
 
 
 def evaluate(
@@ -14,7 +15,7 @@ def evaluate(
 ) -> Result:
     """Return what a tool makes of an expression. Raises CannotCompute.
 
-    `now` is the person's local time (an aware datetime, default: the system's); `results` are the
+    `now` is the user's local time (an aware datetime, default: the system's); `results` are the
     values of earlier steps, for `#1`.
     """
     if not text.strip() or "\n" in text.strip():
@@ -22,8 +23,6 @@ def evaluate(
     earlier = {f"#{number}": value for number, value in (results or {}).items()}
     match tool:
         case "calc":
-            from baton.workers.tools.computation.numbers import evaluate_numbers
-
             return evaluate_numbers(text, earlier)
         case "units":
             from baton.workers.tools.computation.quantities import evaluate_quantities

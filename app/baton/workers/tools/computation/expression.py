@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
@@ -165,10 +166,8 @@ class _Parser:
         return token
 
     def _sum(self) -> Node:
-        return self._chain(self._term, "+", "-")
-
-    def _term(self) -> Node:
-        return self._chain(self._signed, "*", "/", "mod", "//")
+        product = partial(self._chain, self._signed, "*", "/", "mod", "//")
+        return self._chain(product, "+", "-")
 
     def _chain(self, operand: Callable[[], Node], *signs: str) -> Node:
         first = operand()

@@ -20,6 +20,7 @@ from baton.workers.tools.computation.lexicon import (
     alternatives,
     is_language_sure,
     lexicon,
+    request_words,
 )
 from baton.workers.tools.computation.marked_text import unit_code
 from baton.workers.tools.computation.quantities import PINT_NAMES
@@ -79,7 +80,8 @@ def find_lost_name(tool: str, expression: str, words: MarkedText, request: str) 
     match tool:
         case "units":
             if words.language in ("de", "fr") and re.search(r"\blb\b", expression):
-                return "" if _OF_WHERE.search(words.text) else "which pound it is"
+                is_sure = re.search(request_words("which_pound"), words.text, re.IGNORECASE)
+                return "" if is_sure else "which pound it is"
             return _find_lost_unit(expression, words)
         case "clock":
             return _find_lost_day(expression, words) or _find_lost_city(
@@ -98,10 +100,6 @@ def _find_lost_unit(expression: str, words: MarkedText) -> str:
     used = {*_CODE.findall(expression), *(("s", "min", "h", "d") if "/" in expression else ())}
     lost = (c for c in named if c not in expression and not used.issuperset(c.split("/")))
     return next(lost, "")
-
-
-_OF_WHERE = lazy_pattern(r"(?i)amerik|englisch|britisch|améric|anglais|us")
-"""Which pound it is, where people also call half a kilogram so."""
 
 
 def _find_lost_day(expression: str, words: MarkedText) -> str:
@@ -137,11 +135,10 @@ def _find_lost_city(expression: str, words: MarkedText) -> str:
 _TIME_OF_DAY = re.compile(r"^(?:zone|diff)\(|(?<!\w)(?:now|today)(?!\w)|\d:\d")
 _FROM_HERE = re.compile(r"zone\([\d:]+, ([^,)]+)\)")
 _ASKED_THERE = (
-    r"(?:time|that|horas?|or[ae]|spät|uhr|heures?)(?!\w)[^,.;?\d]{0,24}(?<!\w)"
-    r"(?:in|en|em|a|à|au|for)\s+%s"
+    rf"{request_words('time_of_day')}(?!\w)[^,.;?\d]{{0,24}}"
+    rf"(?<!\w){request_words('in_a_place')}\s+%s"
 )
 """How a request asks for the time in a place when it is so late here."""
-
 
 _ONE_MARK = re.compile(r"[1-9]\d{0,2}[.,]\d{3}(?![\d.,])")
 """A number whose only mark may stand between thousands, or before decimals."""
@@ -165,21 +162,9 @@ def _find_foreign_literal(expression: str, request: MarkedText) -> str:
     return ""
 
 
-_TIME = re.compile(
-    r"(?<!\w)(?:times?|time ?zones?|hours?|ahead|behind|\w*zeit\w*|uhr|stunden?|später|früher|"
-    r"heures?|décalage|fuseau\w*|horas?|horari[oa]|husos?|fuso|ora|ore|orari[oa]|avanti|indietro)(?!\w)",
-    re.IGNORECASE,
-)
-_JOURNEY = re.compile(
-    r"(?<!\w)(?:fl(?:y|ying|ights?)|drive|journey|trip|flug|\w*flug\w*|fliegen?|fahrt?|fahren|reise|"
-    r"vol|vols|trajet|route|vuelo|viaje|volo|viaggio|voo|viagem)(?!\w)",
-    re.IGNORECASE,
-)
-
-
-def _is_about_time(request: str) -> bool:
-    """Whether a request with two cities asks for their times, not for a journey."""
-    return _TIME.search(request) is not None and _JOURNEY.search(request) is None
+def _find_words(name: str, text: str) -> bool:
+    """Whether a text has any of the words of a name in `requests.toml`."""
+    return bool(re.search(rf"(?<!\w){request_words(name)}(?!\w)", text, re.IGNORECASE))
 
 
 def _find_lost_sign(expression: str, request: str) -> str:
@@ -234,9 +219,8 @@ def find_unused_numbers(
 
 
 _UNSAID = re.compile(
-    r"(?<![\w.])1(?=/\d)|base 10\b|\b(?:pour|por|per) 100\b|(?:^|(?<=\s))\d{1,2}[.)](?=\s)"
-    r"|\b\d (?:\w+ )?(?:things?|questions?|tasks?|dinge|sachen|fragen|choses|cosas|preguntas|cose"
-    r"|domande|coisas|perguntas)\b",
+    rf"(?<![\w.])1(?=/\d)|base 10\b|\b{request_words('per')} 100\b"
+    rf"|(?:^|(?<=\s))\d{{1,2}}[.)](?=\s)|\b\d (?:\w+ )?{request_words('things')}\b",
     re.IGNORECASE,
 )
 
@@ -302,7 +286,7 @@ def _find_foreign_span(expression: str, request: MarkedText) -> str:
     return next((code for code in codes if code in _TIME_UNITS and code not in said), "")
 
 
-_HOURS_AND_MINUTES = re.compile(r"\d h (?:and |und |et |y |e )?\d")
+_HOURS_AND_MINUTES = re.compile(rf"\d h (?:{request_words('and')} )?\d")
 
 
 _ONE_TO_ANOTHER = re.compile(r"[\d.]+ \S+ -> \S+")
@@ -366,8 +350,10 @@ def _find_other_operation(expression: str, request: str) -> str:
     if taken and re.search(
         rf"(?<![\d.]){taken[2]}(?![\d.]).*(?<![\d.]){taken[1]}(?![\d.])", request
     ):
-        return "a division the other way round" if not _INTO.search(request) else ""
-    if "factors(" in expression and not _PRIME_FACTORS.search(request):
+        return "a division the other way round" if not _find_words("into", request) else ""
+    if "factors(" in expression and not re.search(
+        request_words("prime_factors"), request, re.IGNORECASE
+    ):
         return "prime factors"
     if _WITHOUT_TAX.search(expression) and _NET_AMOUNT.search(request):
         return "an amount without tax"
@@ -382,30 +368,16 @@ def _find_other_operation(expression: str, request: str) -> str:
 
 
 _TAKEN = re.compile(r"(?:mod|quot)\((\d+)[;,] ?(\d+)\)")
-_INTO = re.compile(
-    r"(?<!\w)(?:into|in|fit\w*|times|pass\w*|mal|oft|dans|fois|en|cabe\w*|veces|entra\w*|volte|"
-    r"vezes)(?!\w)",
-    re.IGNORECASE,
-)
 _WITHOUT_TAX = re.compile(r"/ ?\(1 \+ \d+(?:\.\d+)?%\)")
-_NET_AMOUNT = re.compile(
-    r"\d ?(?:[^\W\d_]+ |[$€£] ?)?(?:net|netto|nett[ieao]s?|netos?|líquidos?)(?!\w)", re.IGNORECASE
-)
+_NET_AMOUNT = re.compile(rf"\d ?(?:[^\W\d_]+ |[$€£] ?)?{request_words('net')}(?!\w)", re.IGNORECASE)
 _PRODUCT = re.compile(r"\d+(?:\.\d+)? \* \d")
 _ANGLE = re.compile(r"\d deg(?!\w)")
 _SHARE = re.compile(r"pct\((\d+(?:\.\d+)?)[;,] ?(\d+(?:\.\d+)?)\)")
 _MORE_THAN_ALL = re.compile(
-    r"(?:percent|%|prozent|pour ?cent\w*|pourcentage|ciento|porcentaje|cento|percentuale|percentage"
-    r"|porcentagem) (?:of|von|de|di|del|da|do) \d",
-    re.IGNORECASE,
+    rf"{request_words('percentage')} {request_words('of', 'of_the')} \d", re.IGNORECASE
 )
-_PARTS = r"(?<![\w.]){} [^\W\d_]+ (?:and|und|et|y|e) {} [^\W\d_]"
+_PARTS = rf"(?<![\w.]){{}} [^\W\d_]+ {request_words('and')} {{}} [^\W\d_]"
 """Two numbers side by side, as in "12 boys and 18 girls": neither is a share of the other."""
-
-_PRIME_FACTORS = re.compile(
-    r"prim|factor \d|fa[ck]?tt?ori[sz]|fatora|fatore \d|zerleg|descomp|décompos|scompo",
-    re.IGNORECASE,
-)
 
 
 def _find_other_count(expression: str, request: MarkedText) -> str:
@@ -425,22 +397,20 @@ def _find_other_count(expression: str, request: MarkedText) -> str:
 
 _COUNTS = {"days": "d", "weeks": "w", "months": "mo", "age": "y"}
 _COUNTED = re.compile(rf"({'|'.join(_COUNTS)})\(.*\)")
-_HOW_MANY = (
-    r"(?<!\w)(?:how many|wie ?viele?|combien (?:de |d['\u2019])|cu[aá]nt[oa]s|quant[oaie]s?)"
-    r"\s*(?:[^\W\d_]+ ){0,1}"
-)
+_HOW_MANY = rf"(?<!\w){request_words('how_many')}\s*(?:[^\W\d_]+ ){{0,1}}"
 
 
 def _find_foreign_name(expression: str, request: MarkedText) -> str:
     """Return a holiday, weekday, city or time difference that the request doesn't name."""
-    if expression.startswith("diff(") and not _is_about_time(request.text):
+    is_journey = not _find_words("time", request.text) or _find_words("journey", request.text)
+    if expression.startswith("diff(") and is_journey:
         return "a time difference"
     words = lexicon(request.language)
     said = request.text.casefold()
     weekdays = alternatives(form.casefold() for forms in words.weekdays for form in forms)
     if _FROM_TODAY.match(expression) and re.search(rf"(?<!\w)(?:{weekdays})(?!\w)", said):
         return "today"  # "if today is Tuesday": not the clock's today
-    if expression.startswith("week(") and not re.search(_WEEK_NUMBER, said):
+    if expression.startswith("week(") and not re.search(request_words("week"), said):
         return "the number of a week"
     known = {
         **dict(zip(WEEKDAYS, words.weekdays, strict=True)),
@@ -458,7 +428,6 @@ def _find_foreign_name(expression: str, request: MarkedText) -> str:
 
 
 _FROM_TODAY = re.compile(r"weekday\(today [+-]")
-_WEEK_NUMBER = r"week|woche|\bkw\b|semaine|semana|settimana"
 
 
 def named_holidays(text: str, words: Lexicon) -> frozenset[str]:
@@ -489,17 +458,14 @@ def correct_expression(tool: str, expression: str, request: MarkedText) -> str:
     return f"daysin({year[1]}-{month})" if year and month else expression
 
 
-_IS = r"(?:is|are|makes?|ist|sind|macht|entspricht|est|font|fait|es|son|è|sono|é|são|fa|fanno)"
 _OF_WHAT = (
-    r"(?:(?:of|von|de|di) (?:what|which|was|welche[rmn]?|wie ?viel|quoi|quel(?:le)?|combien|qu[eé]"
-    r"|cuál|cual|cuánto|cuanto|che(?: cosa)?|cosa|quale|quanto|qual)|wovon)(?: (?:number|amount|sum"
-    r"|price|zahl|betrag|summe|nombre|montant|somme|número|cantidad|importe|numero|importo|valore?"
-    r"|value))?"
+    rf"(?:{request_words('of')} {request_words('what')}|wovon)(?: {request_words('amount')})?"
 )
 _PART = r"(?P<part%s>\d+(?:\.\d+)?)(?: ?[€$£]| euros?| dollars?)?"
-_RATE = r"(?:(?:the|das|le|el|il|os?|los) )?(?P<share%s>\d+(?:\.\d+)?)%%"
+_RATE = rf"(?:{request_words('the')} )?(?P<share%s>\d+(?:\.\d+)?)%%"
 _SHARE_OF_WHAT = lazy_pattern(
-    rf"(?i){_PART % 1} {_IS} {_RATE % 1} {_OF_WHAT}|{_RATE % 2} {_OF_WHAT} {_IS} {_PART % 2}"
+    rf"(?i){_PART % 1} {request_words('is')} {_RATE % 1} {_OF_WHAT}"
+    rf"|{_RATE % 2} {_OF_WHAT} {request_words('is')} {_PART % 2}"
 )
 
 

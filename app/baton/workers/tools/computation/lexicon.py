@@ -1,4 +1,4 @@
-"""The words of a language that code needs to know: units, months, cities, function words.
+"""The words of a language that code needs to know, and how the language writes numbers.
 
 One TOML file a language stands beside this module, in `lexicon/`.
 """
@@ -8,18 +8,24 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from importlib.resources import files
-from typing import Any
+
+import msgspec
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """The names of the weekdays in expressions."""
 
-LANGUAGES = ("en", "de", "fr", "es", "it", "pt")
+SIGNIFICANT_DIGITS = 10
+"""Digits of a number that isn't whole."""
 
-_LETTERS = {"en": "", "de": "äöüß", "fr": "êëèçœùûî", "es": "ñ¿¡", "it": "èòìù", "pt": "ãõçâê"}
-"""Letters that speak for a language."""
+LEAST_DIGITS = 4
+"""Of a conversion that doesn't end within those: more than its source has, and at least so many."""
+
+MINUS = "\u2212"
+
+LANGUAGES = ("en", "de", "fr", "es", "it", "pt")
 
 _WORD = re.compile(r"(?<!\d)[^\W\d_]+")
 _HALF_DAY = re.compile(r"(?<=\d)\s?[ap]\.?m(?!\w)\.?", re.IGNORECASE)
@@ -27,12 +33,12 @@ _HALF_DAY = re.compile(r"(?<=\d)\s?[ap]\.?m(?!\w)\.?", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?![\d,])")
 
 
-@dataclass(frozen=True, slots=True)
-class MarkForms:
+class MarkForms(msgspec.Struct, frozen=True):
     """What the marking of literals needs: regular expressions, and words with what they stand for.
 
     `at` stands before a full hour, after which that is no length of time; `past` is how many
-    minutes a word adds to the hour after it; `ones` count only inside larger numbers.
+    minutes a word adds to the hour after it; `ones` count only inside larger numbers. Behind
+    `before_verb` an Italian "sei" is "you are", not 6.
     """
 
     first: str
@@ -42,11 +48,14 @@ class MarkForms:
     ones: frozenset[str]
     past: Mapping[str, int]
     halves: Mapping[str, str]
+    before_verb: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Lexicon:
-    """One language's words; forms are as people write them, the first two singular and plural."""
+class Lexicon(msgspec.Struct, frozen=True):
+    """One language's words; forms are as people write them, the first two singular and plural.
+
+    `letters` are those that speak for the language.
+    """
 
     language: str
     units: Mapping[str, tuple[str, ...]]
@@ -68,6 +77,7 @@ class Lexicon:
     now: tuple[str, ...]
     stopwords: frozenset[str]
     articles: frozenset[str]
+    letters: str
     decimal: str
     thousands: tuple[str, ...]
 
@@ -78,40 +88,18 @@ def lexicon(language: str) -> Lexicon:
     if language not in LANGUAGES:
         raise KeyError(language)
     source = files("baton.workers.tools.computation") / "lexicon" / f"{language}.toml"
-    found = tomllib.loads(source.read_text(encoding="utf-8"))
-    return Lexicon(
-        language,
-        units={code: tuple(forms) for code, forms in found["units"].items()},
-        months=tuple(map(tuple, found["months"])),
-        weekdays=tuple(map(tuple, found["weekdays"])),
-        holidays={name: tuple(forms) for name, forms in found["holidays"].items()},
-        cities=found["cities"],
-        numbers={name: tuple(forms) for name, forms in found["numbers"].items()},
-        operations={name: tuple(forms) for name, forms in found["operations"].items()},
-        currencies={code: tuple(forms) for code, forms in found["currencies"].items()},
-        answers=found["answers"],
-        marks=_mark_forms(found["marks"]),
-        **{name: tuple(found[name]) for name in _LISTS},
-        stopwords=frozenset(word.lower() for word in found["stopwords"]),
-        articles=frozenset(word.lower() for word in found["articles"]),
-        decimal=found["decimal"],
-        thousands=tuple(found["thousands"]),
-    )
+    return msgspec.toml.decode(source.read_bytes(), type=Lexicon)
 
 
-def _mark_forms(found: Mapping[str, Any]) -> MarkForms:
-    return MarkForms(
-        found["first"],
-        found["and_a_half"],
-        found["half_a"],
-        tuple(found["at"]),
-        frozenset(found["ones"]),
-        found["past"],
-        found["halves"],
-    )
+def request_words(*names: str) -> str:
+    """Return a regular expression for what `requests.toml` has under names, in all languages."""
+    return f"(?:{'|'.join(part for name in names for part in _request_words()[name].values())})"
 
 
-_LISTS = ("am", "pm", "oclock", "today", "tomorrow", "yesterday", "now")
+@cache
+def _request_words() -> Mapping[str, Mapping[str, str]]:
+    source = files("baton.workers.tools.computation") / "lexicon" / "requests.toml"
+    return tomllib.loads(source.read_text("utf-8"))
 
 
 def guess_language(text: str, otherwise: str = "en") -> str:
@@ -140,7 +128,7 @@ def _language_counts(text: str) -> Mapping[str, int]:
     return {
         language: 2 * half_days * (language == "en")
         + sum(_weights(language).get(word, 0) for word in words)
-        + 2 * sum(letter in _LETTERS[language] for letter in text[:2000].lower())
+        + 2 * sum(letter in lexicon(language).letters for letter in text[:2000].lower())
         + (language != "en" and _DECIMAL_COMMA.search(text) is not None)
         for language in LANGUAGES
     }
@@ -160,14 +148,11 @@ def _weights(language: str) -> Mapping[str, int]:
 
 
 @cache
-def _zones() -> Mapping[str, str]:
-    named = (item for language in LANGUAGES for item in lexicon(language).cities.items())
-    return {city.lower(): zone for city, zone in named}
-
-
 def city_zone(city: str) -> str:
     """Return a city's IANA zone, "" where no lexicon knows it."""
-    return _zones().get(" ".join(city.lower().split()), "")
+    named = (item for language in LANGUAGES for item in lexicon(language).cities.items())
+    zones = {known.lower(): zone for known, zone in named}
+    return zones.get(" ".join(city.lower().split()), "")
 
 
 def alternatives(forms: Iterable[str]) -> str:
@@ -179,3 +164,43 @@ def alternatives(forms: Iterable[str]) -> str:
     ordered = sorted(filter(None, set(forms)), key=len, reverse=True)
     first = "".join(sorted({re.escape(form[0]) for form in ordered}))
     return f"(?=[{first}])(?:{'|'.join(map(re.escape, ordered))})" if ordered else ""
+
+
+def number_text(value: Fraction, words: Lexicon, digits: int = SIGNIFICANT_DIGITS) -> str:
+    """Return a number with the language's separators, rounded to so many significant digits.
+
+    The whole part is never rounded.
+    """
+    places = _places(value, digits)
+    rounded = round(value, places)
+    text = f"{abs(int(rounded)):,}"
+    rest = abs(rounded) - abs(int(rounded))
+    decimals = f"{int(rest * 10**places):0{places}}".rstrip("0") if places and rest else ""
+    separator = "\u202f" if words.language in ("fr", "es", "pt", "it") else words.thousands[0]
+    text = text.replace(",", separator if abs(rounded) >= 10_000 or words.language == "en" else "")
+    sign = MINUS if rounded < 0 else ""
+    return f"{sign}{text}{words.decimal + decimals if decimals else ''}"
+
+
+def is_rounded(value: Fraction, digits: int = SIGNIFICANT_DIGITS) -> bool:
+    """Whether a number has more digits than are shown."""
+    return round(value, _places(value, digits)) != value
+
+
+def digits_beside(value: Fraction, source: str) -> int:
+    """Return how many digits a number is shown with that was made of another, as it was written.
+
+    All of them, if they end within the usual ones, else more than the source has.
+    """
+    written = len(re.sub(r"\D", "", source).lstrip("0"))
+    return max(LEAST_DIGITS, written + 1) if is_rounded(value) else SIGNIFICANT_DIGITS
+
+
+def _places(value: Fraction, digits: int) -> int:
+    """Return how many decimal places show so many significant digits."""
+    if int(value):
+        return max(0, digits - len(str(abs(int(value)))))
+    zeros = 0
+    while value and zeros < 30 and abs(value) * 10 ** (zeros + 1) < 1:
+        zeros += 1
+    return digits + zeros

@@ -49,14 +49,13 @@ def _pieces(text: str, words: Lexicon) -> Iterator[str | MarkedLiteral]:
     digits, origin = _with_digits(text, words)
     at = 0
     for match in _pattern(words.language).finditer(digits):
-        kind = match.lastgroup or ""
-        marked = _READERS[kind](match[0], words)
+        marked = _READERS[match.lastgroup or ""](match[0], words)
         if marked is None:
             continue
         yield digits[at : match.start()]
         written = text[origin[match.start()] : origin[match.end()]]
         trailing = len(match[0]) - len(match[0].rstrip())
-        yield MarkedLiteral(written.rstrip(), marked, kind)
+        yield MarkedLiteral(written.rstrip(), marked)
         if trailing:
             yield match[0][-trailing:]
         at = match.end()
@@ -126,22 +125,12 @@ def _number_words(tokens: list[tuple[str, int, int]], words: Lexicon) -> dict[in
             len(said) == 1 and (said[0] in words.articles | words.marks.ones or len(said[0]) == 1)
         ):
             continue
-        if said == ["sei"] and _is_verb(tokens, start, words):
+        before = tokens[start - 2][0].lower() if start > 1 else ""
+        after = tokens[start + 2][0].lower() if start + 2 < len(tokens) else ""
+        if said == ["sei"] and (before in words.marks.before_verb or after in words.articles):
             continue
         found[start] = (end, occurrence.text.replace(",", "."))
     return found
-
-
-def _is_verb(tokens: list[tuple[str, int, int]], place: int, words: Lexicon) -> bool:
-    """Whether an Italian "sei" is "you are", not 6."""
-    before = tokens[place - 2][0].lower() if place > 1 else ""
-    after = tokens[place + 2][0].lower() if place + 2 < len(tokens) else ""
-    return before in _BEFORE_YOU_ARE or after in words.articles
-
-
-_BEFORE_YOU_ARE = frozenset(
-    ["ci", "tu", "non", "chi", "che", "se", "ti", "dove", "come", "cosa", "già"]
-)
 
 
 _NUMBERS = {
@@ -151,16 +140,12 @@ _NUMBERS = {
 }
 
 
-def _number_pattern(language: str) -> str:
-    return _NUMBERS.get(language, _NUMBERS[""])
-
-
 @cache
 def _pattern(language: str) -> re.Pattern[str]:
     """Return what finds a language's literals; the groups' names are their kinds."""
     words = lexicon(language)
-    number = rf"(?:{_number_pattern(language)})"
-    units = _unit_pattern(words)
+    number = rf"(?:{_NUMBERS.get(language, _NUMBERS[''])})"
+    units = alternatives(form for form in _unit_forms(language) if form not in _NEVER_UNITS)
     rules = {
         "list": r"(?<=\w\()\d+(?:,\d+)+(?=\))",
         "height": r"\d{1,2}\s?['\u2019\u2032]\s?\d{1,2}(?:\.\d+)?\s?(?:\"|\u201d|\u2033|'')(?!\w)",
@@ -247,10 +232,6 @@ def _half_days(words: Lexicon) -> str:
     return alternatives((*words.am, *words.pm, "a.m.", "p.m."))
 
 
-def _unit_pattern(words: Lexicon) -> str:
-    return alternatives(form for form in _unit_forms(words.language) if form not in _NEVER_UNITS)
-
-
 @cache
 def _unit_forms(language: str) -> dict[str, str]:
     """Return unit codes by form; money wins where a word names both."""
@@ -284,8 +265,12 @@ def _plain_number(text: str, words: Lexicon) -> str:
     return text.replace(",", ".")
 
 
+def _match_number(text: str, words: Lexicon) -> re.Match[str] | None:
+    return re.match(_NUMBERS.get(words.language, _NUMBERS[""]), text)
+
+
 def _read_quantity(text: str, words: Lexicon) -> str | None:
-    match = re.match(rf"(?:{_number_pattern(words.language)})", text)
+    match = _match_number(text, words)
     if match is None:
         return None
     code = unit_code(text[match.end() :].lstrip("- \u00a0\u202f"), words.language)
@@ -293,7 +278,7 @@ def _read_quantity(text: str, words: Lexicon) -> str | None:
 
 
 def _read_percent(text: str, words: Lexicon) -> str | None:
-    match = re.match(rf"(?:{_number_pattern(words.language)})", text)
+    match = _match_number(text, words)
     return f"{_plain_number(match[0], words)}%" if match else None
 
 
@@ -345,11 +330,9 @@ def _read_time(text: str, words: Lexicon) -> str | None:
     if minutes > 59 or hours > 24:
         return None
     after = re.sub(r"^[\d:.h\s]+", "", text.lower())
-    is_late = any(
-        re.search(rf"(?<!\w){re.escape(form.lower())}(?!\w)", after) for form in (*words.pm, "p.m.")
-    )
-    is_early = any(
-        re.search(rf"(?<!\w){re.escape(form.lower())}(?!\w)", after) for form in (*words.am, "a.m.")
+    is_late, is_early = (
+        any(re.search(rf"(?<!\w){re.escape(form.lower())}(?!\w)", after) for form in (*forms, dots))
+        for forms, dots in ((words.pm, "p.m."), (words.am, "a.m."))
     )
     if is_late and hours < 12:
         hours += 12
@@ -361,7 +344,7 @@ def _read_time(text: str, words: Lexicon) -> str | None:
 
 def _read_half(text: str, words: Lexicon) -> str | None:
     """Read "2 litres and a half", "half an hour"."""
-    match = re.match(rf"(?:{_number_pattern(words.language)})", text)
+    match = _match_number(text, words)
     half_a = re.match(words.marks.half_a, text, re.IGNORECASE)
     if match is None and half_a is None:  # "a mile and a half"
         match = re.match(r"\S+", text)
@@ -385,11 +368,6 @@ def _read_height(text: str, words: Lexicon) -> str:
     return f"{feet} ft {inches} in"
 
 
-def _read_list(text: str, words: Lexicon) -> str:
-    """Read the numbers of gcd(48,180), whose commas are no part of them."""
-    return text.replace(",", ", ")
-
-
 def _read_fraction(text: str, words: Lexicon) -> str | None:
     """Read "1 1/2 cups", "3½"."""
     match = re.match(rf"(?:(\d+)\s?)??(?:(\d)/(\d)|([{_VULGAR}]))", text)
@@ -406,14 +384,8 @@ def _read_fraction(text: str, words: Lexicon) -> str | None:
 
 def _read_past(text: str, words: Lexicon) -> str | None:
     """Read "quarter to five"."""
-    said = next(
-        (
-            form
-            for form in sorted(words.marks.past, key=len, reverse=True)
-            if text.lower().startswith(form)
-        ),
-        "",
-    )
+    known = (form for form in words.marks.past if text.lower().startswith(form))
+    said = max(known, key=len, default="")
     hour = _read_time(text[len(said) :].strip(), words)
     if not said or hour is None:
         return None
@@ -422,7 +394,7 @@ def _read_past(text: str, words: Lexicon) -> str | None:
 
 
 _READERS: dict[str, Callable[[str, Lexicon], str | None]] = {
-    "list": _read_list,
+    "list": lambda text, _: text.replace(",", ", "),  # of gcd(48,180)
     "height": _read_height,
     "fraction": _read_fraction,
     "half": _read_half,

@@ -263,10 +263,8 @@ def _round(value: Any, digits: Any = Fraction(0)) -> Fraction:
     if abs(places) > MAX_PLACES:
         raise CannotCompute("A number isn't rounded to so many places.")
     scale = Fraction(10) ** places
-    return (
-        Fraction(math.floor(abs(number) * scale + Fraction(1, 2)) * (1 if number >= 0 else -1))
-        / scale
-    )
+    rounded = math.floor(abs(number) * scale + Fraction(1, 2)) / scale
+    return rounded if number >= 0 else -rounded
 
 
 def in_base(value: Any, base: Any) -> str:

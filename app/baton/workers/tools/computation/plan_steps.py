@@ -7,13 +7,13 @@ language of the answer is the request's.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from baton.core.code_blocks import text_and_blocks as fenced_parts
+from baton.core.code_blocks import blocks, prose, text_and_blocks as fenced_parts
 from baton.core.planning.plan_lines import TOOL_HEADS
 from baton.core.reading.bare_expressions import can_compute
 from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression
@@ -27,8 +27,7 @@ from baton.workers.tools.computation.result_text import (
     scaled_amount_text,
 )
 from baton.workers.tools.computation.written_expression import judge_claims, written_expression
-from baton.workers.tools.messages import MarkedText
-from baton.workers.tools.question_text import question_candidates
+from baton.workers.tools.messages import MAX_TEXT_CHARS, MarkedText
 
 WHERE = " where "
 REFERENCE = re.compile(r"#(\d)")
@@ -55,7 +54,7 @@ def compute(tool: str, text: str, results: Mapping[int, MarkedText] = _NO_RESULT
         reason = CannotCompute(f"There is no expression in this that the {tool} tool can read.")
     except CannotCompute as error:
         reason = error
-    candidates = list(question_candidates(text))
+    candidates = list(_question_candidates(text))
     for candidate in candidates:
         try:
             return _compute_written(_HEADS[tool], candidate, text)
@@ -69,6 +68,20 @@ def compute(tool: str, text: str, results: Mapping[int, MarkedText] = _NO_RESULT
     if any(can_compute(tool, candidate) for candidate in candidates):
         return str(reason)  # what stands in the way of a sum is the answer to it
     raise reason
+
+
+def _question_candidates(text: str) -> Iterator[str]:
+    """Return what may be the question, likeliest first.
+
+    A step's own text is the last paragraph, below what it was shown, which stands between fences.
+    """
+    text = text[:MAX_TEXT_CHARS].strip()
+    paragraphs = [part.strip() for part in re.split(r"\n\s*\n", prose(text)) if part.strip()]
+    last = paragraphs[-1] if paragraphs else ""
+    shown = [block.text.strip() for block in blocks(text)[:8] if not block.language]
+    for candidate in dict.fromkeys((text, last, *last.splitlines()[:8], *shown)):
+        if candidate:
+            yield candidate
 
 
 def results_in_use(message: str) -> Mapping[int, str]:

@@ -49,11 +49,10 @@ PINT_NAMES = {
     "PS": "metric_horsepower",
     "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal", "bar": "bar", "psi": "psi",
     "atm": "atmosphere", "deg": "degree", "rad": "radian",
-    "mpg": "mile / gallon", "l/100km": "liter / (100 * kilometer)",
+    "mpg": "mile / gallon", "l/100km": "liter_per_100_km",
 }  # fmt: skip
 """Unit codes of the plan language, as pint names them."""
 
-_TEMPERATURES = ("C", "F", "K")
 _CODE = "|".join(sorted(map(re.escape, PINT_NAMES), key=len, reverse=True))
 _UNIT = rf"(?:{_CODE})(?:/(?:{_CODE}))?(?![\w/])"
 _TOKEN = token_pattern(units=_UNIT)
@@ -145,10 +144,6 @@ def _dimensionless(value: Any) -> Any:
     return value if isinstance(value, Fraction) else _without_unit(value)
 
 
-def _first_quantity(code: str) -> Any:
-    return _quantity(Fraction(1), code)
-
-
 def _quantity(amount: Any, code: str) -> Any:
     amount = numbers.plain_number(amount)
     if not isinstance(amount, Fraction):  # an earlier result that is a date, or has several parts
@@ -158,7 +153,7 @@ def _quantity(amount: Any, code: str) -> Any:
 
 _FUNCTIONS: Functions = {
     "quantity": _quantity,
-    "unit": _first_quantity,
+    "unit": lambda code: _quantity(Fraction(1), code),
     "percent": numbers.FUNCTIONS["percent"],
     "sqrt": numbers.FUNCTIONS["sqrt"],
     "floor": lambda value: numbers.FUNCTIONS["floor"](_dimensionless(value)),
@@ -172,13 +167,9 @@ _FUNCTIONS: Functions = {
 @cache
 def _unit(code: str) -> Any:
     if code in PINT_NAMES:
-        return _registry().Unit(PINT_NAMES[code]) if code not in ("l/100km",) else _per_100_km()
+        return _registry().Unit(PINT_NAMES[code])
     over, _, under = code.partition("/")
     return _unit(over) / _unit(under)
-
-
-def _per_100_km() -> Any:
-    return _registry().Unit("liter_per_100_km")
 
 
 def _registry() -> Any:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from baton.core.lazy_loading import lazy_pattern
-from baton.workers.tools.computation.lexicon import LANGUAGES
+from baton.workers.tools.computation.lexicon import LANGUAGES, request_words
 
 
 class _Licence(NamedTuple):
@@ -80,33 +80,33 @@ def _pattern(says: Iterable[str], signs: str | None) -> re.Pattern[str] | None:
 def _rules() -> _Rules:
     source = files("baton.workers.tools.computation") / "relations.toml"
     found = tomllib.loads(source.read_text(encoding="utf-8"))
-    licences = [
-        _Licence(lazy_pattern(rule["does"]), _licence_words(rule)) for rule in found["licence"]
-    ]
     relations = [
         _Relation(
             rule["name"],
             rule["tools"],
             _pattern(rule.get("says", ()), rule.get("signs")) or lazy_pattern(""),
             _pattern(rule.get("unless", ()), rule.get("unless_signs")),
-            lazy_pattern(rule["needs"]) if "needs" in rule else None,
-            lazy_pattern(rule["forbids"]) if "forbids" in rule else None,
+            *(lazy_pattern(rule[key]) if key in rule else None for key in ("needs", "forbids")),
         )
         for rule in found["relation"]
     ]
-    places = [
-        _Place(
-            rule["sign"],
-            lazy_pattern(rule["clear"], re.IGNORECASE),
-            {name: lazy_pattern(words, re.IGNORECASE) for name, words in rule["other"].items()},
-        )
-        for rule in found["place"]
-    ]
-    apart = [
-        (lazy_pattern(rule["shapes"]), _pattern(rule.get("says", ()), rule.get("signs")))
-        for rule in found["apart"]
-    ]
-    return _Rules(licences, relations, places, apart)
+    any_case = partial(lazy_pattern, flags=re.IGNORECASE)
+    return _Rules(
+        [_Licence(lazy_pattern(rule["does"]), _licence_words(rule)) for rule in found["licence"]],
+        relations,
+        [
+            _Place(
+                rule["sign"],
+                any_case(rule["clear"]),
+                {name: any_case(words) for name, words in rule["other"].items()},
+            )
+            for rule in found["place"]
+        ],
+        [
+            (lazy_pattern(rule["shapes"]), _pattern(rule.get("says", ()), rule.get("signs")))
+            for rule in found["apart"]
+        ],
+    )
 
 
 def _licence_words(rule: Mapping[str, Any]) -> Mapping[str, re.Pattern[str]]:
@@ -197,7 +197,7 @@ def _find_other_amounts(expression: str, request: str) -> str:
 
 
 _AMOUNTS = re.compile(r"(\d+(?:\.\d+)?) (\S+) ([-+]) \(?(\d+(?:\.\d+)?)")
-_BESIDE = re.compile(r"[ ,]*(?:and|und|et|y|e|ed)? *", re.IGNORECASE)
+_BESIDE = re.compile(rf"[ ,]*(?:{request_words('and')}|ed)? *", re.IGNORECASE)
 
 
 def _signs_said(
@@ -247,7 +247,7 @@ def _between(left: str, right: str, request: str) -> tuple[str | None, bool]:
 def _find_lost_fraction(expression: str, request: str) -> str:
     """Return a fraction or mixed number of a request that an expression takes apart."""
     for over, under in _FRACTION.findall(request):
-        divides = re.search(rf"(?:by|durch|par|entre|dividido por|diviso) {over}/{under}", request)
+        divides = re.search(rf"{request_words('by')} {over}/{under}", request)
         whole = rf"{over} ?/ ?{under}"
         there = rf"\({whole}\)" if divides else rf"(?<![\d.]){whole}(?![\d.])"
         is_share = over == "1" and not divides and re.search(rf"/ ?{under}(?![\d.])", expression)

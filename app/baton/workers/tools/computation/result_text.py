@@ -12,12 +12,13 @@ from typing import Any
 
 from baton.workers.tools.computation import NoResult
 from baton.workers.tools.computation.evaluator import Result
-from baton.workers.tools.computation.lexicon import Lexicon, lexicon
-from baton.workers.tools.computation.number_text import (
+from baton.workers.tools.computation.lexicon import (
     MINUS,
     SIGNIFICANT_DIGITS,
+    Lexicon,
     digits_beside,
     is_rounded,
+    lexicon,
     number_text,
 )
 from baton.workers.tools.computation.quantities import Amount
@@ -54,39 +55,29 @@ def _readable_expression(expression: str, words: Lexicon) -> str:
     )
     text = re.sub(r"\s*\+\s*", " + ", text)
     if words.decimal == ",":
-        text = (
-            re.sub(r"(?<=\d)\.(?=\d)", ",", text).replace(", ", "; ")
-            if "(" in text
-            else re.sub(r"(?<=\d)\.(?=\d)", ",", text)
-        )
+        text = re.sub(r"(?<=\d)\.(?=\d)", ",", text)
+        text = text.replace(", ", "; ") if "(" in text else text
     text = re.sub(r"(?<!\w)fact\((\d+)\)", r"\1!", re.sub(r"  +", " ", text)).strip()
     return re.sub(rf"(?<=[+{_TIMES}\u00f7{MINUS}] ){MINUS} (?=\d)", MINUS, text)  # a number's own
 
 
 def _calc(expression: str, result: Result, words: Lexicon) -> str:
     value, answers = result.value, words.answers
-    inside = expression.partition("(")[2].rpartition(")")[0]
+    inside = _readable_expression(expression.partition("(")[2].rpartition(")")[0], words)
+    whole = _readable_expression(expression, words)
     match result.function, value:
         case "isprime", bool():
-            return answers["prime" if value else "not_prime"].format(
-                value=_readable_expression(inside, words)
-            )
+            return answers["prime" if value else "not_prime"].format(value=inside)
         case "factors", list():
-            return f"{_readable_expression(inside, words)} = {f' {_TIMES} '.join(map(str, value))}"
+            return f"{inside} = {f' {_TIMES} '.join(map(str, value))}"
         case "pct", Fraction():
-            return (
-                answers["percent"].format(value=number_text(value, words))
-                + f" ({_readable_expression(expression, words)})"
-            )
+            return answers["percent"].format(value=number_text(value, words)) + f" ({whole})"
         case "change", Fraction():
             key = "percent_up" if value >= 0 else "percent_down"
-            return (
-                answers[key].format(value=number_text(abs(value), words))
-                + f" ({_readable_expression(expression, words)})"
-            )
+            return answers[key].format(value=number_text(abs(value), words)) + f" ({whole})"
     text = number_text(value, words) if isinstance(value, Fraction) else str(value)
     sign = "≈" if isinstance(value, Fraction) and is_rounded(value) else "="
-    return f"{_readable_expression(expression, words)} {sign} {text}"
+    return f"{whole} {sign} {text}"
 
 
 def _units(expression: str, result: Result, words: Lexicon) -> str:
@@ -133,9 +124,7 @@ def quantity_text(
 ) -> str:
     """Return a number with its unit: the word for what people say, else the code."""
     forms = words.units.get(code, (code, code))
-    name = (
-        code if code not in _IN_WORDS else forms[0] if value == 1 else forms[min(1, len(forms) - 1)]
-    )
+    name = forms[0 if value == 1 else min(1, len(forms) - 1)] if code in _IN_WORDS else code
     name = {"C": "°C", "F": "°F", "deg": "°"}.get(code, name)
     name = _SUPERSCRIPT.sub(lambda m: "²³"[int(m[0]) - 2], name)
     name = f"{name} (US)" if code in _AMERICAN else name

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from baton.core.reading.bare_expressions import clock_expression, without_lead
+from baton.core.reading.bare_expressions import MATH_SIGNS, clock_expression, without_lead
 from baton.workers.tools.computation import CannotCompute, NotAnExpression
 from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.expression import (
@@ -23,9 +23,14 @@ from baton.workers.tools.computation.expression import (
     notation,
     parse_tokens,
 )
-from baton.workers.tools.computation.lexicon import guess_language, lexicon
+from baton.workers.tools.computation.lexicon import (
+    guess_language,
+    is_rounded,
+    lexicon,
+    number_text,
+    request_words,
+)
 from baton.workers.tools.computation.marked_text import unit_code
-from baton.workers.tools.computation.number_text import is_rounded, number_text
 from baton.workers.tools.computation.numbers import FUNCTIONS
 
 
@@ -79,21 +84,11 @@ def _conversion(text: str, language: str) -> str:
     return f"{number} {unit} -> {target}" if unit and target else ""
 
 
-_SIGNS = str.maketrans(
-    {
-        **dict.fromkeys("\u00d7\u00b7\u22c5\u2219", "*"),
-        **dict.fromkeys("\u00f7\u2215\u2044", "/"),
-        **dict.fromkeys("\u2212\u2013", "-"),
-        "²": "^2",
-        "³": "^3",
-        "π": " pi ",
-        "\u2019": "'",
-    }
-)
+_SIGNS = str.maketrans({**MATH_SIGNS, "\u03c0": " pi ", "\u2019": "'"})
 _REWRITTEN = (
     (re.compile(r"(?<=\d) (?=\d{3}(?!\d))"), ""),
     (re.compile(r"(?<=[\d)])\s*x\s*(?=[\d(])"), "*"),
-    (re.compile(r"%\s*(?:of|von|de|di)\b"), "% *"),
+    (re.compile(rf"%\s*{request_words('of')}\b"), "% *"),
 )
 _NUMBER = r"(?:\d+(?:[.,']\d+)*|\.\d+)(?:e[+-]?\d{1,4}(?![\d.]))?"
 _TOKEN = re.compile(rf"\s*(?:(?P<number>{_NUMBER})|[a-z][a-z0-9]*|\*\*|//|[-+*/^()%!,\u221a])")
@@ -195,25 +190,28 @@ def judge_claims(text: str) -> str:
     Raises CannotCompute where a line is no claim, or the only one can't be read.
     """
     lines = text.strip().splitlines()
-    claims = [
-        _CLAIM_PATTERN.fullmatch(line[:MAX_CLAIM_CHARS].strip()) for line in lines[: MAX_CLAIMS + 1]
-    ]
-    if not 0 < len(claims) <= MAX_CLAIMS or not all(claims):
+    if len(lines) > MAX_CLAIMS or not lines or not all(map(_match_claim, lines)):
         raise CannotCompute("There is no claim in this that can be judged.")
-    if len(claims) == 1 and claims[0]:
-        return _judge_claim(**claims[0].groupdict())
-    return "\n".join(_judge_line(**claim.groupdict()) for claim in claims if claim)
+    return _judge_claim(lines[0]) if len(lines) == 1 else "\n".join(map(judge_line, lines))
 
 
-def _judge_line(left: str, sign: str, right: str) -> str:
+def judge_line(claim: str) -> str:
+    """Return "Yes: LEFT = VALUE", "No: LEFT = VALUE", or "Unreadable"."""
     try:
-        return _judge_claim(left, sign, right)
+        return _judge_claim(claim)
     except CannotCompute:
         return "Unreadable"
 
 
-def _judge_claim(left: str, sign: str, right: str) -> str:
+def _match_claim(line: str) -> re.Match[str] | None:
+    return _CLAIM_PATTERN.fullmatch(line[:MAX_CLAIM_CHARS].strip())
+
+
+def _judge_claim(claim: str) -> str:
     """Say whether two sides are the same number; with ≈ as far as the right one goes."""
+    if (match := _match_claim(claim)) is None:
+        raise CannotCompute("There is no claim in this that can be judged.")
+    left, sign, right = match["left"], match["sign"], match["right"]
     value, claimed = _value(left), _value(right)
     step = _last_digit_value(right.strip())
     same = value == claimed

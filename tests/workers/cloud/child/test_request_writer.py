@@ -2,7 +2,7 @@
 
 The writers are litellm's. `litellm_departures.json` holds where they would ask for thinking in
 another way than the table does; a new version of litellm that changes its mind shows here.
-`python -m workers.cloud.child.test_request_settings` writes it again.
+`python -m workers.cloud.child.test_request_writer` writes it again.
 """
 
 from __future__ import annotations
