@@ -157,7 +157,6 @@ OLD = (
     Line("usage --by worker"),
     Line("usage --json"),
     Line("usage --by worker --json"),
-    Line("usage --forecast --json"),
     Line("egress ls"),
     Line("egress ls --json"),
     Line("egress show 1"),
