@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 SAME_ROLE = {
     "budget": "a command, and what the chat does of it",
-    "feedback": "what core knows of ratings, and what the chat does of them",
     "main": "the first module of a child process",
     "messages": "what a slice and its child process send each other",
     "ports": "the Protocols of core, and those of a slice",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
 from baton.core.money import NANO, Price, Rates, parse_usd

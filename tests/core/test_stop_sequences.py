@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from baton.core.stop_sequences import StopFilter, held_back
+from baton.core.stream_filters import StopFilter, held_back
 
 FEW = st.text("ab\n", min_size=1, max_size=4)
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from baton.core import events as ev
 from baton.core.errors import ConfigError
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, TurnStatus
 from baton.core.plan_types import Need, Plan, Step, direct_step

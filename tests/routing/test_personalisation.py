@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import StoreError, WorkerError
-from baton.core.feedback import AnswerSignals, Signal
+from baton.core.history_types import AnswerSignals, Signal
 from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.routing.personalisation import (
     MAX_ANSWERS,

@@ -10,11 +10,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from baton.core.catalogue_types import CatalogueEntry, ModelOffer, ModelRole, Source, ThinkingMode
+from baton.core.catalogue_types import (
+    CatalogueEntry,
+    ModelOffer,
+    ModelRole,
+    Source,
+    ThinkingMode,
+    arrival_text,
+    role_holders,
+    roles_on_arrival,
+)
 from baton.core.errors import BatonError
 from baton.core.machine import Hardware
 from baton.core.messages import Card
-from baton.core.model_roles import arrival_text, role_holders, roles_on_arrival
 from baton.core.run.orchestra import Orchestra
 from baton.download.progress import Phase, Progress
 from baton.gguf.header import Header

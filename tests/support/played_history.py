@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from baton.core.events import Started
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Prompt

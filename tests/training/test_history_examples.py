@@ -14,7 +14,7 @@ from request_generator import OWN, OWN_SHARE, Generator
 
 from baton.core import events as ev
 from baton.core.errors import ConfigError
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose, TurnStatus
 from baton.core.plan_types import HISTORY, PROMPT, Need, Plan, Step, direct_step

@@ -11,7 +11,7 @@ import pytest
 from textual.selection import SELECT_ALL
 
 from baton.core.errors import StoreError, WorkerError
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt, Role, TurnStatus

@@ -28,7 +28,7 @@ from baton.core.messages import (
 from baton.core.money import FREE, NANO, BilledTokens, Price, Rates
 from baton.core.permissions import RunTerms
 from baton.core.plan_types import Need, Plan, Step
-from baton.core.redaction_types import HiddenText, RedactedTexts
+from baton.core.stream_filters import HiddenText, RedactedTexts
 from baton.tui.prompt_queue import QueuedPrompt
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_session import CARD, GPT, STRONG, settled, sorry

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.core.feedback import GradedAnswer
+from baton.core.history_types import GradedAnswer
 from baton.core.ledger_types import DayCharge
 from baton.core.messages import Card
 from baton.core.money import NANO

@@ -17,8 +17,7 @@ from baton.cli.output import emit, emit_document, iso_time, notify, show_progres
 from baton.cli.stores import format_columns
 from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
-from baton.core.feedback import dated_grade
-from baton.core.history_types import PastRun
+from baton.core.history_types import PastRun, dated_grade
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, SpendingStyle
 from baton.core.messages import Card, Role, Turn, TurnStatus

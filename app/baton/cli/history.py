@@ -32,8 +32,7 @@ from baton.cli.output import (
 from baton.cli.stores import find_run, format_columns, user_ledger, with_store
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
-from baton.core.feedback import RATINGS, Signal, rating as rating_of
-from baton.core.history_types import Conversation, SearchHit
+from baton.core.history_types import RATINGS, Conversation, SearchHit, Signal, rating as rating_of
 from baton.core.labels import Label
 from baton.core.markdown_export import from_markdown, to_markdown
 from baton.core.messages import Role, Turn, TurnStatus

@@ -13,8 +13,7 @@ from baton.cli.output import Output
 from baton.cli.plan_renderer import plan_text
 from baton.cli.prompt_run import TerminalAsker, TextRenderer
 from baton.core.errors import BatonError, ConfigError
-from baton.core.feedback import Signal
-from baton.core.history_types import RunRecord
+from baton.core.history_types import RunRecord, Signal
 from baton.core.labels import strictest
 from baton.core.messages import MENTION_SIGNS, Prompt, Role, TurnStatus
 from baton.core.money import show_usd

@@ -118,7 +118,7 @@ class Baton:
 
         So the app opens, where that can be fixed, also when the models' folder was lost.
         """
-        from baton.core.model_roles import STARTER_ID
+        from baton.core.catalogue_types import STARTER_ID
 
         known = {card.id for card in self.orchestra.roster}
         wanted, absent = self.orchestra.default, self.orchestra.absent
@@ -131,7 +131,7 @@ class Baton:
 
     def must_know_conductor(self) -> None:
         """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
-        from baton.core.model_roles import RULE_CONDUCTOR
+        from baton.core.catalogue_types import RULE_CONDUCTOR
 
         named = self.settings.conductor
         known = [*(card.id for card in self.orchestra.roster), *self.orchestra.absent]
@@ -174,7 +174,7 @@ class Baton:
 
     def join(self, held: LibraryModel) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
-        from baton.core.model_roles import arrival_text, configured_roles
+        from baton.core.catalogue_types import arrival_text, configured_roles
 
         with _changing:  # others arrive in other threads
             file = self.paths.config_file
@@ -201,7 +201,7 @@ class Baton:
 
     def roles(self) -> Mapping[ModelRole, str]:
         """Return who has which role now, "" where Baton chooses."""
-        from baton.core.model_roles import role_holders
+        from baton.core.catalogue_types import role_holders
 
         now = self.orchestra
         prefer = {str(kind): worker for kind, worker in now.services.prefer.items()}
@@ -209,7 +209,7 @@ class Baton:
 
     def assign(self, worker: str, roles: Collection[ModelRole]) -> str:
         """Give a worker roles, in the settings and at once; return a line that says so."""
-        from baton.core.model_roles import arrival_text, settings_for_roles
+        from baton.core.catalogue_types import arrival_text, settings_for_roles
 
         with _changing:
             write_settings(self.paths.config_file, settings_for_roles(worker, roles))
@@ -254,7 +254,7 @@ class Baton:
 
     async def leave(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
-        from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
+        from baton.core.catalogue_types import STARTER_ID, role_holders, settings_without_model
 
         settings = load_settings(self.paths.config_file)
         having = role_holders(settings.worker, settings.conductor, settings.prefer)
@@ -346,7 +346,7 @@ def compose(
         router.warm()
 
     import_without("ssl", "asyncio")  # only child processes talk to the world
-    from baton.core.model_roles import RULE_CONDUCTOR
+    from baton.core.catalogue_types import RULE_CONDUCTOR
     from baton.core.permissions import RunTerms
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.run_context import Services
@@ -506,7 +506,7 @@ def answering_card(settings: Settings, paths: Paths) -> tuple[Card, int]:
 
 def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
     """Return who could answer instead of another: the starter first, then the largest."""
-    from baton.core.model_roles import STARTER_ID
+    from baton.core.catalogue_types import STARTER_ID
 
     return sorted(here, key=lambda id: (id != STARTER_ID, -here[id].card.size))
 
@@ -557,7 +557,7 @@ def appoint(
     held: LibraryModel, stock: Library, settings: Settings, paths: Paths
 ) -> tuple[ModelRole, ...]:
     """Give a model that has arrived its roles in the settings; return them."""
-    from baton.core.model_roles import (
+    from baton.core.catalogue_types import (
         configured_roles,
         role_holders,
         roles_on_arrival,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
+from typing import Any
 
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card
@@ -135,3 +136,122 @@ def card_of(entry: CatalogueEntry) -> Card:
         note=entry.note,
         published=entry.skills,
     )
+
+
+# Roles
+
+
+STARTER_ID = "small"
+"""The id of the starter model's worker, which any other model replaces."""
+
+RULE_CONDUCTOR = "rule"
+"""The value of `conductor` with which no model plans, only templates."""
+
+OWN_MODELS_PREFIX = "baton/"
+"""What the ids of Baton's own models begin with that other programs may ask for."""
+
+ROLE_KINDS: Mapping[ModelRole, tuple[str, ...]] = {
+    ModelRole.CODER: ("code",),
+    ModelRole.REASONING: ("math", "reasoning"),
+}
+"""The task kinds for which a role's model is preferred."""
+
+_ROLE_PHRASES = {
+    ModelRole.CHAT: "answers",
+    ModelRole.CONDUCTOR: "draws plans",
+    ModelRole.CODER: "writes code",
+    ModelRole.REASONING: "thinks about what is hard",
+}
+
+
+def role_holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict[ModelRole, str]:
+    """Return the model of each role by the settings; "" where Baton chooses."""
+    found = {ModelRole.CHAT: worker, ModelRole.CONDUCTOR: conductor}
+    for role, kinds in ROLE_KINDS.items():
+        names = {prefer.get(kind, "") for kind in kinds}
+        found[role] = names.pop() if len(names) == 1 else ""
+    return found
+
+
+def configured_roles(configured: Mapping[str, Any]) -> frozenset[ModelRole]:
+    """Return the roles that stand in what a person configured, by setting: nothing takes those."""
+    prefer = configured.get("prefer", {})
+    found = {role for role, kinds in ROLE_KINDS.items() if any(prefer.get(k) for k in kinds)}
+    if configured.get("worker"):
+        found.add(ModelRole.CHAT)
+    if configured.get("conductor"):
+        found.add(ModelRole.CONDUCTOR)
+    return frozenset(found)
+
+
+def roles_on_arrival(
+    wanted: Sequence[ModelRole],
+    suited: Sequence[ModelRole],
+    held: Mapping[ModelRole, str],
+    configured: Collection[ModelRole] = (),
+) -> tuple[ModelRole, ...]:
+    """Return the roles that a model gets once it is installed.
+
+    What the person `wanted` for it; else those it is `suited` for that no model has but the
+    starter, unless the person `configured` that. It never becomes the conductor by itself: the one
+    that comes with Baton plans until the person chooses another, or `baton bench --conductor`
+    measures a better one.
+    """
+    if wanted:
+        return tuple(wanted)
+    free = [role for role in suited if held.get(role, "") in ("", STARTER_ID)]
+    return recommended_roles([role for role in free if role not in configured])
+
+
+def recommended_roles(roles: Sequence[ModelRole]) -> tuple[ModelRole, ...]:
+    """Return those of a model's roles that it may take without the person naming them."""
+    return tuple(role for role in roles if role is not ModelRole.CONDUCTOR)
+
+
+def settings_for_roles(model: str, roles: Collection[ModelRole]) -> dict[str, Any]:
+    """Return the settings that give a model these roles."""
+    found: dict[str, Any] = {}
+    if ModelRole.CHAT in roles:
+        found["worker"] = model
+    if ModelRole.CONDUCTOR in roles:
+        found["conductor"] = model
+    kinds = [kind for role in roles for kind in ROLE_KINDS.get(role, ())]
+    if kinds:
+        found["prefer"] = dict.fromkeys(kinds, model)
+    return found
+
+
+def settings_without_model(model: str, held: Mapping[ModelRole, str]) -> dict[str, Any]:
+    """Return the settings that change when a model is removed: the starter answers again."""
+    mine = [role for role, name in held.items() if name == model]
+    found = settings_for_roles(model, mine)
+    for key in ("worker", "conductor"):
+        if key in found:
+            found[key] = None
+    if "prefer" in found:
+        found["prefer"] = dict.fromkeys(found["prefer"])
+    return found
+
+
+def arrival_text(
+    model: str,
+    name: str,
+    roles: Collection[ModelRole],
+    suited: Collection[ModelRole] = (),
+    *,
+    fault: str = "",
+) -> str:
+    """Return the sentence that a model was installed, and what it does from now on.
+
+    One that is `suited` for conducting and doesn't is compared by a command. One with a `fault`
+    couldn't write a word.
+    """
+    if fault and not roles:
+        again = f"`baton models verify {model}` tries it again."
+        return f"{name} is kept, but it can't answer, so it has no role. {fault} {again}"
+    does = [words for role, words in _ROLE_PHRASES.items() if role in roles]
+    listed = " and ".join(filter(None, (", ".join(does[:-1]), *does[-1:])))
+    said = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."
+    if ModelRole.CONDUCTOR in roles or ModelRole.CONDUCTOR not in suited:
+        return f"{name} {said}"
+    return f"{name} {said} `baton bench --conductor` measures whether it plans better than Baton's."

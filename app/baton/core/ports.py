@@ -25,8 +25,8 @@ from baton.core.messages import (
 from baton.core.money import BilledTokens
 from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.plan_types import Material, Need, Outcome, Plan
-from baton.core.redaction_types import RedactedTexts
 from baton.core.routing_types import Draft, Estimate, Judgement, TextVector
+from baton.core.stream_filters import RedactedTexts
 
 
 class Worker(Protocol):

@@ -14,8 +14,8 @@ from msgspec import Meta
 
 from baton.core.errors import ConfigError
 from baton.core.events import Started
-from baton.core.feedback import RATINGS, Signal
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.history_types import RATINGS, Signal
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Role, Turn, TurnStatus
 from baton.history import feedback_store as signals, rows

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from baton.core.errors import ConfigError
-from baton.core.feedback import RATINGS, AnswerSignals, Signal
+from baton.core.history_types import RATINGS, AnswerSignals, Signal
 from baton.core.judging.short_answer import announced_answer, answers_agree, short_answer
 from baton.core.labels import Label
 from baton.core.messages import TurnStatus

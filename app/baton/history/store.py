@@ -18,17 +18,20 @@ from typing import Any
 from baton.core.byte_format import show_size
 from baton.core.errors import StoreError
 from baton.core.events import Event
-from baton.core.feedback import AnswerSignals, GradedAnswer, Signal, graded_answers
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.history_types import (
+    AnswerSignals,
     Conversation,
+    GradedAnswer,
     OwnAnswer,
     OwnRun,
     PastRun,
     RecentConversation,
     RunRecord,
     SearchHit,
+    Signal,
     Weighing,
+    graded_answers,
 )
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, UsageRow

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.catalogue_types import UNKNOWN_SOURCE
+from baton.core.catalogue_types import STARTER_ID, UNKNOWN_SOURCE
 from baton.core.errors import ConfigError, ModelFileError
-from baton.core.model_roles import STARTER_ID
 from baton.download.progress import Progress
 from baton.gguf.header import Header
 from baton.gguf.split_files import joined_hash, name_without_part, part_paths

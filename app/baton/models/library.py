@@ -19,11 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baton.core.catalogue_types import CatalogueEntry, FilePart, ModelRole
+from baton.core.catalogue_types import STARTER_ID, CatalogueEntry, FilePart, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.core.messages import DEFAULT_CONTEXT
-from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.gguf.memory_fit import (

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from baton.core.catalogue_types import OWN_MODELS_PREFIX, RULE_CONDUCTOR
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.messages import DEFAULT_CONTEXT
-from baton.core.model_roles import OWN_MODELS_PREFIX, RULE_CONDUCTOR
 from baton.core.money import parse_usd
 from baton.core.plan_types import KINDS, Kind
 from baton.core.sanitiser import one_line

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from baton.core.errors import StoreError
-from baton.core.feedback import (
+from baton.core.history_types import (
     AnswerSignals,
     Signal,
     is_about_worker,

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from baton.core.catalogue_types import OWN_MODELS_PREFIX
 from baton.core.errors import ConfigError
 from baton.core.messages import AnswerFormat, Message, Role
-from baton.core.model_roles import OWN_MODELS_PREFIX
 from baton.core.money import parse_usd
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.request_messages import note_unknown

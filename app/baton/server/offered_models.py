@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from baton.core.catalogue_types import OWN_MODELS_PREFIX
 from baton.core.messages import Card
-from baton.core.model_roles import OWN_MODELS_PREFIX
 from baton.server.api_errors import ApiError
 
 MODES_OFFERED = {

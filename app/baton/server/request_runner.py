@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from baton.compose import Baton
 from baton.core.aio import uninterrupted
+from baton.core.catalogue_types import OWN_MODELS_PREFIX, STARTER_ID
 from baton.core.errors import BatonError
 from baton.core.events import Cancelled, Decision, Failed, Offered
 from baton.core.labels import Label, strictest
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import AnswerFormat, Message, Prompt, Request, Role, estimated_tokens
-from baton.core.model_roles import OWN_MODELS_PREFIX, STARTER_ID
 from baton.core.permissions import PromptLimits, RunTerms, may_use
 from baton.core.planning.skill_estimates import strength
 from baton.core.ports import CountingWorker

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from baton.core.stop_sequences import held_back
+from baton.core.stream_filters import held_back
 from baton.server.tool_offer import CLOSE, OPEN, Tool, ToolOffer, as_json
 
 MAX_DEPTH = 100

@@ -15,8 +15,7 @@ from plan_format import format_lines
 from request_generator import OWN, Example, is_sound
 
 from baton.core.errors import ConfigError
-from baton.core.feedback import Signal, rating
-from baton.core.history_types import PastRun
+from baton.core.history_types import PastRun, Signal, rating
 from baton.core.messages import Purpose
 from baton.core.plan_types import Plan, Step
 from baton.core.planning.plan_lines import TOOL_HEADS, WHOLE_REQUEST, PlanPart

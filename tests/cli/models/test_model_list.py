@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.cli.models.model_list import wrap_line
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from support import gguf_writer
 from support.command_line import Call, CallResult, Process
 from support.played_history import PlayedPrompt, live

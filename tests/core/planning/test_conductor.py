@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.errors import PlanError
 from baton.core.events import Checked
 from baton.core.labels import Label
@@ -29,7 +30,6 @@ from baton.core.messages import (
     Turn,
     TurnStatus,
 )
-from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.money import Price, Rates
 from baton.core.permissions import PromptLimits
 from baton.core.plan_types import (

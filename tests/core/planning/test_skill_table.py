@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.core.errors import StoreError
-from baton.core.feedback import GradedAnswer
+from baton.core.history_types import GradedAnswer
 from baton.core.labels import Label
 from baton.core.messages import Card, Prompt
 from baton.core.plan_types import KINDS, Material, Need

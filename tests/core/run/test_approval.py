@@ -29,10 +29,10 @@ from baton.core.messages import (
 from baton.core.money import NANO, Price, Rates
 from baton.core.permissions import ANYTHING, PromptLimits, RunTerms
 from baton.core.ports import NEW, ConversationPosition, Question, Redactor
-from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
+from baton.core.stream_filters import HiddenText, RedactedTexts
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger

@@ -19,7 +19,7 @@ import pytest
 
 from baton.core import events as ev
 from baton.core.errors import ContextTooLong, WorkerUnavailable
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import (

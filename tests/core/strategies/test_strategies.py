@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.errors import BatonError, BudgetExceeded, ConfigError
 from baton.core.labels import Label
 from baton.core.messages import Card
-from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.permissions import PromptLimits
 from baton.core.plan_types import MAX_STEPS, Need, Plan, Step, direct_step
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom

@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import example, given, strategies as st
 
-from baton.core.redaction_types import RedactedTexts, Restorer
+from baton.core.stream_filters import RedactedTexts, Restorer
 from baton.workers.cloud import redaction
 from baton.workers.cloud.pasted_text import SLICE, fold_text
 from baton.workers.cloud.redaction import Redaction

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from baton import __version__
 from baton.cli.doctor.check import Check, CheckContext, CheckFailed, CheckWarning
 from baton.core.byte_format import show_memory, show_size
+from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.errors import BatonError, ModelFileError
 from baton.core.machine import Gpu
 from baton.core.messages import Message, Request, Role, Text
-from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.doctor import LIBRARIES, load_libraries, processor_text

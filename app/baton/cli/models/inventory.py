@@ -14,10 +14,17 @@ import click
 from baton.cli.completion import complete_worker, completion_items
 from baton.cli.models import model_text
 from baton.compose import compose, library as compose_library
-from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, ModelRole, Source, card_of
+from baton.core.catalogue_types import (
+    STARTER_ID,
+    UNKNOWN_SOURCE,
+    CatalogueEntry,
+    ModelRole,
+    Source,
+    card_of,
+    role_holders,
+)
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
-from baton.core.model_roles import STARTER_ID, role_holders
 from baton.core.planning.skill_table import Mastery, measured_scores
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load

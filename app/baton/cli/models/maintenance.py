@@ -21,9 +21,8 @@ from baton.cli.models.pull import model_object
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import ModelRole
+from baton.core.catalogue_types import STARTER_ID, ModelRole, role_holders, settings_without_model
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
 from baton.core.sanitiser import one_line
 from baton.download import Progress
 from baton.models import LibraryModel, ModelState

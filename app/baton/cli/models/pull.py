@@ -21,14 +21,15 @@ from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, notify
 from baton.compose import appoint
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
-from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import (
+from baton.core.catalogue_types import (
+    UNKNOWN_SOURCE,
+    ModelRole,
     arrival_text,
     configured_roles,
     role_holders,
     roles_on_arrival,
 )
+from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.gguf.memory_fit import Fit
 from baton.models import LibraryModel, ModelDownload, ModelState, NeedsAgreement
 from baton.platform.settings import configured_values, find_paths, load_settings

@@ -23,15 +23,15 @@ from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
 from baton.compose import NOTHING_HERE, compose
 from baton.core.byte_format import show_memory, show_size
-from baton.core.catalogue_types import ModelRole
-from baton.core.errors import BatonError, ConfigError
-from baton.core.model_roles import (
+from baton.core.catalogue_types import (
     RULE_CONDUCTOR,
     STARTER_ID,
+    ModelRole,
     role_holders,
     settings_for_roles,
     settings_without_model,
 )
+from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.models import ModelState
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.errors import PlanError
 from baton.core.labels import Label
 from baton.core.messages import (
@@ -23,7 +24,6 @@ from baton.core.messages import (
     estimated_tokens,
     fenced,
 )
-from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan_types import (
     DIRECT_SUBTASK,
     FILE,

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from baton.core.errors import BatonError
-from baton.core.feedback import GradedAnswer
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.history_types import GradedAnswer
 from baton.core.messages import Card
 from baton.core.model_names import matching_model, parse_model_name
 from baton.core.plan_types import KINDS

@@ -11,7 +11,7 @@ import ast
 import re
 
 from baton.core.lazy_loading import lazy_pattern
-from baton.core.reading.word_lists import alternatives, lexicon
+from baton.core.reading.request_words import alternatives, lexicon
 
 MAX_CHARS = 200
 """A longer text is a task in words, even with numbers in it."""

@@ -14,7 +14,7 @@ from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import Role
 from baton.core.plan_types import Material
 from baton.core.prompt_wrapping import bare_question
-from baton.core.reading.word_lists import lexicon
+from baton.core.reading.request_words import lexicon
 
 MAX_CHARS = 60
 MAX_WORDS = 9

@@ -15,7 +15,7 @@ from baton.core.lazy_loading import lazy_pattern
 from baton.core.messages import HEAD_CHARS
 from baton.core.plan_types import Material
 from baton.core.reading.follow_up import request_text
-from baton.core.reading.word_lists import alternatives, lexicon
+from baton.core.reading.request_words import alternatives, lexicon
 
 
 class Lack(StrEnum):

@@ -3,14 +3,35 @@
 Whether it may have parts, or something that can be computed: only such a request is shown to the
 trained conductor; a plain question is answered at once. And whether a part of it asks something, or
 is hardly more than one operation.
+
+The words are in `lexicon/`, a TOML file for each kind of them, which is read when needed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from baton.core.lazy_loading import lazy_pattern
-from baton.core.reading.word_lists import alternatives, lexicon
+
+
+@cache
+def lexicon(name: str) -> Mapping[str, Any]:
+    """Return a file of the lexicon by its name."""
+    import tomllib
+
+    path = Path(__file__).parent / "lexicon" / f"{name}.toml"
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def alternatives(entry: str | Mapping[str, str]) -> str:
+    """Return a regular expression of all lines of an entry, or of its languages' entries."""
+    texts = [entry] if isinstance(entry, str) else entry.values()
+    return "|".join(line for text in texts for line in text.splitlines() if line)
+
 
 MAX_REQUEST_CHARS = 1500
 """The conductor was trained on requests of up to about 500 tokens."""

@@ -10,7 +10,7 @@ from baton.core.messages import head_and_tail
 from baton.core.plan_types import Need
 from baton.core.ports import RoutingContext
 from baton.core.reading.follow_up import request_text
-from baton.core.reading.word_lists import alternatives, lexicon
+from baton.core.reading.request_words import alternatives, lexicon
 
 _HARD = lazy_pattern(lambda: alternatives(lexicon("kinds")["difficulty"]["hard"]), re.IGNORECASE)
 _GREETING = lazy_pattern(

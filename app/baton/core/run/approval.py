@@ -12,8 +12,8 @@ from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card, Message, Role
 from baton.core.permissions import must_ask
 from baton.core.ports import Ask, CallOffer, Choice, Question, RecordedRun, Store
-from baton.core.redaction_types import RedactedTexts
 from baton.core.run.metered_worker import PreparedCall, RunBudget
+from baton.core.stream_filters import RedactedTexts
 
 KEEP, ONCE, CONVERSATION, EDIT = "keep", "once", "conversation", "edit"
 """The ids of the choices."""

@@ -36,9 +36,8 @@ from baton.core.messages import (
 from baton.core.money import FREE, BilledTokens
 from baton.core.permissions import PromptLimits, RunTerms, check
 from baton.core.ports import Ledger, Redactor, Worker
-from baton.core.redaction_types import HiddenText, Restorer
 from baton.core.spending.hold_queue import HoldTurn
-from baton.core.stop_sequences import StopFilter
+from baton.core.stream_filters import HiddenText, Restorer, StopFilter
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.judging.draft_scoring import expected_quality, tenths
 from baton.core.labels import Label
 from baton.core.messages import (
@@ -18,7 +19,6 @@ from baton.core.messages import (
     estimated_tokens,
     text_with_files,
 )
-from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.permissions import (
     check,
     helpers,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.errors import BatonError, StoreError
-from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan_types import Outcome
 from baton.core.ports import Conductor, Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._parts import SplitRequest, split_plan

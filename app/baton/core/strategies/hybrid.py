@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from baton.core.model_roles import RULE_CONDUCTOR
+from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.plan_types import Outcome
 from baton.core.ports import Proposal, RoutingContext, SpendingRoom, Strategy, StrategyContext
 from baton.core.reading.task_kind import is_short_answer_wanted
-from baton.core.strategies._draft_review import DraftReview, helper_proposal
 from baton.core.strategies._estimates import (
     MIN_ONE_DRAFT_GAIN,
     can_pay_helper,
@@ -20,6 +19,7 @@ from baton.core.strategies._estimates import (
 )
 from baton.core.strategies._parts import SplitRequest, split_plan
 from baton.core.strategies._steps import Delegation, local_workers, prompt_skill
+from baton.core.strategies.cascade import DraftReview, helper_proposal
 from baton.core.strategies.conductor_plan import (
     LONG_DOCUMENT,
     ONE_QUESTION,

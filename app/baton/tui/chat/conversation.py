@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.core.errors import BatonError
-from baton.core.feedback import Signal, rating
+from baton.core.history_types import Signal, rating
 from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import one_line

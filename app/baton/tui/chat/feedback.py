@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 from baton.core.errors import BatonError
-from baton.core.feedback import Signal, rating
+from baton.core.history_types import Signal, rating
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.tui.chat.context import ChatContext
 

@@ -14,7 +14,7 @@ from textual import events
 
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.core.messages import MENTION_SIGNS, Attachment, Prompt, Role
 from baton.core.ports import Choice, Question
 from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise

@@ -11,7 +11,7 @@ from textual.message import Message
 
 from baton.core.errors import BatonError
 from baton.core.events import Decision, Offered
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.core.labels import strictest
 from baton.core.messages import Prompt, TurnStatus
 from baton.core.permissions import may_use

@@ -14,7 +14,7 @@ from textual.binding import BindingType
 from textual.css.query import DOMQuery
 from textual.screen import Screen
 
-from baton.core.feedback import Signal
+from baton.core.history_types import Signal
 from baton.tui import key_bindings
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import AppServices, ChatContext

@@ -15,10 +15,9 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import ModelRole
+from baton.core.catalogue_types import STARTER_ID, ModelRole
 from baton.core.errors import BatonError
 from baton.core.messages import Card
-from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line, sanitise
 from baton.gguf.memory_fit import FitVerdict
 from baton.models import ModelState

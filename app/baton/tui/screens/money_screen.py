@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from baton.core.feedback import GradedAnswer
+from baton.core.history_types import GradedAnswer
 from baton.core.ledger_types import (
     Charge,
     DayCharge,

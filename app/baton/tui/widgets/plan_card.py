@@ -14,8 +14,7 @@ from textual.widgets import OptionList
 
 from baton.core.errors import BatonError
 from baton.core.messages import Card
-from baton.core.plan_types import Plan
-from baton.core.planning.plan_edits import with_subtask, with_worker, without_step
+from baton.core.plan_types import Plan, with_subtask, with_worker, without_step
 from baton.core.ports import Question, StepPrice
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView

@@ -17,7 +17,7 @@ from functools import cache
 from io import StringIO
 from itertools import groupby
 
-from baton.core.redaction_types import HiddenText, RedactedTexts
+from baton.core.stream_filters import HiddenText, RedactedTexts
 from baton.workers.cloud.pasted_text import REACH, SLICE, FoldedText, find_matches, fold_text
 
 KEY = "secret key"

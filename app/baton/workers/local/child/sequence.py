@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from baton.core.stop_sequences import StopFilter
+from baton.core.stream_filters import StopFilter
 from baton.ipc.messages import Message
 from baton.workers.local.child.batch_plan import FINAL_TOKENS
 from baton.workers.local.messages import (

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.core.errors import PlanError
-from baton.core.plan_types import MAX_STEPS, Plan, Step
-from baton.core.planning.plan_edits import with_subtask, with_worker, without_step
+from baton.core.plan_types import MAX_STEPS, Plan, Step, with_subtask, with_worker, without_step
 
 PLAN = Plan(
     (

@@ -6,7 +6,7 @@ import itertools
 
 from hypothesis import given, strategies as st
 
-from baton.core.redaction_types import HiddenText, RedactedTexts, Restorer
+from baton.core.stream_filters import HiddenText, RedactedTexts, Restorer
 
 MAIL = HiddenText("[mail address 1]", "ann@example.org", "mail address")
 LATER = HiddenText("[mail address 12]", "bob@example.org", "mail address")

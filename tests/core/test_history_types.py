@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.core.feedback import (
+from baton.core.history_types import (
     HALF_LIFE_SECONDS,
     RATINGS,
     AnswerSignals,

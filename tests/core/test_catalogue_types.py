@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.core.catalogue_types import ModelRole
-from baton.core.model_roles import (
+from baton.core.catalogue_types import (
+    ModelRole,
     arrival_text,
     recommended_roles,
     role_holders,
