@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.judging.short_answer import normalised_answer
+from baton.core.judging.short_answer import normalised_answer, number_value, numbers_agree
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.routing.child import RouterFileError
 from baton.routing.child.draft_signals import DraftSignals
@@ -41,7 +41,6 @@ MAX_DRAFTS = 8
 
 # Whether two answers are the same
 
-_NUMBER = re.compile(r"-?\d{1,80}(?:/[1-9]\d{0,80}|\.\d{1,80})?")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?")
 _VERDICTS = frozenset({"yes", "no", "true", "false"})
 _MAX_ANSWER_CHARS = 2000
@@ -56,22 +55,24 @@ def group_answers(answers: Sequence[str]) -> list[int]:
     keys = [comparison_key(answer) for answer in answers]
     found: list[int] = []
     for place, one in enumerate(keys):
-        alike = next((found[p] for p in range(place) if one is not None and keys[p] == one), 0)
+        alike = next((found[p] for p in range(place) if _keys_agree(keys[p], one)), 0)
         found.append(alike or (0 if one is None else place + 1))
     return found
 
 
+def _keys_agree(a: str | Fraction | None, b: str | Fraction | None) -> bool:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return numbers_agree(a, b)
+    return a is not None and a == b
+
+
 @lru_cache(maxsize=65536)
 def comparison_key(answer: str) -> str | Fraction | None:
-    """Return what an answer is compared by, or None where it is none.
-
-    Numbers are rounded to six digits, unlike by `short_answer.numbers_agree`: the shipped weights
-    were trained on features with this rounding.
-    """
+    """Return what an answer is compared by, or None where it is none."""
     text = answer[:_MAX_ANSWER_CHARS].strip().strip("$*`").strip()
     if text.strip(" .-_") == "":
         return None
-    if number := _exact_number(text):
+    if (number := _exact_number(text)) is not None:
         return number
     text = re.sub(r"\s+", "", text).replace('"', "'").rstrip(".") or text
     if len(text) > 2 and text[0] == text[-1] == "'" and "'" not in text[1:-1]:
@@ -84,11 +85,7 @@ def comparison_key(answer: str) -> str | Fraction | None:
 def _exact_number(text: str) -> Fraction | None:
     if not any(sign.isdigit() for sign in text) or text[0] in "[{(\"'" or len(text) > 200:
         return None
-    plain = normalised_answer(text, exact=True)
-    if not _NUMBER.fullmatch(plain):
-        return None
-    value = Fraction(plain)
-    return Fraction(f"{float(value):.6g}") if abs(value) < 10**15 else value
+    return number_value(normalised_answer(text, exact=True))
 
 
 # What kind of an answer it is
