@@ -75,9 +75,8 @@ from train_router import (
 
 from baton.core.plan_types import KINDS
 from baton.core.routing_types import RatedAnswer
-from baton.routing.child.linear_heads import KindHead, LengthHead
 from baton.routing.child.personal_offsets import PersonalOffsets
-from baton.routing.child.router_model import RouterModel
+from baton.routing.child.router_model import KindHead, LengthHead, RouterModel
 from baton.routing.child.second_stage import SecondStage, group_answers
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from checkable_questions import Question, questions
 
 from baton.core.sampling_settings import Sampling
-from baton.routing.child.draft_signals import FIGURES, text_figures
+from baton.routing.child.draft_signals import DRAFT_FEATURES, text_figures
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
 from baton.workers.local.child.model_context import Context
@@ -55,7 +55,7 @@ def main() -> None:
     if chosen.table:
         with chosen.table.open("w", encoding="utf-8", newline="") as file:
             table = csv.writer(file, lineterminator="\n")
-            table.writerow(("kind", "words", *FIGURES, "right"))
+            table.writerow(("kind", "words", *DRAFT_FEATURES, "right"))
             table.writerows(rows(known))
 
 

@@ -26,7 +26,7 @@ from baton.core.planning.turn_roles import (
 )
 from baton.routing.child import RouterFileError
 from baton.routing.child.first_stage import Places
-from baton.routing.child.linear_heads import (
+from baton.routing.child.router_model import (
     DESIGN_COLUMNS,
     LENGTHS_FILE,
     POSITION,

@@ -17,7 +17,7 @@ from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.model_names import parse_model_name
 from baton.core.routing_types import Candidate, Draft
 
-FIGURES = ("confidence", "least", "first", "length", "copied")
+DRAFT_FEATURES = ("confidence", "least", "first", "length", "copied")
 """The log-probability of a draft's tokens: the mean, the least and the first one's; the logarithm
 of its characters; and which share of its words stand in the prompt."""
 
@@ -52,7 +52,7 @@ class SignalLine:
 
 @frozen_dataclass
 class DraftSignals:
-    """By family of models a line of all FIGURES; for others one of the log-probability alone.
+    """By family of models a line of all DRAFT_FEATURES; for others one of the log-probability alone.
 
     `texts` has, by family, the log-odds of a good answer to everyday prompts of the kinds that want
     a text: the lines were measured on questions with one short answer, and take a copy for sure.
@@ -114,7 +114,7 @@ class DraftSignals:
         if not isinstance(numbers, dict) or not isinstance(numbers["families"], dict):
             raise TypeError("No signals.")
         families = {
-            str(name): _line(one, len(FIGURES)) for name, one in numbers["families"].items()
+            str(name): _line(one, len(DRAFT_FEATURES)) for name, one in numbers["families"].items()
         }
         texts = {
             str(name): {str(kind): float(level) for kind, level in levels.items()}
@@ -126,7 +126,7 @@ class DraftSignals:
 
 
 def text_figures(prompt: str, text: str) -> tuple[float, float]:
-    """Return the last two of FIGURES, which a draft's text shows."""
+    """Return the last two of DRAFT_FEATURES, which a draft's text shows."""
     known = {word.casefold() for word in _WORD.findall(prompt)}
     words = [word.casefold() for word in _WORD.findall(text[: 4 * _MAX_CHARS])]
     copied = sum(word in known for word in words) / len(words) if words else 0.0

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -212,11 +213,6 @@ Likeness = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 Ability = Callable[[Candidate], float]
 
 
-def is_choice(answers: Sequence[str]) -> bool:
-    """Whether these answer a question by the letter of a choice."""
-    return kind_of_answers(answers) == "letter"
-
-
 def combined_log_odds(
     expected: Floats, able: Floats, drafts: int, choices: NDArray[np.bool_] | bool
 ) -> Floats:
@@ -382,15 +378,16 @@ class SecondStage:
             )
             for draft in known
         ]
+        alike: list[float]
         if any(groups):
             quality, asked = self._judge_by_votes(
                 groups, candidates, known, estimate, evidence, ability
             )
-            agreement = _agreeing_share(groups)
+            alike = [a == b != 0 for a, b in combinations(groups, 2)]
         else:
             table = likeness([draft.text for draft in known]) if len(known) > 1 else [[1.0]]
             quality, asked = _judge_by_likeness(table, candidates, known, estimate, evidence)
-            agreement = _mean_likeness(table)
+            alike = [table[a][b] for a, b in combinations(range(len(known)), 2)]
         quality += [min(quality)] * (len(drafts) - len(known))
         best = max(range(len(quality)), key=lambda place: quality[place])
         if quality[best] < quality[0] + _MIN_GAIN_TO_SWITCH:
@@ -399,9 +396,8 @@ class SecondStage:
         for draft, chance in zip(drafts, quality, strict=True):
             written[draft.worker] = max(chance, written.get(draft.worker, 0.0))
         gain = {id_: written.get(id_, chance) - quality[best] for id_, chance in asked.items()}
-        return Judgement(
-            tuple(quality), best, gain, agreement if len(known) > 1 else None
-        )  # fmt: skip
+        agreement = min(1.0, max(0.0, sum(alike) / len(alike))) if alike else None
+        return Judgement(tuple(quality), best, gain, agreement)
 
     def _judge_by_votes(
         self,
@@ -419,7 +415,7 @@ class SecondStage:
         odds = log_odds(np.array([_expected(estimate, one.id) for one in everyone]))
         if ability is not None:
             able = np.array([ability(one) for one in everyone])
-            odds = combined_log_odds(odds[None], able[None], len(drafts), is_choice(answers))[0]
+            odds = combined_log_odds(odds[None], able[None], len(drafts), kind_of_answers(answers) == "letter")[0]
         prior = odds[: len(drafts)] + np.array(evidence)
         lengths = np.array([float(max(0, draft.length)) for draft in drafts])
         alike = np.array(chances_alike(answers, workers))
@@ -476,14 +472,3 @@ def _evidence_log_odds(draft: Draft) -> float:
     return moved
 
 
-def _agreeing_share(groups: Sequence[int]) -> float:
-    """Return which part of all pairs of answers agree."""
-    pairs = [
-        groups[a] == groups[b] != 0 for b in range(len(groups)) for a in range(b)
-    ]  # fmt: skip
-    return sum(pairs) / len(pairs) if pairs else 1.0
-
-
-def _mean_likeness(table: Sequence[Sequence[float]]) -> float:
-    pairs = [table[a][b] for b in range(len(table)) for a in range(b)]
-    return min(1.0, max(0.0, sum(pairs) / len(pairs))) if pairs else 1.0

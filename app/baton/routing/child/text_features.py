@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +17,6 @@ from baton.routing.child import RouterFileError
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
-import math
-import re
-from functools import lru_cache
 
 WIDTH = VECTOR_WIDTH
 HEAD_CHARS, TAIL_CHARS = 2400, 1200
