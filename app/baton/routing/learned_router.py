@@ -79,7 +79,7 @@ class LearnedRouter:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.folder = shipped_folder() if folder is None else folder
-        self.on_warning: Callable[[str], object] = _ignore_warning
+        self.on_warning: Callable[[str], object] = lambda _: None
         self._scorer = ScorerProcess(
             self.folder, learned, limits=limits, find_borrower=find_borrower, environ=environ
         )
@@ -215,10 +215,6 @@ class LearnedRouter:
         if what and what != self._last_warning:
             self._last_warning = what
             self.on_warning(what)
-
-
-def _ignore_warning(_: str) -> None:
-    pass
 
 
 _PROMPT = "Which of these numbers are prime, and why are the others not: 51, 57, 59, 63, 71? " * 2

@@ -103,8 +103,8 @@ class ScorerProcess(Supervisor):
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__("The router process")
-        self.is_waiting_anyway: Callable[[], bool] = _is_never_waiting
-        self.on_news: Callable[[], None] = _ignore_news
+        self.is_waiting_anyway: Callable[[], bool] = lambda: False
+        self.on_news: Callable[[], object] = lambda: None
         self.loaded: LoadedRouter | None = None
         self.note = ""
         self._folder = folder
@@ -287,15 +287,6 @@ class ScorerProcess(Supervisor):
         if child is not None:
             child.kill()
         self.on_news()
-
-
-def _is_never_waiting() -> bool:
-    """Nothing else is being loaded."""
-    return False
-
-
-def _ignore_news() -> None:
-    pass
 
 
 LEARNING_SECONDS = 600.0

@@ -281,5 +281,5 @@ def test_a_broken_file_is_named(tmp_path: Path, broken: bytes) -> None:
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     for weights in (np.zeros((2, 3)), np.full(TURN_SHAPE, np.nan)):
         np.savez(tmp_path / TURNS_FILE, head=weights)
-        with pytest.raises(RouterFileError, match="no weights"):
+        with pytest.raises(RouterFileError, match="another format|broken"):
             TurnHead.load(tmp_path)

@@ -52,7 +52,7 @@ class SignalLine:
 
 @frozen_dataclass
 class DraftSignals:
-    """By family of models a line of all DRAFT_FEATURES; for others one of the log-probability alone.
+    """By family of models a line of all DRAFT_FEATURES; for others `alone`, the log-probability's.
 
     `texts` has, by family, the log-odds of a good answer to everyday prompts of the kinds that want
     a text: the lines were measured on questions with one short answer, and take a copy for sure.

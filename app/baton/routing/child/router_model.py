@@ -264,16 +264,9 @@ class KindHead:
     @classmethod
     def load(cls, folder: Path) -> KindHead:
         """Read the file. Raises RouterFileError."""
-        try:
-            with (folder / KINDS_FILE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                centre, scale, worth = (
-                    np.asarray(file[name], np.float64) for name in ("centre", "scale", "worth")
-                )
-        except Exception as error:  # numpy raises many kinds of errors for a broken file
-            raise RouterFileError(f"{folder / KINDS_FILE}: {error}") from error
-        sound = all(np.isfinite(array).all() for array in (centre, scale, worth))
-        if not sound or worth.ndim != 2 or worth.shape[1] != len(KINDS) or (scale <= 0).any():
-            raise RouterFileError(f"{folder / KINDS_FILE} is not sound.")
+        centre, scale, worth = _read_arrays(folder / KINDS_FILE, "centre", "scale", "worth")
+        if worth.ndim != 2 or worth.shape[1] != len(KINDS) or (scale <= 0).any():
+            raise RouterFileError(f"{folder / KINDS_FILE} is of another format.")
         return cls(centre, scale, worth)
 
 
@@ -346,16 +339,9 @@ class LengthHead:
     @classmethod
     def load(cls, folder: Path) -> LengthHead:
         """Read the file. Raises RouterFileError."""
-        try:
-            with (
-                (folder / LENGTHS_FILE).open("rb") as raw,
-                np.load(raw, allow_pickle=False) as file,
-            ):
-                worth = np.asarray(file["worth"], np.float64)
-        except Exception as error:  # numpy raises many kinds of errors for a broken file
-            raise RouterFileError(f"{folder / LENGTHS_FILE}: {error}") from error
-        if worth.shape != (DESIGN_COLUMNS,) or not np.isfinite(worth).all():
-            raise RouterFileError(f"{folder / LENGTHS_FILE} is of another format, or broken.")
+        (worth,) = _read_arrays(folder / LENGTHS_FILE, "worth")
+        if worth.shape != (DESIGN_COLUMNS,):
+            raise RouterFileError(f"{folder / LENGTHS_FILE} is of another format.")
         return cls(worth)
 
 
@@ -394,13 +380,9 @@ class TurnHead:
         file = folder / TURNS_FILE
         if not file.is_file():
             return cls.by_rule()
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                weights = np.asarray(arrays["head"], np.float64)
-        except Exception as error:  # numpy raises many kinds of errors for a broken file
-            raise RouterFileError(f"{file}: {error}") from error
-        if weights.shape != TURN_SHAPE or not np.isfinite(weights).all():
-            raise RouterFileError(f"{file}: no weights of turns")
+        (weights,) = _read_arrays(file, "head")
+        if weights.shape != TURN_SHAPE:
+            raise RouterFileError(f"{file} is of another format.")
         return cls(weights)
 
     def save(self, folder: Path) -> None:
@@ -415,3 +397,15 @@ class TurnHead:
         table: Floats = np.einsum("p,prf,wf->rw", seen, self.weights, np.asarray(workers))
         found: list[list[float]] = table.tolist()
         return found
+
+
+def _read_arrays(file: Path, *names: str) -> list[Floats]:
+    """Return arrays of finite numbers from a file. Raises RouterFileError."""
+    try:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as arrays:
+            found = [np.asarray(arrays[name], np.float64) for name in names]
+    except Exception as error:  # numpy raises many kinds of errors for a broken file
+        raise RouterFileError(f"{file}: {error}") from error
+    if not all(np.isfinite(array).all() for array in found):
+        raise RouterFileError(f"{file} is broken.")
+    return found

@@ -415,7 +415,8 @@ class SecondStage:
         odds = log_odds(np.array([_expected(estimate, one.id) for one in everyone]))
         if ability is not None:
             able = np.array([ability(one) for one in everyone])
-            odds = combined_log_odds(odds[None], able[None], len(drafts), kind_of_answers(answers) == "letter")[0]
+            is_choice = kind_of_answers(answers) == "letter"
+            odds = combined_log_odds(odds[None], able[None], len(drafts), is_choice)[0]
         prior = odds[: len(drafts)] + np.array(evidence)
         lengths = np.array([float(max(0, draft.length)) for draft in drafts])
         alike = np.array(chances_alike(answers, workers))
@@ -470,5 +471,3 @@ def _evidence_log_odds(draft: Draft) -> float:
     if draft.wrong is not None:
         moved += 0.4 if draft.wrong <= 0 else -1.5 * min(draft.wrong, 2)
     return moved
-
-
