@@ -43,7 +43,6 @@ from baton.routing.protocol import (
 from baton.routing.router_files import shipped_folder
 from baton.routing.scorer_process import (
     DEFAULT_LIMITS,
-    LoadedRouter,
     ScorerLimits,
     ScorerProcess,
     Unanswered,
@@ -64,15 +63,14 @@ _EMBEDDING_SLACK = 80.0
 class LearnedRouter:
     """Routes by what is expected of each worker, as a child process on this machine computes it.
 
-    `folder` None is the router that Baton ships; `learned` is the person's own file, which need not
-    be there. Nothing is started before the first question (or `warm`). Where there is no answer in
-    time, the rule's counts; `on_warning` is called once with why there are none at all.
+    `folder` None is the router that Baton ships. Nothing is started before the first question (or
+    `warm`). Where there is no answer in time, the rule's counts; `on_warning` is called once with
+    why there are none at all.
     """
 
     def __init__(
         self,
         folder: Path | None = None,
-        learned: Path | None = None,
         *,
         limits: ScorerLimits = DEFAULT_LIMITS,
         find_borrower: Callable[[], Borrower | None] = lambda: None,
@@ -81,9 +79,9 @@ class LearnedRouter:
         self.folder = shipped_folder() if folder is None else folder
         self.on_warning: Callable[[str], object] = lambda _: None
         self._scorer = ScorerProcess(
-            self.folder, learned, limits=limits, find_borrower=find_borrower, environ=environ
+            self.folder, limits=limits, find_borrower=find_borrower, environ=environ
         )
-        self._scorer.on_news = lambda: self._warn_once(self.warning or self._scorer.note)
+        self._scorer.on_trouble = lambda: self._warn_once(self.warning)
         self._rule = RuleRouter()
         self._last_warning = self.warning
 
@@ -99,9 +97,9 @@ class LearnedRouter:
         return self._scorer.trouble
 
     @property
-    def loaded(self) -> LoadedRouter | None:
-        """What the child holds, once it is ready."""
-        return self._scorer.loaded
+    def provider(self) -> str:
+        """On what the child runs, once it is ready; "" before."""
+        return self._scorer.provider
 
     @property
     def pid(self) -> int | None:
@@ -136,7 +134,6 @@ class LearnedRouter:
         except (Unanswered, ChildDied) as error:
             self._report_failure(error)
             return None
-        self._warn_once(self._scorer.note)
         return found
 
     async def judge(
@@ -232,21 +229,15 @@ class RouterSpeed:
     """What was found: why it doesn't answer, or how fast it does, the pipes included."""
 
     trouble: str = ""
-    note: str = ""
     provider: str = ""
-    learned: bool = False
     milliseconds: float = 0.0
 
 
 async def measure_router(
-    learned: Path, folder: Path | None = None, environ: Mapping[str, str] = os.environ
+    folder: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> RouterSpeed:
     """Start the router in a child of its own and ask it a few times."""
-    router = LearnedRouter(
-        folder or shipped_folder(), learned, limits=_PROBE_LIMITS, environ=environ
-    )
-    said: list[str] = []
-    router.on_warning = said.append
+    router = LearnedRouter(folder, limits=_PROBE_LIMITS, environ=environ)
     times = []
     try:
         for n in range(_REPETITIONS):
@@ -255,12 +246,7 @@ async def measure_router(
             if answered is None:
                 return RouterSpeed(router.trouble or "The router doesn't answer in time.")
             times.append(time.perf_counter() - began)
-        assert router.loaded is not None
-        return RouterSpeed(
-            note=" ".join(said),
-            provider=router.loaded.provider,
-            learned=router.loaded.learned,
-            milliseconds=sorted(times)[_REPETITIONS // 2] * 1000,
-        )
+        middle = sorted(times)[_REPETITIONS // 2]
+        return RouterSpeed(provider=router.provider, milliseconds=middle * 1000)
     finally:
         await router.aclose()

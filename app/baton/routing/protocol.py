@@ -21,7 +21,6 @@ from baton.core.routing_types import (
     Draft,
     Estimate,
     Judgement,
-    RatedAnswer,
     TextVector,
 )
 from baton.core.sanitiser import whole_characters
@@ -74,11 +73,6 @@ def cut_drafts(drafts: Sequence[Draft]) -> list[Draft]:
         )
         for draft in drafts
     ]
-
-
-def cut_rated(rated: Sequence[RatedAnswer]) -> list[RatedAnswer]:
-    """Return labels with their texts cut."""
-    return [replace(one, text=excerpt(one.text)) for one in rated]
 
 
 # Replies

@@ -139,7 +139,11 @@ def table(recorded: Recorded) -> Iterator[str]:
         right, kinds = recorded.right[own], recorded.kinds[own]
         hand = np.clip(1.5 * (recorded.chosen(DRAFT_FEATURES[:1])[own, 0] + 0.4), -1.0, 0.4)
         yield _row("the line set by hand", words, hand, right, kinds, is_chance=False)
-        for names in (DRAFT_FEATURES[:1], (*DRAFT_FEATURES[:1], *DRAFT_FEATURES[3:]), DRAFT_FEATURES):
+        for names in (
+            DRAFT_FEATURES[:1],
+            (*DRAFT_FEATURES[:1], *DRAFT_FEATURES[3:]),
+            DRAFT_FEATURES,
+        ):
             chances = left_out_chances(recorded.chosen(names)[own], right, kinds)
             yield _row(", ".join(names), words, chances, right, kinds)
 

@@ -25,7 +25,7 @@ from baton.core.planning.turn_roles import (
     worker_features,
 )
 from baton.routing.child import RouterFileError
-from baton.routing.child.first_stage import Places
+from baton.routing.child.first_stage import Floats, Places
 from baton.routing.child.router_model import (
     DESIGN_COLUMNS,
     LENGTHS_FILE,
@@ -34,7 +34,6 @@ from baton.routing.child.router_model import (
     TURN_SHAPE,
     TURNS_FILE,
     WORKER,
-    Floats,
     KindHead,
     LengthHead,
     TurnHead,
@@ -281,5 +280,5 @@ def test_a_broken_file_is_named(tmp_path: Path, broken: bytes) -> None:
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     for weights in (np.zeros((2, 3)), np.full(TURN_SHAPE, np.nan)):
         np.savez(tmp_path / TURNS_FILE, head=weights)
-        with pytest.raises(RouterFileError, match="another format|broken"):
+        with pytest.raises(RouterFileError, match=r"another format|broken"):
             TurnHead.load(tmp_path)

@@ -219,24 +219,6 @@ async def test_a_broken_file_leaves_it_to_the_rule_and_says_so(tmp_path: Path, s
     assert ".." not in said[0]
 
 
-async def test_a_file_of_the_persons_own_that_is_broken_leaves_the_shipped_router(
-    tmp_path: Path,
-) -> None:
-    own = tmp_path / "learned.npz"
-    own.write_bytes(b"PK\x03\x04 nothing")
-    router = LearnedRouter(learned=own, limits=PATIENT)
-    said: list[str] = []
-    router.on_warning = said.append
-    try:
-        assert (await route(router, "Name a colour.")).estimate is not None
-        assert router.loaded is not None
-        assert not router.loaded.learned
-    finally:
-        await router.aclose()
-    assert len(said) == 1
-    assert "baton learn" in said[0]
-
-
 async def test_what_the_child_can_not_load_is_reported_in_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()

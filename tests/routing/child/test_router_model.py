@@ -14,8 +14,7 @@ from hypothesis import given, settings, strategies as st
 from baton.core.plan_types import KINDS
 from baton.core.planning.token_estimates import TOKENS_P99
 from baton.core.routing_types import Candidate, Draft, Estimate
-from baton.routing.child.personal_offsets import SeenTexts
-from baton.routing.child.router_model import RouterFileError, RouterModel
+from baton.routing.child.router_model import RouterFileError, RouterModel, SeenTexts
 from baton.routing.child.text_features import WIDTH
 
 SHIPPED = Path(__file__).resolve().parents[3] / "models" / "router"

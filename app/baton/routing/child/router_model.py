@@ -19,13 +19,10 @@ from baton.core.routing_types import (
     Draft,
     Estimate,
     Judgement,
-    RatedAnswer,
-    RefitResult,
     TextVector,
 )
-from baton.routing.child import RouterFileError, personal_offsets
+from baton.routing.child import RouterFileError
 from baton.routing.child.first_stage import FirstStage, Floats, TextReading
-from baton.routing.child.personal_offsets import PersonalOffsets, SeenTexts
 from baton.routing.child.second_stage import SecondStage
 from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Encoder, Vectors, text_features
 
@@ -47,6 +44,15 @@ _MEASURED_KINDS = [KINDS.index("math"), KINDS.index("calculation")]
 """Kinds of which answers to free questions were measured. Others were to multiple choice only."""
 
 
+@frozen_dataclass
+class SeenTexts:
+    """Texts as the first stage sees them: vectors, figures (usually near 0) and kinds."""
+
+    vectors: Floats
+    figures: Floats
+    kinds: Floats
+
+
 class RouterModel:
     """An encoder with the heads fitted on it."""
 
@@ -57,24 +63,20 @@ class RouterModel:
         kinds: KindHead,
         lengths: LengthHead,
         agreement: SecondStage | None = None,
-        personal: PersonalOffsets | None = None,
         turns: TurnHead | None = None,
     ) -> None:
         self._encoder, self.first_stage, self._kinds, self._lengths = encoder, heads, kinds, lengths
         self._turns = turns or TurnHead.by_rule()
         self._second_stage = agreement or SecondStage.unfitted()
-        self._offsets = personal or PersonalOffsets()
 
     @classmethod
     def load(
         cls,
         folder: Path,
-        learned: Path | None = None,
         threads: int = 1,
         providers: Sequence[str] | None = None,
     ) -> RouterModel:
         """Read a folder that `train_router` wrote. Raises RouterFileError."""
-        personal = PersonalOffsets.load(learned) if learned else None
         heads, kinds, agreement = (
             FirstStage.load(folder),
             KindHead.load(folder),
@@ -83,7 +85,7 @@ class RouterModel:
         lengths = LengthHead.load(folder)
         turns = TurnHead.load(folder)
         encoder = Encoder(folder, threads, providers)
-        return cls(encoder, heads, kinds, lengths, agreement, personal, turns)
+        return cls(encoder, heads, kinds, lengths, agreement, turns)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return what each text is about: a row of length 1."""
@@ -108,9 +110,10 @@ class RouterModel:
         seen = self.read_texts(texts)
         reading = self._read(seen)
         first = candidates[0] if candidates else Candidate("")
-        quality = {c.id: self._personal_quality(seen, reading, c).tolist() for c in candidates}
-        gain = {c.id: self._expected_gain(seen, reading, first, c).tolist() for c in candidates}
-        nearby = {c.id: self.first_stage.nearby_quality(reading, c).tolist() for c in candidates}
+        stage = self.first_stage
+        quality = {c.id: stage.quality(reading, c).tolist() for c in candidates}
+        gain = {c.id: stage.gain(reading, first, c).tolist() for c in candidates}
+        nearby = {c.id: stage.nearby_quality(reading, c).tolist() for c in candidates}
         tokens = self._tokens(seen, reading).tolist()
         longest = self._tokens_p99(seen, reading).tolist()
         novelty = reading.novelty.tolist()
@@ -151,37 +154,12 @@ class RouterModel:
         """Return a row for each role of core.planning.turn_roles: a score for each worker in it."""
         return self._turns.scores(self.vectors([text])[0], position, workers)
 
-    def learn(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
-        """Refit on a person's labels and write `target`, if that is better than before."""
-        return personal_offsets.learn_offsets(self, rated, target)
-
     def read_texts(self, texts: Sequence[str]) -> SeenTexts:
         """Return what the first stage sees of texts."""
         vectors = self.vectors(texts).astype(np.float64)
         figures = np.array([text_features(text) for text in texts]).reshape(len(texts), -1)
         usual = self.first_stage.basis.design(vectors, figures)[:, 1 + WIDTH :]
         return SeenTexts(vectors, usual, self._kinds.chances(texts, vectors, figures))
-
-    def expected_quality(self, texts: SeenTexts, candidate: Candidate) -> Floats:
-        """Return the chance of a good answer by a worker to each text, before what was learned."""
-        return self.first_stage.quality(self._read(texts), candidate)
-
-    def _personal_quality(
-        self, seen: SeenTexts, reading: TextReading, candidate: Candidate
-    ) -> Floats:
-        expected = self.first_stage.quality(reading, candidate)
-        return self._offsets.adjusted_quality(expected, seen, candidate)
-
-    def _expected_gain(
-        self, seen: SeenTexts, reading: TextReading, local: Candidate, other: Candidate
-    ) -> Floats:
-        gain = self.first_stage.gain(reading, local, other)
-        if self._offsets.workers:
-            for candidate, sign in ((other, 1.0), (local, -1.0)):
-                expected = self.first_stage.quality(reading, candidate)
-                learned = self._offsets.adjusted_quality(expected, seen, candidate)
-                gain = gain + sign * (learned - expected)
-        return np.clip(gain, -1.0, 1.0)
 
     def _tokens(self, seen: SeenTexts, reading: TextReading) -> Floats:
         """Return how long answers likely get: as fitted, or as is usual for the kind."""
