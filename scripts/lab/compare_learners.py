@@ -48,7 +48,7 @@ from baton.core.planning.skill_table import Scores, _are_similar, skill_levels
 from baton.core.routing_types import Candidate, Estimate
 from baton.core.run.rule_router import routed
 from baton.routing.child.router_model import RouterModel
-from baton.routing.protocol import candidate
+from baton.routing.learned_router import candidate
 from baton.routing.router_files import read_scores
 
 SCRIPTS = Path(__file__).resolve().parents[1]

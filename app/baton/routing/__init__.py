@@ -10,7 +10,6 @@ if TYPE_CHECKING:
         RouterSpeed as RouterSpeed,
         measure_router as measure_router,
     )
-    from baton.routing.protocol import candidates as candidates
     from baton.routing.router_files import (
         missing_part as missing_part,
         read_scores as read_scores,
@@ -21,7 +20,6 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         learned_router="LearnedRouter RouterSpeed measure_router",
-        protocol="candidates",
         router_files="missing_part read_scores shipped_folder",
         scorer_process="ScorerLimits",
     )
