@@ -398,7 +398,7 @@ def fast_model(
 
 def latency(folder: Path, texts: Sequence[str]) -> tuple[float, float]:
     """Return p50 and p95 of an estimate on one core, in milliseconds."""
-    model = RouterModel.load(folder, threads=1)
+    model = RouterModel.load(folder)
     workers = [candidate(LLAMA), candidate("qwen2.5-3b-instruct"), candidate(GPT4O, outside=True)]
     taken = []
     for number, text in enumerate(texts):

@@ -36,7 +36,7 @@ class OddModel:
     """Holds remote workers for much better; a prompt says what else it does."""
 
     @classmethod
-    def load(cls, folder: Path, threads: int = 1, providers: object = None) -> OddModel:
+    def load(cls, folder: Path, provider: str = "") -> OddModel:
         """Do what the folder's name says."""
         if folder.name == "late":
             time.sleep(0.5)

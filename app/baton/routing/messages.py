@@ -20,7 +20,6 @@ class LoadRouter(Message, tag="load"):
     """Load the router in a folder."""
 
     folder: Path
-    threads: int = 1
 
 
 class EstimateQuality(Message, tag="estimate"):

@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
+import msgspec
+
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.model_names import parse_model_name
 from baton.core.routing_types import Candidate, Draft
@@ -110,19 +112,16 @@ class DraftSignals:
 
     @classmethod
     def from_numbers(cls, numbers: object) -> DraftSignals:
-        """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
-        if not isinstance(numbers, dict) or not isinstance(numbers["families"], dict):
-            raise TypeError("No signals.")
-        families = {
-            str(name): _line(one, len(DRAFT_FEATURES)) for name, one in numbers["families"].items()
-        }
-        texts = {
-            str(name): {str(kind): float(level) for kind, level in levels.items()}
-            for name, levels in numbers["texts"].items()
-        }
-        if not all(math.isfinite(level) for levels in texts.values() for level in levels.values()):
+        """Return what `to_numbers` gave. Raises ValueError."""
+        found = msgspec.convert(numbers, cls)
+        size = len(DRAFT_FEATURES)
+        lines = [(size, line) for line in found.families.values()] + [(1, found.alone)]
+        figures = [one for _, line in lines for one in (*line.usual, *line.worth, line.level)]
+        figures += [level for levels in found.texts.values() for level in levels.values()]
+        is_sized = all(len(line.usual) == len(line.worth) == count for count, line in lines)
+        if not is_sized or not all(map(math.isfinite, figures)):
             raise ValueError("No signals.")
-        return cls(families, _line(numbers["alone"], 1), texts)
+        return found
 
 
 def text_figures(prompt: str, text: str) -> tuple[float, float]:
@@ -139,14 +138,3 @@ def _numbers(line: SignalLine) -> dict[str, object]:
         "worth": [round(one, 6) for one in line.worth],
         "level": round(line.level, 6),
     }
-
-
-def _line(numbers: object, size: int) -> SignalLine:
-    if not isinstance(numbers, dict):
-        raise TypeError("No signals.")
-    usual, worth = (tuple(float(one) for one in numbers[key]) for key in ("usual", "worth"))
-    level = float(numbers["level"])
-    is_finite = all(map(math.isfinite, (*usual, *worth, level)))
-    if len(usual) != size or len(worth) != size or not is_finite:
-        raise ValueError("No signals.")
-    return SignalLine(usual, worth, level)

@@ -81,9 +81,9 @@ class Scorer:
         available = _available_accelerators()
         from baton.routing.child.router_model import RouterFileError, RouterModel
 
-        folder, threads = request.folder, request.threads
+        folder = request.folder
         try:
-            model = RouterModel.load(folder, threads, [_CPU_PROVIDER])
+            model = RouterModel.load(folder)
         except RouterFileError as error:
             raise Failure(
                 "ModelFileError",
@@ -91,7 +91,7 @@ class Scorer:
                 "Get it again: `git checkout models/router` in a checkout, else reinstall Baton.",
             ) from error
         self._model, provider = _pick_fastest(
-            model, available, lambda name: RouterModel.load(folder, threads, [name, _CPU_PROVIDER])
+            model, available, lambda name: RouterModel.load(folder, name)
         )
         gc.enable()
         self._parent.send(RouterLoaded(provider.removesuffix("ExecutionProvider")))

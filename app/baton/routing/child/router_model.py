@@ -24,7 +24,14 @@ from baton.core.routing_types import (
 from baton.routing.child import RouterFileError
 from baton.routing.child.first_stage import FirstStage, Floats, TextReading
 from baton.routing.child.second_stage import SecondStage
-from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Encoder, Vectors, text_features
+from baton.routing.child.text_features import (
+    CPU_PROVIDER,
+    FEATURE_NAMES,
+    WIDTH,
+    Encoder,
+    Vectors,
+    text_features,
+)
 
 __all__ = ["RouterFileError", "RouterModel"]
 
@@ -70,22 +77,16 @@ class RouterModel:
         self._second_stage = agreement or SecondStage.unfitted()
 
     @classmethod
-    def load(
-        cls,
-        folder: Path,
-        threads: int = 1,
-        providers: Sequence[str] | None = None,
-    ) -> RouterModel:
+    def load(cls, folder: Path, provider: str = CPU_PROVIDER) -> RouterModel:
         """Read a folder that `train_router` wrote. Raises RouterFileError."""
-        heads, kinds, agreement = (
+        return cls(
+            Encoder(folder, provider),
             FirstStage.load(folder),
             KindHead.load(folder),
+            LengthHead.load(folder),
             SecondStage.load(folder),
+            TurnHead.load(folder),
         )
-        lengths = LengthHead.load(folder)
-        turns = TurnHead.load(folder)
-        encoder = Encoder(folder, threads, providers)
-        return cls(encoder, heads, kinds, lengths, agreement, turns)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return what each text is about: a row of length 1."""

@@ -325,7 +325,7 @@ class SecondStage:
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, object]) -> SecondStage:
-        """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
+        """Return what `to_numbers` gave. Raises KeyError, TypeError, ValueError."""
         right, asked, centre, scale = (
             np.array(numbers[name], np.float64) for name in ("right", "asked", "centre", "scale")
         )
