@@ -50,7 +50,7 @@ from routing_skills import skill_table
 from baton.core.plan_types import KINDS
 from baton.core.routing_types import Candidate
 from baton.routing.child.first_stage import Basis, FirstStage, Floats, set_inputs
-from baton.routing.child.linear_heads import DESIGN_COLUMNS, KindHead, LengthHead
+from baton.routing.child.router_model import DESIGN_COLUMNS, KindHead, LengthHead
 from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Encoder, text_features
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "router"

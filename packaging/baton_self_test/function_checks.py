@@ -150,14 +150,10 @@ def _unfinished_text(view: RunView) -> str:
 
 async def check_task_kinds(context: SelfTestContext) -> str:
     """Have the router say what prompts are about, and how fast it does."""
-    from baton.routing import LearnedRouter, ScorerLimits, learned_file
+    from baton.routing import LearnedRouter, ScorerLimits
 
     workers = (Candidate("here", "smollm2-135m", 0.135), Candidate("there", "gpt-4o", outside=True))
-    asked = LearnedRouter(
-        learned=learned_file(context.paths.data),
-        limits=ScorerLimits(warm=30.0, cold=90.0),
-        environ=context.environ,
-    )
+    asked = LearnedRouter(limits=ScorerLimits(warm=30.0, cold=90.0), environ=context.environ)
     times = []
     try:
         for prompt, kind in _PROMPTS * _ROUTER_ROUNDS:
@@ -169,7 +165,7 @@ async def check_task_kinds(context: SelfTestContext) -> str:
             likeliest = max(found.kinds, key=lambda name: found.kinds[name])
             if likeliest != kind or found.quality["there"] <= found.quality["here"]:
                 raise CheckFailed(f"It takes a task of {kind} for one of {likeliest}.")
-        provider = asked.loaded.provider if asked.loaded is not None else "nothing"
+        provider = asked.provider or "nothing"
     finally:
         await asked.aclose()
     return f"{sorted(times)[len(times) // 2] * 1000:.0f} ms per prompt on {provider}"

@@ -2,7 +2,7 @@
 
     scripts/bench_router --data DIR                    5 splits (half an hour, or more)
     scripts/bench_router --data DIR --quick            one split
-    scripts/bench_router split feedback --data DIR     some of it
+    scripts/bench_router split budget --data DIR       some of it
     scripts/bench_router lengths --data DIR            answers within their p99
     scripts/bench_router domains --data DIR            one source left out at a time
     scripts/bench_router domains --data DIR --fast     in minutes, see below
@@ -74,10 +74,7 @@ from train_router import (
 )
 
 from baton.core.plan_types import KINDS
-from baton.core.routing_types import RatedAnswer
-from baton.routing.child.linear_heads import KindHead, LengthHead
-from baton.routing.child.personal_offsets import PersonalOffsets
-from baton.routing.child.router_model import RouterModel
+from baton.routing.child.router_model import KindHead, LengthHead, RouterModel
 from baton.routing.child.second_stage import SecondStage, group_answers
 
 
@@ -165,7 +162,6 @@ def by_votes(rows: Rows, local: str, mates: Sequence[str]) -> Floats:
     return np.array(found)
 
 
-LABELS = 200
 SHARE = 0.3
 
 
@@ -258,7 +254,7 @@ class LengthCoverage:
 
 
 PARTS = (
-    "split", "lengths", "domains", "tasks", "workers", "files", "feedback", "everyday", "speed"
+    "split", "lengths", "domains", "tasks", "workers", "files", "budget", "everyday", "speed"
 )  # fmt: skip
 
 
@@ -272,7 +268,6 @@ class Bench:
         self.data, self.cache, self.is_fast = data, cache, is_fast
         self.figures: dict[str, tuple[Pair, Figures]] = {}
         self.carried: dict[str, list[CarriedBudget]] = {}
-        self.taught: list[tuple[float, float]] = []
         self.covered = LengthCoverage()
         self.compared: list[Comparison] = []
         self.reliable: dict[str, Reliability] = {}
@@ -306,8 +301,8 @@ class Bench:
             if "files" in parts and pair.file in there:
                 out = Holdout(0.0, files=frozenset({pair.file}))
                 self._train(pair.file, salt, seed, out, [pair])
-        if "feedback" in parts:
-            self.teach(seed)
+        if "budget" in parts:
+            self.carry_to_new_set(seed)
 
     def _train(
         self, what: str, salt: str, seed: int, holdout: Holdout, pairs: Sequence[Pair]
@@ -362,32 +357,13 @@ class Bench:
             held = self.reliable.setdefault(f"{where}, {when}, {which}", Reliability())
             held.add(chances, rows.quality[worker], kinds)
 
-    def teach(self, seed: int) -> None:
-        """Measure what 200 prompts of another domain teach, and a budget carried to it."""
+    def carry_to_new_set(self, seed: int) -> None:
+        """Measure a budget carried to another set of questions."""
         pair, prior = GSM8K_A, MMLU_A.file
         visible, _ = rr.split(self.data, f"bench {seed}")
         known = [rows for rows in visible if rows.name == prior]
-        rows = next((one.known(pair.local, pair.cloud) for one in self.data
-                     if one.name == pair.file), None)  # fmt: skip
-        if not known or rows is None:
-            return
-        model = self.model(known, seed)
-        self._carry("MMLU to GSM8K", model, pair, [rows], seed)
-        order = np.random.default_rng(seed).permutation(len(rows))
-        rated, rest = rows.take(order[:LABELS]), rows.take(order[LABELS:])
-        labels = [
-            RatedAnswer(text, candidate(worker, worker == pair.cloud), float(good))
-            for worker in (pair.local, pair.cloud)
-            for text, good in zip(rated.texts, rated.quality[worker], strict=True)
-        ]
-        ends = rest.quality[pair.local], rest.quality[pair.cloud]
-        before = rr.apgr(scores(model, rest, pair.local, pair.cloud), *ends)
-        with tempfile.TemporaryDirectory() as folder:
-            target = Path(folder) / "learned.npz"
-            if model.learn(labels, target).kept:
-                model._offsets = PersonalOffsets.load(target)
-        after = rr.apgr(scores(model, rest, pair.local, pair.cloud), *ends)
-        self.taught.append((before, after))
+        if known:
+            self._carry("MMLU to GSM8K", self.model(known, seed), pair, self.data, seed)
 
     def _carry(
         self, name: str, model: RouterModel, pair: Pair, hidden: Sequence[Rows], seed: int
@@ -422,7 +398,7 @@ def fast_model(
 
 def latency(folder: Path, texts: Sequence[str]) -> tuple[float, float]:
     """Return p50 and p95 of an estimate on one core, in milliseconds."""
-    model = RouterModel.load(folder, threads=1)
+    model = RouterModel.load(folder)
     workers = [candidate(LLAMA), candidate("qwen2.5-3b-instruct"), candidate(GPT4O, outside=True)]
     taken = []
     for number, text in enumerate(texts):
@@ -465,14 +441,6 @@ def tables(bench: Bench, speed: tuple[float, float] | None) -> Iterator[str]:
         yield "| 30 % of calls, in a new domain | used | ever above | points behind the best |"
         yield "| --- | --- | --- | --- |"
         yield from (_line_of(name, found) for name, found in bench.carried.items())
-        yield ""
-    if bench.taught:
-        before, after = np.mean(bench.taught, axis=0)
-        gains = [two - one for one, two in bench.taught]
-        yield (
-            f"{LABELS} labels of feedback, MMLU prior to GSM8K: APGR {before:.3f} before, "
-            f"{after:.3f} after (**{np.mean(gains):+.3f}** ± {np.std(gains):.3f}; must +.030)."
-        )
         yield ""
     if bench.compared:
         yield COMPARISON_HEAD

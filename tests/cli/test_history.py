@@ -22,7 +22,6 @@ from baton.core.run.run_context import Services
 from baton.core.sanitiser import sanitise
 from baton.history import Store
 from baton.platform.settings import find_paths
-from baton.routing import learned_file
 from baton.workers.scripted_worker import ScriptedWorker
 from support.command_line import Call
 
@@ -192,17 +191,6 @@ def test_rm_asks_the_person_or_wants_y(call: Call) -> None:
     assert removed.startswith("Removed 1 conversation. The history takes ")
     assert json.loads(call("history", "ls", "--json").out)["conversations"] == []
     assert b"Lisbon" not in find_paths().database.read_bytes()
-
-
-def test_rm_says_that_what_was_learned_is_still_there(call: Call) -> None:
-    id = hold_conversation("Lisbon with kids")
-    file = learned_file(find_paths().data)
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"numbers")
-    assert "`baton learn --forget`" in call("history", "rm", "-y", id).err
-    call("learn", "--forget")
-    id = hold_conversation("Porto")
-    assert call("history", "rm", "-y", id).err.startswith("Removed 1 conversation. The history ")
 
 
 @pytest.mark.parametrize("kept", ["baton.db", "ledger.db"])

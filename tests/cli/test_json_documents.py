@@ -50,7 +50,6 @@ COMMANDS = (
     "keys ls",
     "config show",
     "config path",
-    "learn --dry-run",
     "why",
     "trace",
 )

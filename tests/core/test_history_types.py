@@ -14,11 +14,9 @@ from baton.core.history_types import (
     Signal,
     dated_grade,
     graded_answers,
-    rated_answers,
     rating,
     strongest_signal,
 )
-from baton.core.routing_types import Candidate
 
 NOW = 1.8e9
 times = st.floats(0, 1e11)
@@ -62,25 +60,17 @@ def test_what_is_old_weighs_less_but_never_nothing() -> None:
     assert weight(0) == pytest.approx(0.1)
 
 
-def test_only_workers_that_are_here_and_answered_alone_are_learned_from() -> None:
-    small = Candidate("small", "smollm2-135m")
+def test_only_answers_of_a_known_kind_are_graded() -> None:
     good = {Signal.GOOD: NOW}
     answers = [
-        AnswerSignals("1", "Hello", "small", good, "chat"),
-        AnswerSignals("2", "Hello", "gone", good, "chat"),
-        AnswerSignals("3", "  \n", "small", good, "chat"),
-        AnswerSignals("4", "Hello", "small", good, "writing", alone=False),
-        AnswerSignals("5", "Hello", "small", {Signal.EDITED: NOW}),
-    ]
-    found = rated_answers(answers, {"small": small}, NOW)
-    assert [(one.text, one.worker, one.good, one.weight, one.at) for one in found] == [
-        ("Hello", small, 1.0, 1.0, NOW),
-        ("Hello", small, 0.0, 0.2, NOW),
+        AnswerSignals("1", "small", good, "chat"),
+        AnswerSignals("2", "gone", good, "chat"),
+        AnswerSignals("3", "small", good, "writing", alone=False),
+        AnswerSignals("4", "small", {Signal.EDITED: NOW}),
     ]
     grades = [(e.worker, e.kind, e.good, e.weight) for e in graded_answers(answers, NOW)]
     assert grades == [
         ("small", "chat", 1.0, 1.0),
         ("gone", "chat", 1.0, 1.0),
-        ("small", "chat", 1.0, 1.0),
         ("small", "writing", 1.0, 0.5),
     ]

@@ -43,7 +43,6 @@ CALLS: dict[str, tuple[list[str], bytes]] = {
     "usage": (["usage"], b""),
     "egress ls": (["egress", "ls"], b""),
     "bench": (["bench", "--help"], b""),
-    "learn": (["learn"], b""),
     "config show": (["config", "show"], b""),
     "config edit": (["config", "edit"], b""),
     "doctor": (["doctor"], b""),

@@ -24,7 +24,8 @@ from baton.ipc import borrower as borrowing, lending_protocol as lending, messag
 from baton.ipc.borrower import Borrower
 from baton.ipc.lending_protocol import Description, Stop
 from baton.ipc.process import ModelOrder
-from baton.routing import LearnedRouter, candidates
+from baton.routing import LearnedRouter
+from baton.routing.learned_router import candidates
 from baton.workers.local import LocalWorker, starter
 from support.lent_models import (
     STORY,

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.errors import WorkerError, WorkerUnavailable
+from baton.core.errors import WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import Price, Rates
 from baton.core.permissions import PromptLimits
 from baton.core.plan_types import Material
 from baton.core.ports import Route
-from baton.core.routing_types import Candidate, Draft, RatedAnswer
+from baton.core.routing_types import Candidate, Draft
 from baton.ipc import process, supervisor
-from baton.routing import LearnedRouter, ScorerLimits as Patience, refit_router, scorer_process
-from baton.routing.protocol import candidate, candidates, excerpt
+from baton.routing import LearnedRouter, ScorerLimits as Patience, scorer_process
+from baton.routing.learned_router import candidate, candidates, excerpt
 from baton.routing.router_files import SHIPPED_FILES
 from support import odd_scorer
 from support.scripted_plans import StubWorker, answer_with, cloud, local, open_orchestra
@@ -61,10 +61,8 @@ async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.setattr(process, "command", lambda name: [sys.executable, "-P", script])
     async with AsyncExitStack() as closing:
 
-        def made(
-            name: str = "fine", limits: Patience = PATIENT, learned: Path | None = None
-        ) -> LearnedRouter:
-            router = LearnedRouter(folder(tmp_path, name), learned, limits=limits)
+        def made(name: str = "fine", limits: Patience = PATIENT) -> LearnedRouter:
+            router = LearnedRouter(folder(tmp_path, name), limits=limits)
             closing.push_async_callback(router.aclose)
             return router
 
@@ -86,7 +84,7 @@ async def route(router: LearnedRouter, text: str) -> Route:
 async def wait_until_loaded(router: LearnedRouter) -> int:
     """Wait until the child is ready; return its process."""
     await route(router, "hello")
-    assert router.loaded is not None
+    assert router.provider
     assert router.pid is not None
     return router.pid
 
@@ -151,7 +149,7 @@ async def test_a_private_prompt_stays_against_the_routers_wish(make: Make) -> No
             session.orchestra.configure(router=router)
             prompt = "Why did the Roman empire fall?"
             view = await session.play(None, prompt, PromptLimits(label=label, strategy="hybrid"))
-            assert router.loaded is not None
+            assert router.provider
             assert view.routed is not None
             seen += [name for name, worker in session.workers.items() if worker.requests]
             assert view.steps[-1].worker == where
@@ -222,7 +220,7 @@ async def test_no_prompt_waits_for_a_child_that_still_loads(make: Make) -> None:
     router = make("slow", Patience(warm=30, cold=0.05))
     assert (await route(router, "hello")).estimate is None
     for _ in range(1000):
-        if router.loaded is None:
+        if not router.provider:
             await asyncio.sleep(0.05)
     assert (await route(router, "hello")).estimate is not None
 
@@ -391,68 +389,6 @@ async def test_a_library_that_is_not_installed_is_reported(
     router = make()
     assert "onnxruntime isn't installed" in router.warning
     assert (await route(router, "hello")).estimate is None
-
-
-# What was learned
-
-
-async def test_what_was_learned_meanwhile_is_taken_up(make: Make, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    router = make(learned=own)
-
-    async def taken_up() -> bool:
-        await wait_until_loaded(router)
-        return router.loaded is not None and router.loaded.learned
-
-    assert not await taken_up()
-    own.write_text("something")
-    assert await taken_up()
-    own.unlink()
-    assert not await taken_up()
-
-
-async def test_a_broken_file_of_the_persons_own_leaves_the_shipped_one(
-    make: Make, tmp_path: Path
-) -> None:
-    own = tmp_path / "own"
-    own.write_text("broken")
-    router = make(learned=own)
-    said: list[str] = []
-    router.on_warning = said.append
-    for _ in range(3):
-        assert (await route(router, "hello")).estimate is not None
-    assert len(said) == 1
-    assert "`baton learn` replaces it" in said[0]
-
-
-RATED = [RatedAnswer("x" * 20_000, Candidate("small"), 1.0, at=float(n)) for n in range(1001)]
-
-
-@pytest.mark.usefixtures("make")
-async def test_learning_takes_any_number_of_labels(tmp_path: Path) -> None:
-    target = tmp_path / "own"
-    learned = await refit_router(RATED, target, folder(tmp_path, "fine"))
-    assert (learned.used, learned.kept, learned.notes) == (1001, True, ("From small.",))
-    assert target.read_text() == "1001"
-
-
-@pytest.mark.usefixtures("make")
-async def test_learning_takes_long_prompts_in_any_script(tmp_path: Path) -> None:
-    emoji = [RatedAnswer("\U0001f600" * 20_000, Candidate("small"), 1.0) for _ in range(200)]
-    assert (await refit_router(emoji, tmp_path / "own", folder(tmp_path, "fine"))).used == 200
-
-
-@pytest.mark.usefixtures("make")
-@pytest.mark.parametrize(
-    ("text", "said"), [("die", "process failed"), ("raise", "failed on this")], ids=["die", "raise"]
-)
-async def test_learning_that_fails_changes_nothing(tmp_path: Path, text: str, said: str) -> None:
-    target = tmp_path / "own"
-    with pytest.raises(WorkerError, match=said):
-        await refit_router(
-            [RatedAnswer(text, Candidate("small"), 1.0)], target, folder(tmp_path, "fine")
-        )
-    assert not target.exists()
 
 
 # What is sent

@@ -20,8 +20,6 @@ from baton.core.routing_types import (
     Draft,
     Estimate,
     Judgement,
-    RatedAnswer,
-    RefitResult,
     TextVector,
 )
 from baton.routing.child import RouterFileError
@@ -37,24 +35,18 @@ ODD: dict[str, Any] = {
 class OddModel:
     """Holds remote workers for much better; a prompt says what else it does."""
 
-    def __init__(self, learned: str) -> None:
-        self.learned = learned
-
     @classmethod
-    def load(
-        cls, folder: Path, learned: Path | None = None, threads: int = 1, providers: object = None
-    ) -> OddModel:
+    def load(cls, folder: Path, provider: str = "") -> OddModel:
         """Do what the folder's name says."""
-        said = learned.read_text() if learned is not None else ""
         if folder.name == "late":
             time.sleep(0.5)
-        if folder.name in ("broken", "late") or said == "broken":
+        if folder.name in ("broken", "late"):
             raise RouterFileError("it is broken")
         if folder.name == "slow":
             time.sleep(1)
         if folder.name == "dying":
             os.abort()
-        return cls(said)
+        return cls()
 
     def estimate(self, text: str, candidates: Sequence[Candidate]) -> Estimate:
         """Answer as the text wants it."""
@@ -95,13 +87,6 @@ class OddModel:
         whole = struct.pack("<384f", *[0.0] * 383, 1.0)
         odd = {"short": whole[4:], "nan": struct.pack("<384f", *[math.nan] * 384), "long": b""}
         return TextVector(odd.get(text, whole), 9_000 if text == "long" else 3)
-
-    def learn(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
-        """Write how many there were."""
-        _act(rated[-1].text)
-        target.write_text(str(len(rated)))
-        workers = {one.worker.id for one in rated}
-        return RefitResult(len(rated), 0, 0.25, 0.2, True, (f"From {', '.join(sorted(workers))}.",))
 
 
 def _act(text: str) -> None:

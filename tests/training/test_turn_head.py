@@ -18,7 +18,7 @@ from baton.core.planning.turn_roles import (
     WorkerFacts,
     is_allowed,
 )
-from baton.routing.child.linear_heads import TurnHead
+from baton.routing.child.router_model import TurnHead
 from baton.routing.child.text_features import WIDTH
 
 TASKS = st.builds(gym.Task, st.sampled_from(KINDS), st.integers(1, 5), computable=st.booleans())

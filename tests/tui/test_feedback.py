@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from textual.selection import SELECT_ALL
 
-from baton.core.errors import StoreError, WorkerError
+from baton.core.errors import StoreError
 from baton.core.history_types import Signal
-from baton.core.labels import Label
 from baton.core.ledger_types import Policy
-from baton.core.messages import Prompt, Role, TurnStatus
-from baton.core.ports import ConversationPosition
-from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
-from baton.history import Store
-from baton.routing import LearnedVersions
-from baton.routing.personalisation import Personaliser
-from baton.tui.chat.feedback import LEARN_HINT_ANSWERS
+from baton.core.messages import Role
 from baton.tui.widgets.answer import AnswerView
 from baton.tui.widgets.turn_view import TurnView
-from baton.workers.scripted_worker import Script
 from support.app_session import GPT, AppSession, open_app, remote_script, saying, slow
 
 SAY = saying("Hello there.\n\n```\ncode\n```\n")
@@ -201,77 +190,3 @@ async def test_a_store_that_takes_nothing_is_no_obstacle(
         await session.press("tab", "y", "+")
         await session.wait_until(lambda: "The disk is full." in session.screen_text())
         assert "good" not in head(session)
-
-
-# Learning from it
-
-
-async def teach(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
-    """Learn something from any answers."""
-    await asyncio.to_thread(target.write_text, "numbers")
-    return RefitResult(len(rated), 3, 0.2, 0.18, True, ("It trusts small more.",))
-
-
-@asynccontextmanager
-async def open_learning_app(tmp_path: Path, *scripts: Script) -> AsyncIterator[AppSession]:
-    """Open the app with something that learns."""
-    store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
-    tutor = Personaliser(store.feedback, lambda: [Candidate("small")], teach, versions)
-    async with open_app(tmp_path, *scripts, store=store, tutor=lambda: tutor) as session:
-        yield session
-    await store.aclose()
-
-
-async def store_ratings(store: Store, count: int) -> None:
-    """Have so many good answers in the history."""
-    for number in range(count):
-        begun = await store.begin(Prompt(f"Question {number}"), ConversationPosition(), Label.CLOUD)
-        await store.write(begun.answer, "Answer", TurnStatus.DONE, "small")
-        await store.feedback.rate(begun.answer, Signal.GOOD)
-
-
-async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -> None:
-    async with open_learning_app(tmp_path, SAY) as session:
-        await session.send("/learn")
-        await session.wait_until(
-            lambda: "There is no answer to learn from yet." in session.screen_text()
-        )
-        await store_ratings(session.services.store, 12)
-        await session.send("/learn")
-        await session.wait_until(lambda: "It trusts small more." in session.screen_text())
-        assert "There are 12 answers to learn from: 12 you marked good." in session.screen_text()
-        assert "/learn undo takes that back." in session.screen_text()
-        await session.wait_until(lambda: "learning from your answers" not in session.screen_text())
-        await session.send("/learn undo")
-        await session.wait_until(lambda: "What was learned is undone." in session.screen_text())
-        await session.send("/learn forget")
-        await session.wait_until(lambda: "There is nothing to forget" in session.screen_text())
-        await session.send("/learn everything")
-        await session.wait_until(
-            lambda: "/learn everything is not understood." in session.screen_text()
-        )
-
-
-async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> None:
-    async with open_learning_app(tmp_path, SAY) as session:
-        await store_ratings(session.services.store, LEARN_HINT_ANSWERS - 2)
-        hint = f"{LEARN_HINT_ANSWERS} new: /learn learns from them"
-        for text in ("marked as good ", f"marked as good · {hint}"):
-            await session.ask("Hi")
-            await session.press("tab", "+")
-            assert text in session.screen_text()
-            await session.press("tab")
-
-
-async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
-    async def fall(rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
-        raise WorkerError("The router failed while it was learning. Nothing was changed.")
-
-    store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
-    tutor = Personaliser(store.feedback, lambda: [Candidate("small")], fall, versions)
-    async with open_app(tmp_path, SAY, store=store, tutor=lambda: tutor) as session:
-        await store_ratings(store, 12)
-        await session.send("/learn")
-        await session.wait_until(lambda: "The router failed" in session.screen_text())
-        await session.wait_until(lambda: "learning from your answers" not in session.screen_text())
-    await store.aclose()

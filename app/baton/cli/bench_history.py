@@ -96,7 +96,7 @@ async def compare_paces(
 async def _collect_cases(baton: Baton, past: Sequence[PastRun]) -> list[PastPrompt]:
     """Return the prompts that a policy decides on, as known then, else as estimated now."""
     from baton.core.permissions import helpers
-    from baton.routing import LearnedRouter, ScorerLimits, learned_file
+    from baton.routing import LearnedRouter, ScorerLimits
 
     orchestra = baton.orchestra
     roster = await orchestra.services.skills.cards_with_skills(orchestra.roster)
@@ -105,7 +105,7 @@ async def _collect_cases(baton: Baton, past: Sequence[PastRun]) -> list[PastProm
     terms = replace(orchestra.terms, offline=False, mode="auto")
     helper = next(iter(helpers(here, roster, Label.CLOUD, terms)), None)
     limits = ScorerLimits(_ESTIMATE_SECONDS, _ESTIMATE_SECONDS, _ESTIMATE_SECONDS)
-    router = LearnedRouter(learned=learned_file(baton.paths.data), limits=limits)
+    router = LearnedRouter(limits=limits)
     estimator = _Estimator(router, {card.id: card for card in roster}, here, helper)
     cases = []
     try:

@@ -130,8 +130,8 @@ def show(conversation: str, as_json: bool) -> None:
 def rate(rating: str, run: str | None) -> None:
     """Say that an answer is good or bad, or take that back (none).
 
-    It is the answer of RUN: its id, the beginning of it, or without one the last run. `baton learn`
-    learns from it; it is kept with the conversation, and goes when that is removed.
+    It is the answer of RUN: its id, the beginning of it, or without one the last run. It moves what
+    `baton models show` says of its worker, is kept with the conversation, and goes with that.
     """
     chosen = None if rating == "none" else Signal(rating)
     notify(with_store(lambda store: _rate_answer(store, run, chosen)))
@@ -146,7 +146,7 @@ def remove(conversations: tuple[str, ...], yes: bool) -> None:
     From a damaged file that was kept aside nothing can be removed: such files are named.
 
     What they cost stays in `baton usage`; what was sent stays in `baton egress ls`, without its
-    text. The numbers that `baton learn` drew from them stay until `baton learn --forget`.
+    text.
     """
     with_store(lambda store: _remove_conversations(store, conversations, yes))
 
@@ -337,10 +337,6 @@ async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool)
     await store.purge(*chosen)
     size = show_size(store.archive.disk_bytes)
     notify(f"Removed {count_text(len(chosen), 'conversation')}. The history takes {size} now.")
-    from baton.routing import LearnedVersions, learned_file
-
-    if LearnedVersions(learned_file(find_paths().data)).learned_at is not None:
-        notify("`baton learn --forget` removes what was learned from answers as well.")
     if broken := _damaged_files():
         notify(
             "Damaged files that were kept aside may still hold the texts:"

@@ -65,9 +65,6 @@ COMMANDS = {
     "bench": CommandEntry(
         "baton.cli.bench:bench", "Compare strategies on questions with known answers."
     ),
-    "learn": CommandEntry(
-        "baton.cli.learn:learn", "Learn from your answers where prompts do best."
-    ),
     "config": CommandEntry("baton.cli.config:config", "Show and edit the settings."),
     "doctor": CommandEntry("baton.cli.doctor:doctor", "Check that everything here works."),
     "self": CommandEntry("baton.cli.installation:own", "Update, roll back or uninstall Baton."),

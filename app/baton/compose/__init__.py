@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from baton.models.model_types import LibraryModel
     from baton.money import Ledger
     from baton.routing import LearnedRouter
-    from baton.routing.personalisation import Personaliser
 
 __all__ = [
     "NOTHING_HERE",
@@ -145,19 +144,6 @@ class Baton:
         raise ConfigError(
             f"There is no worker {one_line(named)!r} (the setting `conductor`).",
             f"Did you mean {near[0]!r}?" if near else "`baton models role` shows who could do it.",
-        )
-
-    @property
-    def tutor(self) -> Personaliser:
-        """What has the router learn from this person's answers."""
-        from baton.routing import LearnedVersions, candidates, learned_file, refit_router
-        from baton.routing.personalisation import Personaliser
-
-        return Personaliser(
-            self.store.feedback,
-            lambda: candidates(self.orchestra.roster),
-            refit_router,
-            LearnedVersions(learned_file(self.paths.data)),
         )
 
     def report_later(self, report: Callable[[str], object]) -> None:
@@ -539,9 +525,9 @@ def _router(
     paths: Paths, warm: Worker | None, find_borrower: Callable[[], Borrower | None] = lambda: None
 ) -> LearnedRouter:
     """Return the learned router; while that worker loads, prompts wait for the router as well."""
-    from baton.routing import LearnedRouter, learned_file
+    from baton.routing import LearnedRouter
 
-    router = LearnedRouter(learned=learned_file(paths.data), find_borrower=find_borrower)
+    router = LearnedRouter(find_borrower=find_borrower)
     if isinstance(warm, LocalWorker):
         router.wait_while(lambda: warm.loading)
     return router

@@ -11,7 +11,6 @@ from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Role, TurnStatus
-from baton.core.routing_types import Candidate, RatedAnswer
 
 
 class Signal(StrEnum):
@@ -62,7 +61,6 @@ class AnswerSignals:
     """
 
     turn: str
-    prompt: str
     worker: str
     signals: Mapping[Signal, float]
     kind: str = ""
@@ -111,22 +109,6 @@ def graded_answers(answers: Iterable[AnswerSignals], now: float) -> list[GradedA
             weight *= 1.0 if answer.alone else _SHARED_WORK_WEIGHT
             found.append(GradedAnswer(answer.worker, answer.kind, good, weight, at))
     return found
-
-
-def is_about_worker(answer: AnswerSignals) -> bool:
-    """Whether an answer shows how its worker does with a prompt by itself."""
-    return answer.alone and bool(answer.prompt.strip())
-
-
-def rated_answers(
-    answers: Iterable[AnswerSignals], candidates: Mapping[str, Candidate], now: float
-) -> list[RatedAnswer]:
-    """Return the grades of answers to whole prompts, by workers that are still configured."""
-    return [
-        RatedAnswer(answer.prompt, candidates[answer.worker], *dated_grade(answer.signals, now))
-        for answer in answers
-        if is_about_worker(answer) and answer.worker in candidates
-    ]
 
 
 @frozen_dataclass

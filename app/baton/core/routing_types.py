@@ -102,34 +102,3 @@ class Judgement:
     best: int
     gain: Mapping[str, float]
     agreement: float | None = None
-
-
-@frozen_dataclass
-class RatedAnswer:
-    """One answer with the grade that the person's own history gives it, from 0 to 1.
-
-    `weight` is how reliable that is (a thumb 1, a copy less). `at` is when, in seconds since 1970.
-    """
-
-    text: str
-    worker: Candidate
-    good: float
-    weight: float = 1.0
-    at: float = 0.0
-
-
-@frozen_dataclass
-class RefitResult:
-    """What refitting on a person's labels came to.
-
-    `used` labels were fitted on, `held` held out; `before` and `after` are the error on those that
-    were held out (Brier score). `kept` is whether the new fit was kept, `notes` says in words what
-    changed, or why nothing did.
-    """
-
-    used: int
-    held: int
-    before: float
-    after: float
-    kept: bool
-    notes: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -15,9 +15,6 @@ from baton.core.messages import TurnStatus
 from baton.core.view import RunView, StepView, fold_events
 from baton.history import rows
 from baton.platform.sqlite import Connection, Row
-
-MAX_PROMPT_CHARS = 20_000
-"""How many characters of a prompt are looked at: the rest of a long one says no more of it."""
 
 _FINISHED = (TurnStatus.DONE, TurnStatus.CUT)
 """Answers that were written to their end: asking again after another one is no complaint."""
@@ -54,18 +51,6 @@ def signals_of_turns(
     return found
 
 
-def count_signals_since(connection: Connection, at: float) -> int:
-    """Return with how many answers something was done after that time."""
-    row = connection.execute(
-        """SELECT count(DISTINCT signals.turn) FROM signals
-        JOIN turns ON turns.id = signals.turn
-        JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
-        WHERE signals.at > ?""",
-        [at],
-    ).fetchone()
-    return int(row[0])
-
-
 _ANSWERS_WITH_FEEDBACK = """
     WITH known (answer) AS (
         SELECT turn FROM signals
@@ -74,28 +59,22 @@ _ANSWERS_WITH_FEEDBACK = """
             SELECT run FROM events WHERE kind = 'Planned' GROUP BY run HAVING count(*) > 1
         )
     )
-    SELECT turns.id, turns.worker, turns.text, turns.status, turns.run, turns.created,
-        substr(prompts.text, 1, ?) AS prompt
+    SELECT turns.id, turns.worker, turns.text, turns.status, turns.run, turns.created
     FROM known
     JOIN turns ON turns.id = known.answer AND turns.role = 'assistant'
-    JOIN turns AS prompts ON prompts.id = turns.parent AND prompts.role = 'user'
     JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
-    WHERE turns.label IN (SELECT value FROM json_each(?))
+    WHERE turns.label = ?
     ORDER BY turns.key DESC LIMIT ?
 """
 
 
-def answers_with_feedback(
-    connection: Connection, limit: int, labels: Collection[Label] = tuple(Label)
-) -> list[AnswerSignals]:
-    """Return the newest answers with these labels of which anything is known, newest first.
+def answers_with_feedback(connection: Connection, limit: int) -> list[AnswerSignals]:
+    """Return the newest answers that may leave this machine and have feedback, newest first.
 
-    That is what a person did with them, and for local drafts that a remote worker replaced,
+    Feedback is what a person did with them, and for local drafts that a remote worker replaced,
     whether both came to the same.
     """
-    listed = connection.execute(
-        _ANSWERS_WITH_FEEDBACK, [MAX_PROMPT_CHARS, rows.encode_json(list(labels)), limit]
-    ).fetchall()
+    listed = connection.execute(_ANSWERS_WITH_FEEDBACK, [Label.CLOUD, limit]).fetchall()
     done = signals_of_turns(connection, [row["id"] for row in listed])
     return [
         known for row in listed for known in _feedback_of(connection, row, done.get(row["id"], {}))
@@ -114,13 +93,13 @@ def _feedback_of(
     if signals and has_author and row["worker"] and row["text"].strip():
         kind = author.step.need.kind if author is not None else ""
         alone = author is None or author.step.is_direct
-        yield AnswerSignals(row["id"], row["prompt"], row["worker"], signals, kind, alone)
+        yield AnswerSignals(row["id"], row["worker"], signals, kind, alone)
     if author is not None and author.step.is_direct and _ran_remotely(view, author):
         for draft in view.steps:
             if (found := _compare_with_draft(view, draft, author, row["text"])) is not None:
                 known = {found: row["created"]}
                 kind = draft.step.need.kind
-                yield AnswerSignals(row["id"], row["prompt"], draft.worker, known, kind)
+                yield AnswerSignals(row["id"], draft.worker, known, kind)
 
 
 def _author_step(view: RunView) -> StepView | None:

@@ -21,7 +21,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import UsageRow
 from baton.core.messages import Turn, TurnStatus
 from baton.history import rows
-from baton.history.feedback_store import MAX_PROMPT_CHARS, signals_of_turns
+from baton.history.feedback_store import signals_of_turns
 from baton.platform.sqlite import (
     Connection,
     Row,
@@ -30,6 +30,9 @@ from baton.platform.sqlite import (
     sqlite3,
     utils_database,
 )
+
+_MAX_PROMPT_CHARS = 20_000
+"""How many characters of a prompt are read: the rest of a long one says no more of it."""
 
 _VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
 
@@ -333,7 +336,7 @@ def past_runs(connection: Connection, since: float, limit: int) -> list[PastRun]
             JOIN turns ON turns.id = runs.prompt
             WHERE runs.created >= ? AND runs.status = 'finished'
             ORDER BY runs.key DESC LIMIT ?""",
-            [MAX_PROMPT_CHARS, since, limit],
+            [_MAX_PROMPT_CHARS, since, limit],
         )
     }
     wanted = "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY key"

@@ -20,7 +20,6 @@ from baton.core.errors import StoreError
 from baton.core.events import Event
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.history_types import (
-    AnswerSignals,
     Conversation,
     GradedAnswer,
     OwnAnswer,
@@ -324,14 +323,6 @@ class FeedbackHistory:
         """Return what was done with these answers, and when; without those that nothing was."""
         return await self._database.read(feedback_store.signals_of_turns, turns)
 
-    async def signals_since(self, at: float) -> int:
-        """Return with how many answers something was done after that time."""
-        return await self._database.read(feedback_store.count_signals_since, at)
-
-    async def answered(self, limit: int = 5_000) -> list[AnswerSignals]:
-        """Return the newest answers of which it is known how good they were, newest first."""
-        return await self._database.read(feedback_store.answers_with_feedback, limit)
-
     async def outcomes(self, limit: int = 5_000) -> list[GradedAnswer]:
         """Return how workers did at kinds of tasks, by this person's own answers, newest first.
 
@@ -340,9 +331,7 @@ class FeedbackHistory:
         longer here are among them. Several signals of one answer make one of these. Only answers
         that may leave this machine count: a remote conductor is sent their averages.
         """
-        known = await self._database.read(
-            feedback_store.answers_with_feedback, limit, (Label.CLOUD,)
-        )
+        known = await self._database.read(feedback_store.answers_with_feedback, limit)
         return graded_answers(known, time.time())
 
 

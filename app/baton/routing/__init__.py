@@ -10,32 +10,16 @@ if TYPE_CHECKING:
         RouterSpeed as RouterSpeed,
         measure_router as measure_router,
     )
-    from baton.routing.personalisation import (
-        LearnedVersions as LearnedVersions,
-        LearningResult as LearningResult,
-        Personaliser as Personaliser,
-        forget as forget,
-        result_lines as result_lines,
-        undo as undo,
-    )
-    from baton.routing.protocol import candidates as candidates
     from baton.routing.router_files import (
-        learned_file as learned_file,
         missing_part as missing_part,
         read_scores as read_scores,
         shipped_folder as shipped_folder,
     )
-    from baton.routing.scorer_process import (
-        LoadedRouter as LoadedRouter,
-        ScorerLimits as ScorerLimits,
-        refit_router as refit_router,
-    )
+    from baton.routing.scorer_process import ScorerLimits as ScorerLimits
 else:
     __getattr__ = lazy_exports(
         __name__,
         learned_router="LearnedRouter RouterSpeed measure_router",
-        personalisation="LearnedVersions LearningResult Personaliser forget result_lines undo",
-        protocol="candidates",
-        router_files="learned_file missing_part read_scores shipped_folder",
-        scorer_process="LoadedRouter ScorerLimits refit_router",
+        router_files="missing_part read_scores shipped_folder",
+        scorer_process="ScorerLimits",
     )

@@ -1,10 +1,16 @@
-"""The trained router: it asks the scorer process, and falls back on the rule; its speed."""
+"""The trained router: it asks the scorer process, and falls back on the rule; its speed.
+
+What is sent is cut to size, and what comes back is validated: a child is as trustworthy as the
+files it reads, so an invalid answer counts as a crash.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +18,23 @@ from typing import TYPE_CHECKING
 from baton.core.errors import WorkerUnavailable
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.messages import Card
-from baton.core.plan_types import Material
+from baton.core.plan_types import KINDS, Material
+from baton.core.planning.skill_estimates import parameter_billions
+from baton.core.planning.turn_roles import TurnRole
 from baton.core.ports import Route
 from baton.core.reading.follow_up import request_text
-from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, TextVector
+from baton.core.routing_types import (
+    MAX_VECTOR_TOKENS,
+    VECTOR_WIDTH,
+    Candidate,
+    Draft,
+    Estimate,
+    Judgement,
+    TextVector,
+)
 from baton.core.run.rule_router import RuleRouter, routed, tool_alone
-from baton.ipc.process import ChildDied
+from baton.core.sanitiser import whole_characters
+from baton.ipc.process import ChildDied, InvalidReply
 from baton.routing.messages import (
     CompareTexts,
     EmbedText,
@@ -29,21 +46,9 @@ from baton.routing.messages import (
     TableReply,
     VectorReply,
 )
-from baton.routing.protocol import (
-    MAX_TEXTS,
-    candidates,
-    cut_drafts,
-    excerpt,
-    valid_estimate,
-    valid_judgement,
-    valid_likeness,
-    valid_scores,
-    valid_vector,
-)
 from baton.routing.router_files import shipped_folder
 from baton.routing.scorer_process import (
     DEFAULT_LIMITS,
-    LoadedRouter,
     ScorerLimits,
     ScorerProcess,
     Unanswered,
@@ -64,26 +69,25 @@ _EMBEDDING_SLACK = 80.0
 class LearnedRouter:
     """Routes by what is expected of each worker, as a child process on this machine computes it.
 
-    `folder` None is the router that Baton ships; `learned` is the person's own file, which need not
-    be there. Nothing is started before the first question (or `warm`). Where there is no answer in
-    time, the rule's counts; `on_warning` is called once with why there are none at all.
+    `folder` None is the router that Baton ships. Nothing is started before the first question (or
+    `warm`). Where there is no answer in time, the rule's counts; `on_warning` is called once with
+    why there are none at all.
     """
 
     def __init__(
         self,
         folder: Path | None = None,
-        learned: Path | None = None,
         *,
         limits: ScorerLimits = DEFAULT_LIMITS,
         find_borrower: Callable[[], Borrower | None] = lambda: None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.folder = shipped_folder() if folder is None else folder
-        self.on_warning: Callable[[str], object] = _ignore_warning
+        self.on_warning: Callable[[str], object] = lambda _: None
         self._scorer = ScorerProcess(
-            self.folder, learned, limits=limits, find_borrower=find_borrower, environ=environ
+            self.folder, limits=limits, find_borrower=find_borrower, environ=environ
         )
-        self._scorer.on_news = lambda: self._warn_once(self.warning or self._scorer.note)
+        self._scorer.on_trouble = lambda: self._warn_once(self.warning)
         self._rule = RuleRouter()
         self._last_warning = self.warning
 
@@ -99,9 +103,9 @@ class LearnedRouter:
         return self._scorer.trouble
 
     @property
-    def loaded(self) -> LoadedRouter | None:
-        """What the child holds, once it is ready."""
-        return self._scorer.loaded
+    def provider(self) -> str:
+        """On what the child runs, once it is ready; "" before."""
+        return self._scorer.provider
 
     @property
     def pid(self) -> int | None:
@@ -136,7 +140,6 @@ class LearnedRouter:
         except (Unanswered, ChildDied) as error:
             self._report_failure(error)
             return None
-        self._warn_once(self._scorer.note)
         return found
 
     async def judge(
@@ -217,9 +220,135 @@ class LearnedRouter:
             self.on_warning(what)
 
 
-def _ignore_warning(_: str) -> None:
-    pass
+MAX_CANDIDATES = 64
+MAX_TEXTS = 64
+"""More of them aren't sent: the first ones count."""
 
+HEAD_CHARS, TAIL_CHARS = 8000, 4000
+"""Characters of a text that are sent: more than the router looks at, so that nothing is lost."""
+
+MAX_SCORE = 1e6
+"""Scores are any finite numbers; only their order counts, and whether they are above 0."""
+
+
+# Requests
+
+
+def excerpt(text: str) -> str:
+    """Return the part of a text that the router looks at, as whole characters."""
+    if len(text) > HEAD_CHARS + TAIL_CHARS:
+        text = f"{text[:HEAD_CHARS]}\n{text[-TAIL_CHARS:]}"
+    return whole_characters(text)
+
+
+def candidates(roster: Sequence[Card]) -> list[Candidate]:
+    """Return the models of a roster as the router sees them, in its order."""
+    cards = [card for card in roster if not card.is_tool][:MAX_CANDIDATES]
+    return [candidate(card) for card in cards]
+
+
+def candidate(card: Card) -> Candidate:
+    """Return a worker as the router sees it."""
+    free = card.price is None or card.price.is_free
+    dollars = 0.0 if free or card.price is None else card.price.dearest_output / 10**9
+    model = card.model or card.name or card.id
+    skills = {kind: float(level) for kind, level in card.skills.items()}
+    return Candidate(card.id, model, parameter_billions(card), dollars, card.remote, skills)
+
+
+def cut_drafts(drafts: Sequence[Draft]) -> list[Draft]:
+    """Return drafts with their texts cut; how long they were stays known."""
+    return [
+        replace(
+            draft,
+            text=excerpt(draft.text),
+            answer=excerpt(draft.answer),
+            length=draft.length or len(draft.text),
+        )
+        for draft in drafts
+    ]
+
+
+# Replies
+
+
+def valid_estimate(estimate: Estimate, workers: Collection[str]) -> Estimate:
+    """Return an estimate of those workers, within its bounds. Raises InvalidReply."""
+    if estimate.quality.keys() != set(workers):
+        raise _invalid()
+    return Estimate(
+        _shares(estimate.kinds, KINDS),
+        _shares(estimate.quality, workers),
+        _shares(estimate.gain, workers, least=-1.0),
+        _shares(estimate.nearby, workers),
+        int(_bounded(estimate.tokens, 0, 10**9)),
+        _bounded(estimate.novelty),
+        int(_bounded(estimate.tokens_p99, 0, 10**9)),
+    )
+
+
+def valid_judgement(judgement: Judgement, drafts: int, workers: Collection[str]) -> Judgement:
+    """Return a judgement of so many drafts, within its bounds. Raises InvalidReply."""
+    agreement = judgement.agreement
+    if not 0 <= judgement.best < drafts:
+        raise _invalid()
+    return Judgement(
+        tuple(_row(judgement.quality, drafts)),
+        judgement.best,
+        _shares(judgement.gain, workers, least=-1.0),
+        None if agreement is None else _bounded(agreement),
+    )
+
+
+def valid_likeness(table: Sequence[Sequence[float]], texts: int) -> list[list[float]]:
+    """Return the likenesses of so many texts, within their bounds. Raises InvalidReply."""
+    if len(table) != texts:
+        raise _invalid()
+    return [_row(row, texts) for row in table]
+
+
+def valid_vector(vector: TextVector) -> TextVector:
+    """Return a text's vector if it is one. Raises InvalidReply."""
+    is_too_long = vector.tokens > MAX_VECTOR_TOKENS
+    if vector.tokens < 0 or len(vector.values) != 4 * VECTOR_WIDTH * (not is_too_long):
+        raise _invalid()
+    if not all(map(math.isfinite, array("f", vector.values))):
+        raise _invalid()
+    return vector
+
+
+def valid_scores(table: Sequence[Sequence[float]], workers: int) -> list[list[float]]:
+    """Return a score for each of so many workers in each role. Raises InvalidReply."""
+    if len(table) != len(TurnRole):
+        raise _invalid()
+    return [_row(row, workers, -MAX_SCORE, MAX_SCORE) for row in table]
+
+
+def _shares(
+    values: Mapping[str, float], names: Collection[str], least: float = 0.0
+) -> dict[str, float]:
+    """Return numbers up to 1 by names, of which there may be no others."""
+    if not values.keys() <= set(names):
+        raise _invalid()
+    return {name: _bounded(number, least) for name, number in values.items()}
+
+
+def _row(values: Sequence[float], count: int, least: float = 0.0, most: float = 1.0) -> list[float]:
+    if len(values) != count:
+        raise _invalid()
+    return [_bounded(number, least, most) for number in values]
+
+
+def _bounded(number: float, least: float = 0.0, most: float = 1.0) -> float:
+    """Return a number pushed into its bounds: rounding may lead a little beyond."""
+    return float(min(most, max(least, number)))
+
+
+def _invalid() -> InvalidReply:
+    return InvalidReply("It sent an invalid reply.")
+
+
+# Its speed
 
 _PROMPT = "Which of these numbers are prime, and why are the others not: 51, 57, 59, 63, 71? " * 2
 """Some 64 tokens."""
@@ -236,21 +365,15 @@ class RouterSpeed:
     """What was found: why it doesn't answer, or how fast it does, the pipes included."""
 
     trouble: str = ""
-    note: str = ""
     provider: str = ""
-    learned: bool = False
     milliseconds: float = 0.0
 
 
 async def measure_router(
-    learned: Path, folder: Path | None = None, environ: Mapping[str, str] = os.environ
+    folder: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> RouterSpeed:
     """Start the router in a child of its own and ask it a few times."""
-    router = LearnedRouter(
-        folder or shipped_folder(), learned, limits=_PROBE_LIMITS, environ=environ
-    )
-    said: list[str] = []
-    router.on_warning = said.append
+    router = LearnedRouter(folder, limits=_PROBE_LIMITS, environ=environ)
     times = []
     try:
         for n in range(_REPETITIONS):
@@ -259,12 +382,7 @@ async def measure_router(
             if answered is None:
                 return RouterSpeed(router.trouble or "The router doesn't answer in time.")
             times.append(time.perf_counter() - began)
-        assert router.loaded is not None
-        return RouterSpeed(
-            note=" ".join(said),
-            provider=router.loaded.provider,
-            learned=router.loaded.learned,
-            milliseconds=sorted(times)[_REPETITIONS // 2] * 1000,
-        )
+        middle = sorted(times)[_REPETITIONS // 2]
+        return RouterSpeed(provider=router.provider, milliseconds=middle * 1000)
     finally:
         await router.aclose()

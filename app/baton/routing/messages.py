@@ -9,8 +9,6 @@ from baton.core.routing_types import (
     Draft,
     Estimate,
     Judgement,
-    RatedAnswer,
-    RefitResult,
     TextVector,
 )
 from baton.ipc.messages import FinalReply, Message
@@ -19,11 +17,9 @@ from baton.ipc.messages import FinalReply, Message
 
 
 class LoadRouter(Message, tag="load"):
-    """Load the router in a folder, with the person's own file if there is one."""
+    """Load the router in a folder."""
 
     folder: Path
-    learned: Path | None = None
-    threads: int = 1
 
 
 class EstimateQuality(Message, tag="estimate"):
@@ -62,38 +58,15 @@ class ScoreTurns(Message, tag="turns"):
     workers: list[list[float]]
 
 
-class AddRated(Message, tag="rated"):
-    """Labels for the next refit, some at a time."""
-
-    rated: list[RatedAnswer]
-
-
-class RefitRouter(Message, tag="learn"):
-    """Refit the router on the labels, and write `target` if that came out better."""
-
-    target: Path
-
-
-REQUESTS = (
-    LoadRouter
-    | EstimateQuality
-    | JudgeDrafts
-    | CompareTexts
-    | EmbedText
-    | ScoreTurns
-    | AddRated
-    | RefitRouter
-)
+REQUESTS = LoadRouter | EstimateQuality | JudgeDrafts | CompareTexts | EmbedText | ScoreTurns
 
 # Replies
 
 
 class RouterLoaded(Message, tag="loaded"):
-    """What was loaded: on what it runs, and whether the person's own file is in it."""
+    """What was loaded, and on what it runs: the name of an ONNX provider."""
 
     provider: str
-    learned: bool
-    note: str = ""
 
 
 class EstimateReply(FinalReply, tag="estimated"):
@@ -120,10 +93,4 @@ class TableReply(FinalReply, tag="table"):
     value: list[list[float]]
 
 
-class RefitReply(FinalReply, tag="learned"):
-    """The answer to RefitRouter."""
-
-    value: RefitResult
-
-
-REPLIES = RouterLoaded | EstimateReply | JudgementReply | VectorReply | TableReply | RefitReply
+REPLIES = RouterLoaded | EstimateReply | JudgementReply | VectorReply | TableReply

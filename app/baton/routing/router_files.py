@@ -1,4 +1,4 @@
-"""The router's files: what Baton ships, what was learned here, and measured skills."""
+"""The router's files that Baton ships, measured skills among them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ def shipped_folder() -> Path:
     return inside if inside.is_dir() else package.parents[1] / "models" / "router"
 
 
-def learned_file(data: Path) -> Path:
-    """Return where what was learned from the person's answers is kept, below their data folder."""
-    return data / "router" / "learned.npz"
-
-
 def missing_part(folder: Path) -> tuple[str, str]:
     """Say what is plainly missing for the router to run, and what to do; ("", "") if nothing is.
 
@@ -41,17 +36,6 @@ def missing_part(folder: Path) -> tuple[str, str]:
         again = "Get it again: `git checkout models/router` in a checkout, else reinstall Baton."
         return f"The trained router isn't in {folder}.", again
     return "", ""
-
-
-def file_stamp(file: Path | None) -> tuple[int, int] | None:
-    """Return what changes when a file does; None where there is none."""
-    if file is None:
-        return None
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 SKILLS_FILE = "skills.json"

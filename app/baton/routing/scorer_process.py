@@ -1,18 +1,16 @@
-"""The scorer's child process, seen from the front: bounded waits, restarts, and refits."""
+"""The scorer's child process, seen from the front: bounded waits and restarts."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from baton.core.errors import WorkerError, WorkerUnavailable
+from baton.core.errors import WorkerUnavailable
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.routing_types import RatedAnswer, RefitResult
 from baton.core.sanitiser import one_line
 from baton.ipc.messages import Failed, FinalReply, FrameError, Message
 from baton.ipc.process import (
@@ -22,22 +20,16 @@ from baton.ipc.process import (
     ChildDied,
     ModelOrder,
     environment,
-    error_of,
     file_versions,
-    start_child,
     start_model,
 )
 from baton.ipc.supervisor import MAX_DEATHS, Supervisor
 from baton.routing.messages import (
     REPLIES,
-    AddRated,
     LoadRouter,
-    RefitReply,
-    RefitRouter,
     RouterLoaded,
 )
-from baton.routing.protocol import cut_rated
-from baton.routing.router_files import SHIPPED_FILES, file_stamp, missing_part, shipped_folder
+from baton.routing.router_files import SHIPPED_FILES, missing_part
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,14 +61,6 @@ DEFAULT_LIMITS = ScorerLimits()
 """The first goes unnoticed; the second is mostly spent beside a worker that loads."""
 
 
-@frozen_dataclass
-class LoadedRouter:
-    """What a child has loaded: on what it runs, and whether the person's own file is in it."""
-
-    provider: str
-    learned: bool
-
-
 class Unanswered(Exception):
     """There is no answer, or none in time. `why` is a sentence, "" where it was only late."""
 
@@ -88,33 +72,29 @@ class Unanswered(Exception):
 class ScorerProcess(Supervisor):
     """The scorer's child process, which is left alone for a while when it keeps dying.
 
-    `loaded` is what it holds once it is ready, `is_waiting_anyway` says whether something slower is
-    being loaded. `trouble` is why there are no answers for the time being, and `note` what else the
-    person must know, each with what to do, or ""; `on_news` hears that there is one of them.
+    `provider` is on what it runs once it is ready ("" before), `is_waiting_anyway` says whether
+    something slower is being loaded. `trouble` is why there are no answers for the time being, and
+    what to do, or ""; `on_trouble` is called when there is one.
     """
 
     def __init__(
         self,
         folder: Path,
-        learned: Path | None = None,
         *,
         limits: ScorerLimits = DEFAULT_LIMITS,
         find_borrower: Callable[[], Borrower | None] = lambda: None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__("The router process")
-        self.is_waiting_anyway: Callable[[], bool] = _is_never_waiting
-        self.on_news: Callable[[], None] = _ignore_news
-        self.loaded: LoadedRouter | None = None
-        self.note = ""
+        self.is_waiting_anyway: Callable[[], bool] = lambda: False
+        self.on_trouble: Callable[[], object] = lambda: None
+        self.provider = ""
         self._folder = folder
-        self._learned = learned
         self._limits = limits
         self._environ = environ
         self._find_borrower = find_borrower
         what, hint = missing_part(folder)
         self._refusal = f"{what} {hint}".strip()
-        self._stamp: tuple[int, int] | None = None
         self._since = 0.0  # when it began to load or, once it has, to answer
         self._listener: tuple[Child, asyncio.Task[None]] | None = None
 
@@ -170,13 +150,13 @@ class ScorerProcess(Supervisor):
             return bool(call.messages) or call.child.ended
 
         began, limits = time.monotonic(), self._limits
-        if self.loaded is None:
+        if not self.provider:
             await call.until(came, limits.cold * slack)
-        while self.loaded is None and not came() and self.is_waiting_anyway():
+        while not self.provider and not came() and self.is_waiting_anyway():
             if time.monotonic() - began > limits.idle:
                 break
             await call.until(came, 0.01)
-        if self.loaded is not None:
+        if self.provider:
             await call.until(came, limits.warm * slack)
         if not came():
             raise Unanswered(self.trouble)
@@ -191,7 +171,7 @@ class ScorerProcess(Supervisor):
 
     async def aclose(self) -> None:
         """End the child and forgive its deaths; it may be used again."""
-        self.loaded, self.note = None, ""
+        self.provider = ""
         self._refusal = " ".join(filter(None, missing_part(self._folder)))
         await super().aclose()
 
@@ -203,7 +183,7 @@ class ScorerProcess(Supervisor):
             self._child.kill("It stopped answering.")
         child = super().living(*causes)
         if child is None:
-            self.loaded = None
+            self.provider = ""
         return child
 
     def running(self) -> Child:
@@ -213,8 +193,6 @@ class ScorerProcess(Supervisor):
         child = self.living()
         if child is None and (self.trouble or self.backoff_left()):
             raise Unanswered(self.trouble)
-        if child is not None and file_stamp(self._learned) != self._stamp:
-            self._reload(child)  # `baton learn` wrote it, perhaps in another Baton
         try:
             return super().running()
         except WorkerUnavailable as error:
@@ -222,30 +200,16 @@ class ScorerProcess(Supervisor):
 
     def _start(self) -> Child:
         environ = {**environment(self._environ), **SINGLE_THREAD_VARIABLES}
-        opening = self._begin_to_load()
-        learned = () if opening.learned is None else (opening.learned,)
+        self.provider, self._since = "", time.monotonic()
         files = [self._folder / name for name in SHIPPED_FILES]
-        order = ModelOrder("scorer", environ, opening, file_versions(*files, *learned))
+        order = ModelOrder("scorer", environ, LoadRouter(self._folder), file_versions(*files))
         borrower = self._find_borrower()
         child = None if borrower is None else borrower.borrow(order, REPLIES)
         return child or start_model(order, REPLIES, self._title)
 
-    def _reload(self, child: Child) -> None:
-        """Have what was learned loaded; others who use the same child go on with what it has."""
-        if child.is_borrowed:
-            child.kill()
-            self._child = None
-        else:
-            child.order = None  # it isn't what it was started as any more
-            child.send(self._begin_to_load())
-
-    def _begin_to_load(self) -> LoadRouter:
-        self.loaded, self._since, self._stamp = None, time.monotonic(), file_stamp(self._learned)
-        return LoadRouter(self._folder, None if self._stamp is None else self._learned)
-
     def _is_stuck(self, child: Child) -> bool:
         now = time.monotonic()
-        if self.loaded is None:
+        if not self.provider:
             return now - self._since > LOADING_SECONDS
         return any(now - max(call.since, self._since) > STUCK_SECONDS for call in child.calls)
 
@@ -271,12 +235,9 @@ class ScorerProcess(Supervisor):
 
     def _handle_notice(self, message: Message) -> None:
         match message:
-            case RouterLoaded(provider=provider, learned=learned, note=note):
-                self.loaded = LoadedRouter(one_line(provider, 40), learned)
+            case RouterLoaded(provider=provider):
+                self.provider = one_line(provider, 40)
                 self._since = time.monotonic()
-                self.note = one_line(note, 300)
-                if self.note:
-                    self.on_news()
             case Failed(message=text, hint=hint):
                 self._give_up(one_line(f"{text} {hint}", 500))
 
@@ -286,72 +247,4 @@ class ScorerProcess(Supervisor):
         child, self._child = self._child, None
         if child is not None:
             child.kill()
-        self.on_news()
-
-
-def _is_never_waiting() -> bool:
-    """Nothing else is being loaded."""
-    return False
-
-
-def _ignore_news() -> None:
-    pass
-
-
-LEARNING_SECONDS = 600.0
-"""How long refitting may take; it takes seconds."""
-
-MAX_RATED = 20_000
-"""Of more labels than this the newest count."""
-
-_RATED_PER_FRAME = 100
-"""Labels in one frame, whose size is bounded: a character may take six bytes in it."""
-
-
-async def refit_router(
-    rated: Sequence[RatedAnswer],
-    target: Path,
-    folder: Path | None = None,
-    *,
-    environ: Mapping[str, str] = os.environ,
-) -> RefitResult:
-    """Refit the shipped router on labels, and write `target` if that came out better.
-
-    A Baton that runs takes it up with its next prompt. Raises WorkerError or ModelFileError.
-    """
-    import asyncio
-
-    place = shipped_folder() if folder is None else folder
-    what, hint = missing_part(place)
-    if what:
-        raise WorkerUnavailable(what, hint)
-    environ = {**environment(environ), **SINGLE_THREAD_VARIABLES}
-    child = start_child("scorer", environ, REPLIES, "The router process")
-    newest = sorted(rated, key=lambda one: one.at)[-MAX_RATED:]
-    try:
-        async with asyncio.timeout(LEARNING_SECONDS):
-            return await _refit_in_child(child, newest, target, place)
-    except ChildDied as death:
-        what = f"The router process failed while it was learning. {death} Nothing was changed."
-        raise WorkerError(what, "Try again, or run `baton doctor`.") from death
-    except TimeoutError as error:
-        raise WorkerError("Learning took too long and was stopped; nothing was changed.") from error
-    finally:
-        await child.aclose()
-
-
-async def _refit_in_child(
-    child: Child, rated: Sequence[RatedAnswer], target: Path, folder: Path
-) -> RefitResult:
-    child.send(LoadRouter(folder, target))
-    if isinstance(reply := await child.receive(), Failed):
-        raise error_of(reply)
-    for first in range(0, len(rated), _RATED_PER_FRAME):
-        child.send(AddRated(cut_rated(rated[first : first + _RATED_PER_FRAME])))
-    match await child.call(RefitRouter(target)).receive():
-        case RefitReply(value=result):
-            notes = tuple(one_line(note, 300) for note in result.notes)
-            return replace(result, notes=notes)
-        case Failed() as failed:
-            raise error_of(failed)
-    raise child.reject()
+        self.on_trouble()

@@ -285,7 +285,6 @@ def run_app(
         greeting=greeting,
         warm_cloud=baton.warm_cloud,
         report_later=baton.report_later,
-        tutor=lambda: baton.tutor,
         library=baton.library,
         join=baton.join,
         leave=baton.leave,

@@ -118,9 +118,6 @@ COMMANDS = (
         binding="turn.bad",
     ),
     _command(
-        _A, "learn", "Learn from what you did with answers", "[undo]", "train router feedback"
-    ),
-    _command(
         _A,
         "mode",
         "How far to go: auto, local, mini or ultra",

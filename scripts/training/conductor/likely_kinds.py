@@ -13,7 +13,7 @@ import numpy as np
 
 from baton.core.plan_types import KINDS
 from baton.routing import shipped_folder
-from baton.routing.child.linear_heads import KindHead
+from baton.routing.child.router_model import KindHead
 from baton.routing.child.text_features import Encoder, text_features
 
 SAID = 0.6

@@ -46,7 +46,7 @@ from baton.core.planning.turn_roles import (
     worker_features,
 )
 from baton.routing import shipped_folder
-from baton.routing.child.linear_heads import TURN_SHAPE, TurnHead
+from baton.routing.child.router_model import TURN_SHAPE, TurnHead
 from baton.routing.child.text_features import WIDTH, Encoder, Vectors
 
 Floats = NDArray[np.float64]

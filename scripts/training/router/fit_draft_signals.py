@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.routing.child.draft_signals import FIGURES, DraftSignals, SignalLine
+from baton.routing.child.draft_signals import DRAFT_FEATURES, DraftSignals, SignalLine
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class Recorded:
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines))
         return cls(
-            np.array([[float(row[name]) for name in FIGURES] for row in rows]),
+            np.array([[float(row[name]) for name in DRAFT_FEATURES] for row in rows]),
             np.array([float(row["right"]) for row in rows]),
             np.array([row["kind"] for row in rows]),
             np.array([row["words"] for row in rows]),
@@ -55,14 +55,14 @@ class Recorded:
 
     def chosen(self, names: Sequence[str]) -> Floats:
         """Return some of the figures."""
-        return self.figures[:, [FIGURES.index(name) for name in names]]
+        return self.figures[:, [DRAFT_FEATURES.index(name) for name in names]]
 
 
 def fit_draft_signals(recorded: Recorded | None = None) -> DraftSignals:
     """Fit the lines on all that was recorded."""
     known = recorded or Recorded.read()
-    own = fit_line(known.chosen(FIGURES), known.right)
-    alone = fit_line(known.chosen(FIGURES[:1]), known.right)
+    own = fit_line(known.chosen(DRAFT_FEATURES), known.right)
+    alone = fit_line(known.chosen(DRAFT_FEATURES[:1]), known.right)
     return DraftSignals({FAMILY: own}, alone, {FAMILY: text_levels()})
 
 
@@ -137,9 +137,13 @@ def table(recorded: Recorded) -> Iterator[str]:
     for words in ("drawn", "likeliest"):
         own = recorded.words == words
         right, kinds = recorded.right[own], recorded.kinds[own]
-        hand = np.clip(1.5 * (recorded.chosen(FIGURES[:1])[own, 0] + 0.4), -1.0, 0.4)
+        hand = np.clip(1.5 * (recorded.chosen(DRAFT_FEATURES[:1])[own, 0] + 0.4), -1.0, 0.4)
         yield _row("the line set by hand", words, hand, right, kinds, is_chance=False)
-        for names in (FIGURES[:1], (*FIGURES[:1], *FIGURES[3:]), FIGURES):
+        for names in (
+            DRAFT_FEATURES[:1],
+            (*DRAFT_FEATURES[:1], *DRAFT_FEATURES[3:]),
+            DRAFT_FEATURES,
+        ):
             chances = left_out_chances(recorded.chosen(names)[own], right, kinds)
             yield _row(", ".join(names), words, chances, right, kinds)
 

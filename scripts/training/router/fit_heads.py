@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baton.core.plan_types import KINDS
-from baton.routing.child.first_stage import Places
-from baton.routing.child.linear_heads import (
+from baton.routing.child.first_stage import Floats, Places
+from baton.routing.child.router_model import (
     LOG_TOKENS_RANGE,
-    Floats,
     KindHead,
     LengthHead,
     kind_design,

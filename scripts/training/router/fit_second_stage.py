@@ -21,7 +21,7 @@ from baton.routing.child.second_stage import (
     chances_from_log_odds,
     combined_log_odds,
     group_answers,
-    is_choice,
+    kind_of_answers,
     log_odds,
 )
 from baton.routing.child.unseen_models import Abilities
@@ -142,7 +142,7 @@ class _Table:
             np.column_stack([expected.get(name, means[:, k]) for k, name in enumerate(names)]),
             np.array([chances_alike(row, names) for row in rows]),
             np.array([abilities.ability(Candidate(name)) if abilities else 0.0 for name in names]),
-            np.array([abilities is None or is_choice(row) for row in rows]),
+            np.array([abilities is None or kind_of_answers(row) == "letter" for row in rows]),
         )
 
     def draw(self, count: int, random: np.random.Generator) -> tuple[Floats, Floats, Floats] | None:

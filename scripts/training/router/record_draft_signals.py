@@ -24,7 +24,7 @@ from checkable_questions import Question, questions
 from prompt_context import PromptContext
 
 from baton.core.sampling_settings import Sampling
-from baton.routing.child.draft_signals import FIGURES, text_figures
+from baton.routing.child.draft_signals import DRAFT_FEATURES, text_figures
 from baton.workers.local.child import llama
 from baton.workers.local.child.chat_template import compile_template
 
@@ -58,7 +58,7 @@ def main() -> None:
     if chosen.table:
         with chosen.table.open("w", encoding="utf-8", newline="") as file:
             table = csv.writer(file, lineterminator="\n")
-            table.writerow(("kind", "words", *FIGURES, "right"))
+            table.writerow(("kind", "words", *DRAFT_FEATURES, "right"))
             table.writerows(rows(known))
 
 

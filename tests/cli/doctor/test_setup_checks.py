@@ -212,14 +212,8 @@ def test_the_router_is_asked_and_its_fault_is_reported_with_the_remedy(
 ) -> None:
     well = check_results("router")["router"]
     assert well.state is CheckState.OK
-    assert "ms per question on CPU, as delivered" in well.text
+    assert "ms per question on CPU" in well.text
     assert not home.exists()
-    learned = find_paths().data / "router" / "learned.npz"
-    learned.parent.mkdir(parents=True)
-    learned.write_bytes(b"no numbers")
-    doubtful = check_results("router")["router"].text
-    assert f"on CPU. What was learned from your answers can't be used: {learned} is" in doubtful
-    assert not [odd for odd in ("pickle", "nothing learned", "..") if odd in doubtful]
     monkeypatch.setattr("baton.routing.learned_router.shipped_folder", lambda: tmp_path / "nowhere")
     ill = check_results("router")["router"]
     assert ill.state is CheckState.WARN

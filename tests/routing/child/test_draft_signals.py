@@ -12,7 +12,7 @@ from fit_draft_signals import Recorded, auroc, fit_draft_signals, left_out_chanc
 from hypothesis import given, strategies as st
 
 from baton.core.routing_types import Candidate, Draft
-from baton.routing.child.draft_signals import FIGURES, DraftSignals
+from baton.routing.child.draft_signals import DRAFT_FEATURES, DraftSignals
 
 STARTER = Candidate("starter", "SmolLM2-135M-Instruct", 0.135)
 OTHER = Candidate("other", "qwen2.5-7b-instruct", 7.0)
@@ -33,7 +33,7 @@ def test_signals_rank_right_answers_first_on_kinds_that_were_left_out(
     own = recorded.words == words
     right, kinds = recorded.right[own], recorded.kinds[own]
     assert len(right) >= 1000
-    chances = left_out_chances(recorded.chosen(FIGURES)[own], right, kinds)
+    chances = left_out_chances(recorded.chosen(DRAFT_FEATURES)[own], right, kinds)
     by_hand = np.clip(1.5 * (recorded.chosen(["confidence"])[own, 0] + 0.4), -1.0, 0.4)
     assert auroc(chances, right) > max(least, auroc(by_hand, right) + 0.02)
 

@@ -30,7 +30,8 @@ from baton.core.ports import Route
 from baton.core.routing_types import Draft
 from baton.ipc.messages import Failed, Message
 from baton.ipc.process import Child, ChildDied, ChildProcess, environment
-from baton.routing import LearnedRouter, ScorerLimits, candidates, missing_part, shipped_folder
+from baton.routing import LearnedRouter, ScorerLimits, missing_part, shipped_folder
+from baton.routing.learned_router import candidates
 from baton.routing.messages import REPLIES, EstimateQuality, EstimateReply, LoadRouter, RouterLoaded
 
 pytestmark = pytest.mark.sampled(0.5)
@@ -217,24 +218,6 @@ async def test_a_broken_file_leaves_it_to_the_rule_and_says_so(tmp_path: Path, s
     assert str(folder) in said[0]
     assert "pickle" not in said[0]
     assert ".." not in said[0]
-
-
-async def test_a_file_of_the_persons_own_that_is_broken_leaves_the_shipped_router(
-    tmp_path: Path,
-) -> None:
-    own = tmp_path / "learned.npz"
-    own.write_bytes(b"PK\x03\x04 nothing")
-    router = LearnedRouter(learned=own, limits=PATIENT)
-    said: list[str] = []
-    router.on_warning = said.append
-    try:
-        assert (await route(router, "Name a colour.")).estimate is not None
-        assert router.loaded is not None
-        assert not router.loaded.learned
-    finally:
-        await router.aclose()
-    assert len(said) == 1
-    assert "baton learn" in said[0]
 
 
 async def test_what_the_child_can_not_load_is_reported_in_a_sentence(tmp_path: Path) -> None:

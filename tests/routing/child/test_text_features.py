@@ -81,7 +81,7 @@ def test_no_texts(encoder: Encoder) -> None:
 
 
 def test_a_provider_that_is_not_there_is_passed_over() -> None:
-    encoder = Encoder(SHIPPED, providers=["NoSuchExecutionProvider"])
+    encoder = Encoder(SHIPPED, provider="NoSuchExecutionProvider")
     assert np.isfinite(encoder.vectors(["a"])).all()
 
 

@@ -338,19 +338,13 @@ def _repair_hint() -> str:
 
 
 async def check_router(context: CheckContext) -> str:
-    """Ask the router, and report on what it runs, how fast, and with whose answers."""
-    from baton.routing import learned_file, measure_router
+    """Ask the router, and report on what it runs and how fast."""
+    from baton.routing import measure_router
 
-    file = learned_file(context.paths.data)
-    found = await measure_router(file)
+    found = await measure_router()
     if found.trouble:
         return CheckWarning(f"{found.trouble} Until then a rule of length and task decides.")
-    text = f"{found.milliseconds:.0f} ms per question on {found.provider}"
-    if found.note:
-        return CheckWarning(f"{text}. {found.note}")
-    if found.learned:
-        return f"{text}, with what was learned from your answers ({file})"
-    return f"{text}, as delivered, nothing learned from your answers yet"
+    return f"{found.milliseconds:.0f} ms per question on {found.provider}"
 
 
 async def check_llama(context: CheckContext) -> str:

@@ -31,9 +31,8 @@ def models() -> None:
     For rewriting 9/10, nine of ten ordinary tasks of that kind go well. That begins with
     shipped measurements where the model is known, else with what was published of it or a
     guess from its size, and moves with what you do with answers: marking them good or
-    bad, asking again, copying. Those of private conversations don't count here, as a worker
-    that draws plans sees the figures; `baton learn` counts them, and what it keeps stays
-    on this machine.
+    bad, asking again, copying. Those of private conversations don't count, as a worker
+    that draws plans sees the figures.
     """
 
 

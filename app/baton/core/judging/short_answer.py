@@ -88,7 +88,7 @@ def _comparison_key(text: str) -> str:
 def _keys_agree(a: str, b: str) -> bool:
     if a == b:
         return bool(a)
-    x, y = _key_value(a), _key_value(b)
+    x, y = number_value(a), number_value(b)
     if x is None or y is None:
         return False
     return numbers_agree(x, y)
@@ -99,7 +99,7 @@ def numbers_agree(a: Fraction, b: Fraction) -> bool:
     return abs(a - b) <= _MAX_RELATIVE_DIFFERENCE * max(abs(a), abs(b))
 
 
-def _key_value(key: str) -> Fraction | None:
+def number_value(key: str) -> Fraction | None:
     """Return the number that a normalised answer is, if it is one."""
     return Fraction(key) if re.fullmatch(r"-?\d{1,80}(?:/[1-9]\d{0,80}|\.\d{1,80})?", key) else None
 

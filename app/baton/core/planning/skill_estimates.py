@@ -46,11 +46,8 @@ _KIND_OFFSETS = {
 }
 """The offset of a kind of task, for models below the frontier."""
 
-_SKILL_BY_DOLLARS = ((0.7, 3.6), (3.0, 4.1), (math.inf, 4.6))
-"""Dollars per million tokens of answer up to which a cloud model of unknown size is that good."""
-
-_SKILL_BY_LABEL = {Label.LOCAL: 2.3, Label.LAN: 3.0, Label.CLOUD: 4.1}
-"""The skill of unknown models by their label."""
+UNKNOWN_BILLIONS = {Label.LOCAL: 3.0, Label.LAN: 8.0, Label.CLOUD: 200.0}
+"""The size that a model counts as of which only the place is known."""
 
 _FRONTIER_SKILL = 4.0
 
@@ -118,15 +115,20 @@ def parameter_billions(card: Card) -> float:
     return card.size / _BYTES_PER_PARAMETER / 1e9 if card.kind == "local" else 0.0
 
 
+def billions_by_price(dollars: float) -> float:
+    """Return the size that a model counts as whose million tokens of answer cost so much.
+
+    The weights in models/router/heads.json were fitted to this curve (scripts/train_router).
+    """
+    return 25.0 * math.pow(min(dollars, 200.0), 0.75)
+
+
 def general_skill(card: Card) -> float:
     """Return the skill of a worker apart from any kind of task, 1 to 5: by its size or price."""
     size = parameter_billions(card)
-    if size:
-        return _interpolated_skill(size)
-    if card.price is not None and not card.price.is_free:
-        dollars = card.price.dearest_output / 10**9
-        return next(value for most, value in _SKILL_BY_DOLLARS if dollars <= most)
-    return _SKILL_BY_LABEL[card.place]
+    if not size and card.price is not None and not card.price.is_free:
+        size = billions_by_price(card.price.dearest_output / 10**9)
+    return _interpolated_skill(size or UNKNOWN_BILLIONS[card.place])
 
 
 def strength(card: Card) -> tuple[float, int, int]:

@@ -13,11 +13,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
+import msgspec
+
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.model_names import parse_model_name
 from baton.core.routing_types import Candidate, Draft
 
-FIGURES = ("confidence", "least", "first", "length", "copied")
+DRAFT_FEATURES = ("confidence", "least", "first", "length", "copied")
 """The log-probability of a draft's tokens: the mean, the least and the first one's; the logarithm
 of its characters; and which share of its words stand in the prompt."""
 
@@ -52,7 +54,7 @@ class SignalLine:
 
 @frozen_dataclass
 class DraftSignals:
-    """By family of models a line of all FIGURES; for others one of the log-probability alone.
+    """By family of models a line of all DRAFT_FEATURES; for others `alone`, the log-probability's.
 
     `texts` has, by family, the log-odds of a good answer to everyday prompts of the kinds that want
     a text: the lines were measured on questions with one short answer, and take a copy for sure.
@@ -110,23 +112,20 @@ class DraftSignals:
 
     @classmethod
     def from_numbers(cls, numbers: object) -> DraftSignals:
-        """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
-        if not isinstance(numbers, dict) or not isinstance(numbers["families"], dict):
-            raise TypeError("No signals.")
-        families = {
-            str(name): _line(one, len(FIGURES)) for name, one in numbers["families"].items()
-        }
-        texts = {
-            str(name): {str(kind): float(level) for kind, level in levels.items()}
-            for name, levels in numbers["texts"].items()
-        }
-        if not all(math.isfinite(level) for levels in texts.values() for level in levels.values()):
+        """Return what `to_numbers` gave. Raises ValueError."""
+        found = msgspec.convert(numbers, cls)
+        size = len(DRAFT_FEATURES)
+        lines = [(size, line) for line in found.families.values()] + [(1, found.alone)]
+        figures = [one for _, line in lines for one in (*line.usual, *line.worth, line.level)]
+        figures += [level for levels in found.texts.values() for level in levels.values()]
+        is_sized = all(len(line.usual) == len(line.worth) == count for count, line in lines)
+        if not is_sized or not all(map(math.isfinite, figures)):
             raise ValueError("No signals.")
-        return cls(families, _line(numbers["alone"], 1), texts)
+        return found
 
 
 def text_figures(prompt: str, text: str) -> tuple[float, float]:
-    """Return the last two of FIGURES, which a draft's text shows."""
+    """Return the last two of DRAFT_FEATURES, which a draft's text shows."""
     known = {word.casefold() for word in _WORD.findall(prompt)}
     words = [word.casefold() for word in _WORD.findall(text[: 4 * _MAX_CHARS])]
     copied = sum(word in known for word in words) / len(words) if words else 0.0
@@ -139,14 +138,3 @@ def _numbers(line: SignalLine) -> dict[str, object]:
         "worth": [round(one, 6) for one in line.worth],
         "level": round(line.level, 6),
     }
-
-
-def _line(numbers: object, size: int) -> SignalLine:
-    if not isinstance(numbers, dict):
-        raise TypeError("No signals.")
-    usual, worth = (tuple(float(one) for one in numbers[key]) for key in ("usual", "worth"))
-    level = float(numbers["level"])
-    is_finite = all(map(math.isfinite, (*usual, *worth, level)))
-    if len(usual) != size or len(worth) != size or not is_finite:
-        raise ValueError("No signals.")
-    return SignalLine(usual, worth, level)

@@ -1,8 +1,7 @@
 """The scorer: a child process that holds the trained router and answers in milliseconds.
 
 `python -m baton.ipc.child_entry scorer` speaks the messages of `routing.messages` on stdin and
-stdout. It holds no secret, connects nowhere, writes nothing but the file that a refit names, and
-ends at once when its parent does.
+stdout. It holds no secret, connects nowhere, writes nothing, and ends at once when its parent does.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.routing_types import Candidate, RatedAnswer
+from baton.core.routing_types import Candidate
 from baton.ipc.messages import Failed, FinalReply, Message, Stopped
 from baton.ipc.parent_channel import Failure, ParentChannel, serve
 from baton.routing.messages import (
     REQUESTS,
-    AddRated,
     CompareTexts,
     EmbedText,
     EstimateQuality,
@@ -30,8 +28,6 @@ from baton.routing.messages import (
     JudgeDrafts,
     JudgementReply,
     LoadRouter,
-    RefitReply,
-    RefitRouter,
     RouterLoaded,
     ScoreTurns,
     TableReply,
@@ -56,7 +52,6 @@ class Scorer:
     def __init__(self, parent: ParentChannel) -> None:
         self._parent = parent
         self._model: RouterModel | None = None
-        self._rated: list[RatedAnswer] = []
 
     def serve(self) -> None:
         """Answer until the parent is gone."""
@@ -71,8 +66,6 @@ class Scorer:
             match request:
                 case LoadRouter():
                     self._load(request)
-                case AddRated(rated=rated):
-                    self._rated += rated
                 case _:
                     reply = self._reply(request)
                     reply.id = request.id
@@ -86,22 +79,22 @@ class Scorer:
 
     def _load(self, request: LoadRouter) -> None:
         available = _available_accelerators()
-        folder, threads, learned = request.folder, request.threads, request.learned
-        if learned is not None and not learned.exists():
-            learned = None
-        model, note = _load_model(folder, learned, threads)
+        from baton.routing.child.router_model import RouterFileError, RouterModel
 
-        def load(provider: str) -> RouterModel:
-            from baton.routing.child.router_model import RouterModel
-
-            return RouterModel.load(
-                folder, None if note else learned, threads, [provider, _CPU_PROVIDER]
-            )
-
-        self._model, provider = _pick_fastest(model, available, load)
-        name = provider.removesuffix("ExecutionProvider")
+        folder = request.folder
+        try:
+            model = RouterModel.load(folder)
+        except RouterFileError as error:
+            raise Failure(
+                "ModelFileError",
+                f"The router's own files can't be used: {_explain_load_error(error, folder)}.",
+                "Get it again: `git checkout models/router` in a checkout, else reinstall Baton.",
+            ) from error
+        self._model, provider = _pick_fastest(
+            model, available, lambda name: RouterModel.load(folder, name)
+        )
         gc.enable()
-        self._parent.send(RouterLoaded(name, learned is not None and not note, note))
+        self._parent.send(RouterLoaded(provider.removesuffix("ExecutionProvider")))
 
     def _reply(self, request: Message) -> FinalReply:
         model = self._model
@@ -119,9 +112,6 @@ class Scorer:
                 return VectorReply(model.embed(text))
             case ScoreTurns(text=text, position=position, workers=workers):
                 return TableReply([list(row) for row in model.score_turns(text, position, workers)])
-            case RefitRouter(target=target):
-                rated, self._rated = self._rated, []
-                return RefitReply(model.learn(rated, target))
         raise AssertionError(f"nothing answers {type(request).__name__}")
 
 
@@ -140,28 +130,6 @@ def _available_accelerators() -> list[str]:
     onnxruntime.disable_telemetry_events()
     there = onnxruntime.get_available_providers()
     return [name for name in _ACCELERATORS if name in there]
-
-
-def _load_model(folder: Path, learned: Path | None, threads: int) -> tuple[RouterModel, str]:
-    """Load the shipped router with what was learned; without it, and a sentence, if that fails."""
-    from baton.routing.child.router_model import RouterFileError, RouterModel
-
-    note = ""
-    if learned is not None:
-        try:
-            return RouterModel.load(folder, learned, threads, [_CPU_PROVIDER]), ""
-        except Exception:  # broken in any way: the shipped one is there
-            traceback.print_exc(limit=-1)
-            note = f"What was learned from your answers can't be used: {learned} is broken, or of "
-            note += "another version of Baton. `baton learn` replaces it."
-    try:
-        return RouterModel.load(folder, None, threads, [_CPU_PROVIDER]), note
-    except RouterFileError as error:
-        raise Failure(
-            "ModelFileError",
-            f"The router's own files can't be used: {_explain_load_error(error, folder)}.",
-            "Get it again: `git checkout models/router` in a checkout, else reinstall Baton.",
-        ) from error
 
 
 def _explain_load_error(error: Exception, folder: Path) -> str:

@@ -1,13 +1,17 @@
-"""The learned router: all that the scorer child and the scripts ask of it."""
+"""The learned router: all that the scorer child and the scripts ask of it, and its linear heads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.plan_types import KINDS
 from baton.core.planning.token_estimates import TOKENS_P99
 from baton.core.routing_types import (
@@ -15,16 +19,19 @@ from baton.core.routing_types import (
     Draft,
     Estimate,
     Judgement,
-    RatedAnswer,
-    RefitResult,
     TextVector,
 )
-from baton.routing.child import RouterFileError, personal_offsets
+from baton.routing.child import RouterFileError
 from baton.routing.child.first_stage import FirstStage, Floats, TextReading
-from baton.routing.child.linear_heads import KindHead, LengthHead, TurnHead
-from baton.routing.child.personal_offsets import PersonalOffsets, SeenTexts
 from baton.routing.child.second_stage import SecondStage
-from baton.routing.child.text_features import FEATURE_NAMES, WIDTH, Encoder, Vectors, text_features
+from baton.routing.child.text_features import (
+    CPU_PROVIDER,
+    FEATURE_NAMES,
+    WIDTH,
+    Encoder,
+    Vectors,
+    text_features,
+)
 
 __all__ = ["RouterFileError", "RouterModel"]
 
@@ -44,6 +51,15 @@ _MEASURED_KINDS = [KINDS.index("math"), KINDS.index("calculation")]
 """Kinds of which answers to free questions were measured. Others were to multiple choice only."""
 
 
+@frozen_dataclass
+class SeenTexts:
+    """Texts as the first stage sees them: vectors, figures (usually near 0) and kinds."""
+
+    vectors: Floats
+    figures: Floats
+    kinds: Floats
+
+
 class RouterModel:
     """An encoder with the heads fitted on it."""
 
@@ -54,33 +70,23 @@ class RouterModel:
         kinds: KindHead,
         lengths: LengthHead,
         agreement: SecondStage | None = None,
-        personal: PersonalOffsets | None = None,
         turns: TurnHead | None = None,
     ) -> None:
         self._encoder, self.first_stage, self._kinds, self._lengths = encoder, heads, kinds, lengths
         self._turns = turns or TurnHead.by_rule()
         self._second_stage = agreement or SecondStage.unfitted()
-        self._offsets = personal or PersonalOffsets()
 
     @classmethod
-    def load(
-        cls,
-        folder: Path,
-        learned: Path | None = None,
-        threads: int = 1,
-        providers: Sequence[str] | None = None,
-    ) -> RouterModel:
+    def load(cls, folder: Path, provider: str = CPU_PROVIDER) -> RouterModel:
         """Read a folder that `train_router` wrote. Raises RouterFileError."""
-        personal = PersonalOffsets.load(learned) if learned else None
-        heads, kinds, agreement = (
+        return cls(
+            Encoder(folder, provider),
             FirstStage.load(folder),
             KindHead.load(folder),
+            LengthHead.load(folder),
             SecondStage.load(folder),
+            TurnHead.load(folder),
         )
-        lengths = LengthHead.load(folder)
-        turns = TurnHead.load(folder)
-        encoder = Encoder(folder, threads, providers)
-        return cls(encoder, heads, kinds, lengths, agreement, personal, turns)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return what each text is about: a row of length 1."""
@@ -105,9 +111,10 @@ class RouterModel:
         seen = self.read_texts(texts)
         reading = self._read(seen)
         first = candidates[0] if candidates else Candidate("")
-        quality = {c.id: self._personal_quality(seen, reading, c).tolist() for c in candidates}
-        gain = {c.id: self._expected_gain(seen, reading, first, c).tolist() for c in candidates}
-        nearby = {c.id: self.first_stage.nearby_quality(reading, c).tolist() for c in candidates}
+        stage = self.first_stage
+        quality = {c.id: stage.quality(reading, c).tolist() for c in candidates}
+        gain = {c.id: stage.gain(reading, first, c).tolist() for c in candidates}
+        nearby = {c.id: stage.nearby_quality(reading, c).tolist() for c in candidates}
         tokens = self._tokens(seen, reading).tolist()
         longest = self._tokens_p99(seen, reading).tolist()
         novelty = reading.novelty.tolist()
@@ -148,37 +155,12 @@ class RouterModel:
         """Return a row for each role of core.planning.turn_roles: a score for each worker in it."""
         return self._turns.scores(self.vectors([text])[0], position, workers)
 
-    def learn(self, rated: Sequence[RatedAnswer], target: Path) -> RefitResult:
-        """Refit on a person's labels and write `target`, if that is better than before."""
-        return personal_offsets.learn_offsets(self, rated, target)
-
     def read_texts(self, texts: Sequence[str]) -> SeenTexts:
         """Return what the first stage sees of texts."""
         vectors = self.vectors(texts).astype(np.float64)
         figures = np.array([text_features(text) for text in texts]).reshape(len(texts), -1)
         usual = self.first_stage.basis.design(vectors, figures)[:, 1 + WIDTH :]
         return SeenTexts(vectors, usual, self._kinds.chances(texts, vectors, figures))
-
-    def expected_quality(self, texts: SeenTexts, candidate: Candidate) -> Floats:
-        """Return the chance of a good answer by a worker to each text, before what was learned."""
-        return self.first_stage.quality(self._read(texts), candidate)
-
-    def _personal_quality(
-        self, seen: SeenTexts, reading: TextReading, candidate: Candidate
-    ) -> Floats:
-        expected = self.first_stage.quality(reading, candidate)
-        return self._offsets.adjusted_quality(expected, seen, candidate)
-
-    def _expected_gain(
-        self, seen: SeenTexts, reading: TextReading, local: Candidate, other: Candidate
-    ) -> Floats:
-        gain = self.first_stage.gain(reading, local, other)
-        if self._offsets.workers:
-            for candidate, sign in ((other, 1.0), (local, -1.0)):
-                expected = self.first_stage.quality(reading, candidate)
-                learned = self._offsets.adjusted_quality(expected, seen, candidate)
-                gain = gain + sign * (learned - expected)
-        return np.clip(gain, -1.0, 1.0)
 
     def _tokens(self, seen: SeenTexts, reading: TextReading) -> Floats:
         """Return how long answers likely get: as fitted, or as is usual for the kind."""
@@ -212,3 +194,197 @@ class RouterModel:
     def _design(texts: SeenTexts) -> Floats:
         ones = np.ones((len(texts.vectors), 1))
         return np.hstack([ones, texts.vectors * np.sqrt(WIDTH), texts.figures])
+
+
+# The task kind
+#
+# The encoder knows English best, and topics better than intents. So the pieces of the words
+# are looked at as well, most of all the first ones, which carry the intent in any language.
+
+KINDS_FILE = "kinds.npz"
+
+_HASH_COLUMNS = 4096
+"""Places that the pieces of words share."""
+
+_HEAD, _TAIL = 160, 80
+"""Characters looked at: what is wanted stands at the beginning or at the end."""
+
+_PIECE_PATTERN = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
+
+_MEANING, _FIGURES, _WORDS = 5.0, 0.3, 6.0
+"""How much each part of the design weighs beside the others."""
+
+
+@frozen_dataclass
+class KindHead:
+    """A linear head for each kind, whose chances make 1 together."""
+
+    centre: Floats
+    scale: Floats
+    worth: Floats
+
+    def chances(self, texts: Sequence[str], vectors: Floats, figures: Floats) -> Floats:
+        """Return how likely each text is of each kind, by its words, its vector and its figures.
+
+        A row for each text, a column for each of KINDS.
+        """
+        usual = standardise(figures, self.centre, self.scale)
+        return softmax(kind_design(texts, vectors, usual) @ self.worth)
+
+    def save(self, folder: Path) -> None:
+        """Write the file."""
+        np.savez(
+            folder / KINDS_FILE,
+            centre=self.centre.astype(np.float32),
+            scale=self.scale.astype(np.float32),
+            worth=self.worth.astype(np.float16),
+        )
+
+    @classmethod
+    def load(cls, folder: Path) -> KindHead:
+        """Read the file. Raises RouterFileError."""
+        centre, scale, worth = _read_arrays(folder / KINDS_FILE, "centre", "scale", "worth")
+        if worth.ndim != 2 or worth.shape[1] != len(KINDS) or (scale <= 0).any():
+            raise RouterFileError(f"{folder / KINDS_FILE} is of another format.")
+        return cls(centre, scale, worth)
+
+
+def standardise(figures: Floats, centre: Floats, scale: Floats) -> Floats:
+    return np.asarray(np.clip((figures - centre) / scale, -4.0, 4.0), np.float64)
+
+
+def kind_design(texts: Sequence[str], vectors: Floats, usual: Floats) -> Floats:
+    words = np.array([_hash_words(text) for text in texts])
+    ones = np.ones((len(texts), 1))
+    return np.hstack([ones, _MEANING * vectors, _FIGURES * usual, _WORDS * words])
+
+
+def _hash_words(text: str) -> Floats:
+    """Return the pieces of a text's words as a row of length 1."""
+    row = np.zeros(_HASH_COLUMNS)
+    for piece in set(_pieces(text)):
+        place = zlib.crc32(piece.encode("utf-8", "replace"))
+        row[place % _HASH_COLUMNS] += 1.0 if place >> 31 else -1.0
+    length = float(np.linalg.norm(row))
+    return row / length if length else row
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Give the words, pairs of them, parts of them, and with which ones its ends begin."""
+    text = text.strip()
+    head = _PIECE_PATTERN.findall(text[:_HEAD].lower())
+    end = text[_HEAD:][-_TAIL:]
+    tail = _PIECE_PATTERN.findall(end.lower())
+    last = _PIECE_PATTERN.findall(end.rpartition("\n")[2].lower())
+    for words in (head, last):
+        yield from (f"first {' '.join(words[:count])}" for count in (1, 2) if words)
+    for words in (head, tail):
+        yield from ("0" if word.isdigit() else word for word in words)
+        yield from (f"{one} {other}" for one, other in pairwise(words))
+        yield from (part for word in words for part in _character_ngrams(f"<{word}>"))
+
+
+def _character_ngrams(word: str) -> Iterator[str]:
+    for size in (3, 4, 5):
+        yield from (f"~{word[at : at + size]}" for at in range(len(word) - size + 1))
+
+
+def softmax(scores: Floats) -> Floats:
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float64)
+
+
+# The length that 99 of 100 answers don't exceed, in tokens
+
+LENGTHS_FILE = "lengths.npz"
+DESIGN_COLUMNS = 1 + WIDTH + len(FEATURE_NAMES)
+LOG_TOKENS_RANGE = (np.log1p(16.0), np.log1p(8192.0))
+
+
+@frozen_dataclass
+class LengthHead:
+    """What each column of a design adds to the logarithm of the length."""
+
+    worth: Floats
+
+    def p99(self, design: Floats) -> Floats:
+        """Return how many tokens 99 of 100 answers to each text don't exceed: 16 to 8,192."""
+        return np.expm1(np.clip(np.nan_to_num(design @ self.worth, nan=np.inf), *LOG_TOKENS_RANGE))
+
+    def save(self, folder: Path) -> None:
+        """Write the file."""
+        np.savez(folder / LENGTHS_FILE, worth=self.worth.astype(np.float32))
+
+    @classmethod
+    def load(cls, folder: Path) -> LengthHead:
+        """Read the file. Raises RouterFileError."""
+        (worth,) = _read_arrays(folder / LENGTHS_FILE, "worth")
+        if worth.shape != (DESIGN_COLUMNS,):
+            raise RouterFileError(f"{folder / LENGTHS_FILE} is of another format.")
+        return cls(worth)
+
+
+# How well each worker would do in each role of a turn
+
+TURNS_FILE = "turns.npz"
+ROLES, POSITION, WORKER = 3, 21, 10
+"""How many roles there are, and how many figures `turn_roles` gives of position and worker."""
+
+TURN_SHAPE = (WIDTH + POSITION, ROLES, WORKER)
+
+
+@frozen_dataclass
+class TurnHead:
+    """A bilinear head, since every machine has other workers: the score is s W w.
+
+    s is the prompt's vector and the figures of the position, w the figures of the worker, and
+    `weights` is W, of TURN_SHAPE.
+    """
+
+    weights: Floats
+
+    @classmethod
+    def by_rule(cls) -> TurnHead:
+        """Return a head whose scores are those of `core.planning.turn_roles.scores_by_rule`."""
+        weights = np.zeros(TURN_SHAPE)
+        turns = slice(WIDTH, WIDTH + 5)
+        weights[turns, 1, 1] = 1.0
+        weights[turns, 1, 3] = -0.4
+        weights[turns, (0, 2), 0] = -1.0
+        return cls(weights)
+
+    @classmethod
+    def load(cls, folder: Path) -> TurnHead:
+        """Read its file; a folder without one has a plain head. Raises RouterFileError."""
+        file = folder / TURNS_FILE
+        if not file.is_file():
+            return cls.by_rule()
+        (weights,) = _read_arrays(file, "head")
+        if weights.shape != TURN_SHAPE:
+            raise RouterFileError(f"{file} is of another format.")
+        return cls(weights)
+
+    def save(self, folder: Path) -> None:
+        """Write its file."""
+        np.savez_compressed(folder / TURNS_FILE, head=self.weights.astype(np.float32))
+
+    def scores(
+        self, vector: Vectors, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> list[list[float]]:
+        """Return a row for each role: a score for each worker in it."""
+        seen = np.concatenate([np.asarray(vector, np.float64), np.asarray(position, np.float64)])
+        table: Floats = np.einsum("p,prf,wf->rw", seen, self.weights, np.asarray(workers))
+        found: list[list[float]] = table.tolist()
+        return found
+
+
+def _read_arrays(file: Path, *names: str) -> list[Floats]:
+    """Return arrays of finite numbers from a file. Raises RouterFileError."""
+    try:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as arrays:
+            found = [np.asarray(arrays[name], np.float64) for name in names]
+    except Exception as error:  # numpy raises many kinds of errors for a broken file
+        raise RouterFileError(f"{file}: {error}") from error
+    if not all(np.isfinite(array).all() for array in found):
+        raise RouterFileError(f"{file} is broken.")
+    return found

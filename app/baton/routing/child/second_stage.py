@@ -21,13 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.judging.short_answer import normalised_answer
+from baton.core.judging.short_answer import normalised_answer, number_value, numbers_agree
 from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
 from baton.routing.child import RouterFileError
 from baton.routing.child.draft_signals import DraftSignals
@@ -41,7 +42,6 @@ MAX_DRAFTS = 8
 
 # Whether two answers are the same
 
-_NUMBER = re.compile(r"-?\d{1,80}(?:/[1-9]\d{0,80}|\.\d{1,80})?")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?")
 _VERDICTS = frozenset({"yes", "no", "true", "false"})
 _MAX_ANSWER_CHARS = 2000
@@ -56,22 +56,24 @@ def group_answers(answers: Sequence[str]) -> list[int]:
     keys = [comparison_key(answer) for answer in answers]
     found: list[int] = []
     for place, one in enumerate(keys):
-        alike = next((found[p] for p in range(place) if one is not None and keys[p] == one), 0)
+        alike = next((found[p] for p in range(place) if _keys_agree(keys[p], one)), 0)
         found.append(alike or (0 if one is None else place + 1))
     return found
 
 
+def _keys_agree(a: str | Fraction | None, b: str | Fraction | None) -> bool:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return numbers_agree(a, b)
+    return a is not None and a == b
+
+
 @lru_cache(maxsize=65536)
 def comparison_key(answer: str) -> str | Fraction | None:
-    """Return what an answer is compared by, or None where it is none.
-
-    Numbers are rounded to six digits, unlike by `short_answer.numbers_agree`: the shipped weights
-    were trained on features with this rounding.
-    """
+    """Return what an answer is compared by, or None where it is none."""
     text = answer[:_MAX_ANSWER_CHARS].strip().strip("$*`").strip()
     if text.strip(" .-_") == "":
         return None
-    if number := _exact_number(text):
+    if (number := _exact_number(text)) is not None:
         return number
     text = re.sub(r"\s+", "", text).replace('"', "'").rstrip(".") or text
     if len(text) > 2 and text[0] == text[-1] == "'" and "'" not in text[1:-1]:
@@ -84,11 +86,7 @@ def comparison_key(answer: str) -> str | Fraction | None:
 def _exact_number(text: str) -> Fraction | None:
     if not any(sign.isdigit() for sign in text) or text[0] in "[{(\"'" or len(text) > 200:
         return None
-    plain = normalised_answer(text, exact=True)
-    if not _NUMBER.fullmatch(plain):
-        return None
-    value = Fraction(plain)
-    return Fraction(f"{float(value):.6g}") if abs(value) < 10**15 else value
+    return number_value(normalised_answer(text, exact=True))
 
 
 # What kind of an answer it is
@@ -215,11 +213,6 @@ Likeness = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 Ability = Callable[[Candidate], float]
 
 
-def is_choice(answers: Sequence[str]) -> bool:
-    """Whether these answer a question by the letter of a choice."""
-    return kind_of_answers(answers) == "letter"
-
-
 def combined_log_odds(
     expected: Floats, able: Floats, drafts: int, choices: NDArray[np.bool_] | bool
 ) -> Floats:
@@ -332,7 +325,7 @@ class SecondStage:
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, object]) -> SecondStage:
-        """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
+        """Return what `to_numbers` gave. Raises KeyError, TypeError, ValueError."""
         right, asked, centre, scale = (
             np.array(numbers[name], np.float64) for name in ("right", "asked", "centre", "scale")
         )
@@ -385,15 +378,16 @@ class SecondStage:
             )
             for draft in known
         ]
+        alike: list[float]
         if any(groups):
             quality, asked = self._judge_by_votes(
                 groups, candidates, known, estimate, evidence, ability
             )
-            agreement = _agreeing_share(groups)
+            alike = [a == b != 0 for a, b in combinations(groups, 2)]
         else:
             table = likeness([draft.text for draft in known]) if len(known) > 1 else [[1.0]]
             quality, asked = _judge_by_likeness(table, candidates, known, estimate, evidence)
-            agreement = _mean_likeness(table)
+            alike = [table[a][b] for a, b in combinations(range(len(known)), 2)]
         quality += [min(quality)] * (len(drafts) - len(known))
         best = max(range(len(quality)), key=lambda place: quality[place])
         if quality[best] < quality[0] + _MIN_GAIN_TO_SWITCH:
@@ -402,9 +396,8 @@ class SecondStage:
         for draft, chance in zip(drafts, quality, strict=True):
             written[draft.worker] = max(chance, written.get(draft.worker, 0.0))
         gain = {id_: written.get(id_, chance) - quality[best] for id_, chance in asked.items()}
-        return Judgement(
-            tuple(quality), best, gain, agreement if len(known) > 1 else None
-        )  # fmt: skip
+        agreement = min(1.0, max(0.0, sum(alike) / len(alike))) if alike else None
+        return Judgement(tuple(quality), best, gain, agreement)
 
     def _judge_by_votes(
         self,
@@ -422,7 +415,8 @@ class SecondStage:
         odds = log_odds(np.array([_expected(estimate, one.id) for one in everyone]))
         if ability is not None:
             able = np.array([ability(one) for one in everyone])
-            odds = combined_log_odds(odds[None], able[None], len(drafts), is_choice(answers))[0]
+            is_choice = kind_of_answers(answers) == "letter"
+            odds = combined_log_odds(odds[None], able[None], len(drafts), is_choice)[0]
         prior = odds[: len(drafts)] + np.array(evidence)
         lengths = np.array([float(max(0, draft.length)) for draft in drafts])
         alike = np.array(chances_alike(answers, workers))
@@ -477,16 +471,3 @@ def _evidence_log_odds(draft: Draft) -> float:
     if draft.wrong is not None:
         moved += 0.4 if draft.wrong <= 0 else -1.5 * min(draft.wrong, 2)
     return moved
-
-
-def _agreeing_share(groups: Sequence[int]) -> float:
-    """Return which part of all pairs of answers agree."""
-    pairs = [
-        groups[a] == groups[b] != 0 for b in range(len(groups)) for a in range(b)
-    ]  # fmt: skip
-    return sum(pairs) / len(pairs) if pairs else 1.0
-
-
-def _mean_likeness(table: Sequence[Sequence[float]]) -> float:
-    pairs = [table[a][b] for b in range(len(table)) for a in range(b)]
-    return min(1.0, max(0.0, sum(pairs) / len(pairs))) if pairs else 1.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +17,6 @@ from baton.routing.child import RouterFileError
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
-import math
-import re
-from functools import lru_cache
 
 WIDTH = VECTOR_WIDTH
 HEAD_CHARS, TAIL_CHARS = 2400, 1200
@@ -37,16 +37,14 @@ def readable_excerpt(text: str) -> str:
 class Encoder:
     """A sentence encoder. Raises RouterFileError where its files are missing or broken."""
 
-    def __init__(
-        self, folder: Path, threads: int = 1, providers: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, provider: str = CPU_PROVIDER) -> None:
         from tokenizers import Tokenizer
 
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             self._tokenizer.no_padding()
             self._tokenizer.no_truncation()
-            self._session = load_session(folder / "encoder.onnx", threads, providers)
+            self._session = _load_session(folder / "encoder.onnx", provider)
         except Exception as error:  # both libraries raise bare exceptions of their own
             raise RouterFileError(f"{folder}: {error}") from error
 
@@ -88,18 +86,18 @@ class Encoder:
         return np.nan_to_num(np.asarray(vector[0], np.float32))
 
 
-def load_session(file: Path, threads: int, providers: Sequence[str] | None) -> InferenceSession:
-    """Load an ONNX file for the first provider that is available, else for the processor."""
+def _load_session(file: Path, provider: str) -> InferenceSession:
+    """Load an ONNX file for a provider if it is available, else for the processor."""
     import onnxruntime
 
     options: Any = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    there = onnxruntime.get_available_providers()
-    chosen = [name for name in providers or () if name in there and name != CPU_PROVIDER]
-    return onnxruntime.InferenceSession(str(file), options, providers=[*chosen, CPU_PROVIDER])
+    chosen = {provider, CPU_PROVIDER} & {*onnxruntime.get_available_providers()}
+    ordered = sorted(chosen, key=lambda name: name == CPU_PROVIDER)
+    return onnxruntime.InferenceSession(str(file), options, providers=ordered)
 
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")

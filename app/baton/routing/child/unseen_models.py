@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.labels import Label
 from baton.core.model_names import matching_model, parse_model_name, plain_name
+from baton.core.planning.skill_estimates import UNKNOWN_BILLIONS, billions_by_price
 from baton.core.routing_types import Candidate
 
 Floats = NDArray[np.float64]
@@ -101,8 +103,9 @@ def likely_billions(candidate: Candidate) -> float:
     if known or tiers:
         return known or min(tiers)
     if candidate.dollars > 0:
-        return 25.0 * math.pow(min(candidate.dollars, 200.0), 0.75)
-    return 200.0 if candidate.outside or seen.family in _FRONTIER_FAMILIES else 3.0
+        return billions_by_price(candidate.dollars)
+    is_cloud = candidate.outside or seen.family in _FRONTIER_FAMILIES
+    return UNKNOWN_BILLIONS[Label.CLOUD if is_cloud else Label.LOCAL]
 
 
 def likely_release_year(candidate: Candidate) -> float:

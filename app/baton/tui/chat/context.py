@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from baton.models import Library, LibraryModel
     from baton.money import Ledger
     from baton.presentation.served_requests import ServedRequest
-    from baton.routing import Personaliser
     from baton.tui.widgets.home_view import HomeView
 
 
@@ -83,7 +82,6 @@ class AppServices:
     `config` is the file with the settings; `exports` and `logs` are folders, made when first
     needed. `warm_cloud` starts what a cloud call will need, if there can be one. `report_later`
     takes a function that shows the user what only turns out while prompts are run.
-    `tutor` makes what trains the router on answers (None: there is none).
 
     `library` holds the models (None: there are only the workers). `join` makes a model that has
     arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
@@ -107,7 +105,6 @@ class AppServices:
     greeting: str = ""
     warm_cloud: Callable[[], None] = lambda: None
     report_later: Callable[[Callable[[str], object]], None] = lambda _: None
-    tutor: Callable[[], Personaliser] | None = None
     library: Library | None = None
     join: Callable[[LibraryModel], str] = lambda _: ""
     leave: Callable[[str], Awaitable[None]] = _leave_nothing

@@ -1,4 +1,4 @@
-"""Feedback on answers: marks, what the user does with an answer, and learning from both."""
+"""Feedback on answers: marks, and what the user does with an answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from baton.tui.chat.context import ChatContext
 
 _COMPLETE = (TurnStatus.DONE, TurnStatus.CUT)
 """Only what is done with a complete answer says something about it."""
-
-LEARN_HINT_ANSWERS = 20
-"""After how many answers with something new to learn from /learn is mentioned."""
 
 
 class FeedbackController:
@@ -59,41 +56,4 @@ class FeedbackController:
         await store.feedback.rate(answer.id, now)
         if (view := self._transcript.view_of(answer.id)) is not None:
             view.rate(now or "")
-        footer.say(await self._describe_mark(now))
-
-    async def _describe_mark(self, mark: Signal | None) -> str:
-        if mark is None:
-            return "the mark is taken back"
-        tutor = self._services.tutor
-        news = await tutor().count_new_answers() if tutor is not None else 0
-        if news and news % LEARN_HINT_ANSWERS == 0:
-            return f"marked as {mark} · {news} new: /learn learns from them"
-        return f"marked as {mark}"
-
-    async def learn(self, what: str = "") -> None:
-        """Let the router learn from what was done with answers, or take that back."""
-        command, transcript, footer = what.strip().lower(), self._transcript, self._context.footer
-        if self._services.tutor is None or command not in ("", "undo", "forget"):
-            line = f"/learn {command} is not understood." if command else "Nothing can learn here."
-            await transcript.note(f"{line} There are /learn, /learn undo and /learn forget.")
-            return
-        from baton.routing import result_lines
-
-        tutor = self._services.tutor()
-        if command:
-            line = tutor.undo() if command == "undo" else tutor.forget()
-            self._warm_router()
-            await transcript.note(line)
-            return
-        footer.say("learning from your answers", 60)
-        try:
-            lesson = await tutor.learn()
-        finally:
-            footer.said = ""
-        self._warm_router()
-        undo = ["/learn undo takes that back."] if lesson.is_kept else []
-        await transcript.note("\n".join([*result_lines(lesson), *undo]))
-
-    def _warm_router(self) -> None:
-        """Let the router load what it learned now, so that no prompt waits for that."""
-        self._services.orchestra.services.router.warm()
+        footer.say(f"marked as {now}" if now else "the mark is taken back")

@@ -114,7 +114,6 @@ class ChatScreen(Screen[None]):
             "branch": conversation.show_version,
             "good": partial(self.feedback.mark, Signal.GOOD),
             "bad": partial(self.feedback.mark, Signal.BAD),
-            "learn": start(self.feedback.learn, "learn", exclusive=True),
             # The prompt
             "switch": self.input.switch_focus,
             "messages": self.transcript.focus,
