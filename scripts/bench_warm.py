@@ -38,7 +38,7 @@ for chunk in stream:
 
 # Nothing stays where this is a container, as many machines that measure are.
 BATON = """
-from baton.platform import session_environment as session
+from baton.platform import processes as session
 session.CONTAINER_FILES = session.CONTAINER_VARIABLES = session.CI_VARIABLES = ()
 from baton.cli import main
 main()

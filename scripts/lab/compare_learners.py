@@ -49,7 +49,7 @@ from baton.core.routing_types import Candidate, Estimate
 from baton.core.run.rule_router import routed
 from baton.routing.child.router_model import RouterModel
 from baton.routing.learned_router import candidate
-from baton.routing.router_files import read_scores
+from baton.routing.scorer_process import read_scores
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 from baton.core.history_types import Conversation
 from baton.core.labels import Label
-from baton.core.markdown_export import from_markdown, to_markdown
+from baton.core.markdown import from_markdown, to_markdown
 from baton.core.messages import Attachment, Role, Turn, TurnStatus
 from baton.core.sanitiser import one_line
 

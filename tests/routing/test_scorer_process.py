@@ -25,7 +25,7 @@ from baton.core.routing_types import Candidate, Draft
 from baton.ipc import process, supervisor
 from baton.routing import LearnedRouter, ScorerLimits as Patience, scorer_process
 from baton.routing.learned_router import candidate, candidates, excerpt
-from baton.routing.router_files import SHIPPED_FILES
+from baton.routing.scorer_process import SHIPPED_FILES
 from support import odd_scorer
 from support.scripted_plans import StubWorker, answer_with, cloud, local, open_orchestra
 

@@ -22,8 +22,8 @@ import msgspec
 from huggingface_hub.hf_api import ModelInfo
 
 from baton.core.catalogue_types import Source
-from baton.core.code_blocks import blocks, prose
 from baton.core.errors import BatonError, ConfigError, PlanError
+from baton.core.markdown import blocks, prose
 from baton.core.planning import plan_schema, templates
 from baton.core.sanitiser import one_line, sanitise
 from baton.download import releases

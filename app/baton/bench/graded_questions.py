@@ -18,8 +18,8 @@ from typing import Literal
 
 import msgspec
 
-from baton.core.code_blocks import blocks
 from baton.core.errors import ConfigError
+from baton.core.markdown import blocks
 
 Kind = Literal["number", "choice", "regex", "parts", "python", "text"]
 """How a question may be graded."""

@@ -34,7 +34,7 @@ from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.history_types import RATINGS, Conversation, SearchHit, Signal, rating as rating_of
 from baton.core.labels import Label
-from baton.core.markdown_export import from_markdown, to_markdown
+from baton.core.markdown import from_markdown, to_markdown
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.platform import session_environment
+from baton.platform import processes
 from baton.platform.settings import Paths, Settings
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def share(settings: Settings, paths: Paths, *, stays: bool = True) -> str:
         return fault
     if Borrower(paths.state).description() is not None:
         return ""
-    stays = stays and session_environment.may_leave_process()
+    stays = stays and processes.may_leave_process()
     idle_seconds = settings.daemon_minutes * 60 if stays else ENDING_SECONDS
     is_started = start_lender(paths.state, idle_seconds, ())
     return (
@@ -95,7 +95,7 @@ def _make_folder(state: Path) -> str:
 
 def may_start(settings: Settings, paths: Paths) -> bool:
     """Whether a background process may be started here, and there is none."""
-    if not (settings.daemon and os.name == "posix" and session_environment.may_leave_process()):
+    if not (settings.daemon and os.name == "posix" and processes.may_leave_process()):
         return False
     found = _find_lender(paths)
     # Where it is alone, its socket was left behind.

@@ -10,16 +10,15 @@ if TYPE_CHECKING:
         RouterSpeed as RouterSpeed,
         measure_router as measure_router,
     )
-    from baton.routing.router_files import (
+    from baton.routing.scorer_process import (
+        ScorerLimits as ScorerLimits,
         missing_part as missing_part,
         read_scores as read_scores,
         shipped_folder as shipped_folder,
     )
-    from baton.routing.scorer_process import ScorerLimits as ScorerLimits
 else:
     __getattr__ = lazy_exports(
         __name__,
         learned_router="LearnedRouter RouterSpeed measure_router",
-        router_files="missing_part read_scores shipped_folder",
-        scorer_process="ScorerLimits",
+        scorer_process="ScorerLimits missing_part read_scores shipped_folder",
     )

@@ -46,12 +46,12 @@ from baton.routing.messages import (
     TableReply,
     VectorReply,
 )
-from baton.routing.router_files import shipped_folder
 from baton.routing.scorer_process import (
     DEFAULT_LIMITS,
     ScorerLimits,
     ScorerProcess,
     Unanswered,
+    shipped_folder,
 )
 
 if TYPE_CHECKING:

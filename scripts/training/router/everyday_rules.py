@@ -35,8 +35,8 @@ from typing import Any
 
 from baton.bench.graded_questions import python_in
 from baton.bench.strategy_bench import PASSED_PREFIX, Execute
-from baton.core.code_blocks import CodeBlock, text_and_blocks
 from baton.core.errors import BatonError, WorkerUnavailable
+from baton.core.markdown import CodeBlock, text_and_blocks
 from baton.core.plan_types import KINDS
 
 UNANSWERABLE = ("now", "web", "machine", "link", "personal")

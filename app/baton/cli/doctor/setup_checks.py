@@ -120,13 +120,13 @@ async def check_background(context: CheckContext) -> str:
     """Report the background process that keeps models loaded."""
     from baton.cli.models.model_list import background_text
     from baton.compose import background
-    from baton.platform import session_environment
+    from baton.platform import processes
 
     if (lender := background.description(context.paths)) is not None:
         return background_text(lender).removesuffix(".")
     if not context.settings.daemon:
         return "none, as the settings say"
-    if session_environment.is_in_ci() or session_environment.is_in_container():
+    if processes.is_in_ci() or processes.is_in_container():
         return "none: models don't stay loaded in a container or an automatic build"
     return "none runs"
 

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from baton.core.code_blocks import LINE_BREAK, CodeBlock, blocks, prose
 from baton.core.errors import BatonError
 from baton.core.events import Verdict
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -25,6 +24,7 @@ from baton.core.judging.claims import (
     is_conversion_right,
 )
 from baton.core.lazy_loading import lazy_pattern
+from baton.core.markdown import LINE_BREAK, CodeBlock, blocks, prose
 from baton.core.messages import fenced
 
 MAX_TEXT_CHARS = 100_000

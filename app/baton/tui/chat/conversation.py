@@ -368,7 +368,7 @@ class ConversationController:
 
     async def save_export(self, conversation: str, path: str = "") -> str:
         """Save a conversation as Markdown, and return the sentence that says where it is."""
-        from baton.core.markdown_export import to_markdown
+        from baton.core.markdown import to_markdown
 
         store = self._services.store
         stored = await store.conversation(conversation)

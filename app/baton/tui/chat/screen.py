@@ -26,7 +26,6 @@ from baton.tui.chat.menu import BUDGET_CHOICES, MenuController
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
-from baton.tui.chat.serving import ServingController
 from baton.tui.chat.side_bar import SideBarController, WaitingList
 from baton.tui.prompt_queue import PromptQueue
 from baton.tui.widgets.composer import Composer, PromptArea
@@ -37,6 +36,12 @@ from baton.tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
     from baton.tui.widgets.home_view import HomeView
+
+
+from contextlib import AsyncExitStack
+
+from baton.core.errors import ConfigError
+from baton.tui.chat.context import OpenEndpoint
 
 OF_A_MESSAGE = frozenset(
     ("copy", "copy_code", "why", "edit", "regenerate", "stronger", "branch", "good", "bad", "route")
@@ -372,3 +377,51 @@ class ChatScreen(Screen[None]):
     @on(RecommendationView.Chosen)
     async def _choose_advice(self, event: RecommendationView.Chosen) -> None:
         await self.onboarding.choose(event)
+
+
+# `/serve`: other programs use this Baton as long as the app is open
+
+
+class ServingController:
+    """Begins to serve, shows what is served, and stops."""
+
+    def __init__(self, context: ChatContext) -> None:
+        self._context = context
+        self._open: OpenEndpoint | None = None
+        self._stack = AsyncExitStack()
+
+    async def run_command(self, argument: str = "") -> None:
+        """Serve, at a port if one is named, and show the requests; with "off" stop."""
+        word = argument.strip().lower()
+        if word == "off":
+            await self._stop()
+            return
+        if word and not (word.isdecimal() and 0 < int(word) < 65536):
+            raise ConfigError(
+                f"/serve {word[:20]} is not understood.", "/serve 8765, or /serve off."
+            )
+        serve = self._context.services.serve
+        if self._open is None and serve is not None:
+            begun = serve(int(word) if word else None)
+            self._open = await self._stack.enter_async_context(begun)
+            self._context.set_serving(True)
+            await self._context.transcript.note(f"Serving other programs at {self._open.url}.")
+        if self._open is not None:
+            from baton.tui.screens.traffic_screens import STOP, ServeScreen
+
+            screen = ServeScreen(self._open)
+            if await self._context.screen.app.push_screen_wait(screen) == STOP:
+                await self._stop()
+
+    async def _stop(self) -> None:
+        if self._open is None:
+            self._context.footer.say("other programs are not served")
+            return
+        await self.close()
+        self._context.set_serving(False)
+        await self._context.transcript.note("Other programs are not served any more.")
+
+    async def close(self) -> None:
+        """Stop serving; what is being answered may end."""
+        self._open = None
+        await self._stack.aclose()

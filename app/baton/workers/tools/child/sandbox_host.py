@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from baton.core.code_blocks import blocks
+from baton.core.markdown import blocks
 from baton.ipc.parent_channel import Failure
 from baton.workers.tools.child import seccomp
 from baton.workers.tools.messages import MAX_TEXT_CHARS

@@ -13,7 +13,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from baton.core.code_blocks import blocks, prose, text_and_blocks as fenced_parts
+from baton.core.markdown import blocks, prose, text_and_blocks as fenced_parts
 from baton.core.planning.plan_lines import TOOL_HEADS
 from baton.core.reading.bare_expressions import can_compute
 from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as some
 
-from baton.core.code_blocks import CodeBlock, blocks, text_and_blocks
+from baton.core.markdown import CodeBlock, blocks, text_and_blocks
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
