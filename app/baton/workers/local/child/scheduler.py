@@ -133,7 +133,15 @@ class Scheduler:
         if reading is Reading.DONE:
             ends = places([share for _, share in shares])
             for (one, share), place in zip(shares, ends, strict=True):
-                self._go_on(one, place if share.is_sampled else None)
+                one.report_progress()
+                if not share.is_sampled or self._is_cancelled(one):
+                    continue
+                try:
+                    if one.only_reads or not one.write(self._model, place, len(self._batch)):
+                        one.finish(self._limit)
+                        self._end(one)
+                except LlamaError as error:
+                    self._fail(one, error)
         elif reading is Reading.FULL:
             self._put_back([one for one in self._active if one.context is context])
 
@@ -145,20 +153,6 @@ class Scheduler:
             for one, tokens, count in zip(sequences, pending, counts, strict=True)
             if count and one.slot is not None
         ]
-
-    def _go_on(self, sequence: Sequence, place: int | None) -> None:
-        """Report what was read, and choose the next word if all of it was."""
-        sequence.report_progress()
-        if place is None:
-            return
-        try:
-            if self._is_cancelled(sequence):
-                return
-            if sequence.only_reads or not sequence.write(self._model, place, len(self._batch)):
-                sequence.finish(self._limit)
-                self._end(sequence)
-        except LlamaError as error:
-            self._fail(sequence, error)
 
     def _put_back(self, held: list[Sequence]) -> None:
         """Have the latest of several wait again: its answer goes on when there is room for it."""

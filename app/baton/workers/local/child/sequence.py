@@ -68,7 +68,7 @@ class Sequence:
         self.slot: Slot | None = None
         self._prompt = prompt
         self._sampler = sampler
-        self._send_to_parent = send
+        self._send = send
         self._shows_lines = shows_lines
         self._known = -1
         self._text: TextStream | None = None
@@ -114,7 +114,8 @@ class Sequence:
         """Send how much of the prompt was read, until the answer begins."""
         if self._text is None and self.slot is not None and not self.only_reads:
             total = len(self._prompt.tokens) - self._known
-            self._send(PromptProgress(max(len(self.slot.tokens) - self._known, 0), total))
+            read = max(len(self.slot.tokens) - self._known, 0)
+            self._send(PromptProgress(read, total, id=self.call))
 
     def write(self, model: Model, place: int, answers: int) -> bool:
         """Choose the next word by the figures at a place of the batch; return whether it goes on.
@@ -124,7 +125,7 @@ class Sequence:
         """
         token = self._sampler.next(self.context.native, place)
         text = self._text = self._text or TextStream(
-            self._send, self._prompt.thoughts, self._prompt.stop
+            self._send, self._prompt.thoughts, self._prompt.stop, self.call
         )
         cap, thoughts, confidence = (
             self._prompt.cap,
@@ -148,7 +149,7 @@ class Sequence:
     def finish(self, limit: int) -> None:
         """Send what is left of the answer, and its end; `limit` is the chat's context."""
         if self.only_reads:
-            return self._send(PromptRead())
+            return self._send(PromptRead(id=self.call))
         text, confidence = self._text, self._sampler.confidence
         assert text is not None, "a word was chosen"
         is_full = text.written >= self._prompt.cap
@@ -167,12 +168,9 @@ class Sequence:
                 first=confidence.first,
                 lines=confidence.lines if self._shows_lines else [],
                 stop=text.stop,
+                id=self.call,
             )
         )
-
-    def _send(self, message: Message) -> None:
-        message.id = self.call
-        self._send_to_parent(message)
 
     def _close_thoughts(self, model: Model, text: TextStream) -> bool:
         """Have the model read that its thoughts end; return whether it goes on."""
@@ -194,7 +192,7 @@ class TextStream:
     """Gathers an answer's bytes into whole characters, and characters into messages.
 
     `written` counts its tokens, `thought` those of them that are no part of the answer. Of the text
-    only what comes before the first of `stop` is sent.
+    only what comes before the first of `stop` is sent, as the answer to a `call`.
     """
 
     def __init__(
@@ -202,10 +200,12 @@ class TextStream:
         send: Callable[[Message], None],
         thoughts: ThoughtFilter,
         stop: tuple[str, ...] = (),
+        call: int = 0,
     ) -> None:
         self.written = 0
         self.thought = 0
         self._send_message = send
+        self._call = call
         self._thoughts = thoughts
         self._stop = StopFilter(stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -237,7 +237,7 @@ class TextStream:
             self._send(now)
         if now - self._speed_sent >= SPEED_SECONDS:
             self._speed_sent = now
-            self._send_message(AnswerSpeed(self._speed(now)))
+            self._send_message(AnswerSpeed(self._speed(now), id=self._call))
 
     def finish(self, *, is_cut: bool = False) -> None:
         """Send what is left, without the bytes of a character that isn't whole."""
@@ -261,12 +261,12 @@ class TextStream:
 
     def _report_thinking(self, now: float) -> None:
         if self._thinking:
-            self._send_message(ThoughtTokens(self._thinking, self._speed(now)))
+            self._send_message(ThoughtTokens(self._thinking, self._speed(now), id=self._call))
             self._thinking, self._thinking_sent = 0, now
 
     def _speed(self, now: float) -> float:
         return self.written / max(now - self._began, 1e-6)
 
     def _send(self, now: float) -> None:
-        self._send_message(AnswerText(self._pending, self._tokens))
+        self._send_message(AnswerText(self._pending, self._tokens, id=self._call))
         self._pending, self._tokens, self._sent = "", 0, now
