@@ -13,7 +13,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Prompt, Request, Text, TurnStatus
 from baton.core.ports import NEW
 from baton.history import Store
-from baton.presentation.answers import worker_name
+from baton.presentation.run_story import worker_name
 from baton.tui.chat.runs import RunController
 from support.app_library import TALKER, new_library_setup, open_app_with_library
 from support.app_session import CARD, AppSession, open_app

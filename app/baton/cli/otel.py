@@ -18,7 +18,7 @@ from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.money import NANO
 from baton.core.view import RunView, StepView
-from baton.presentation.plans import record_view, step_destination, step_place
+from baton.presentation.run_story import record_view, step_destination, step_place
 
 _INTERNAL, _CLIENT = 1, 3
 _STATUS_OK, _STATUS_ERROR = 1, 2

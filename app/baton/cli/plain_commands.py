@@ -20,9 +20,8 @@ from baton.core.sanitiser import one_line
 from baton.ipc.process import own_command
 from baton.models import ModelState
 from baton.platform.settings import load_settings
-from baton.presentation.answers import interruption_text
 from baton.presentation.charges import price_text
-from baton.presentation.plans import record_view
+from baton.presentation.run_story import interruption_text, record_view
 from baton.presentation.way_texts import (
     MODES,
     find_mode,

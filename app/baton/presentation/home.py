@@ -11,9 +11,8 @@ from baton.core.money import show_usd
 from baton.core.permissions import RunTerms
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.answers import CardsById, interruption_text
 from baton.presentation.charges import POLICY_NAMES
-from baton.presentation.plans import has_not_begun
+from baton.presentation.run_story import CardsById, has_not_begun, interruption_text
 from baton.presentation.words import ago_text
 
 HOME_TEXT = (

@@ -11,7 +11,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Finish
 from baton.core.money import format_usd
 from baton.core.view import RunView
-from baton.presentation.run_objects import route_object, run_warnings
+from baton.presentation.answers import route_object, run_warnings
 from baton.server.request_messages import note_unknown
 from baton.server.served_run import ServedRun
 from baton.server.tool_calls import ToolCall

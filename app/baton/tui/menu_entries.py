@@ -12,7 +12,7 @@ from textual.fuzzy import Matcher
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
 from baton.core.text_search import SearchQuery, fold
-from baton.presentation.answers import CardsById, worker_name
+from baton.presentation.run_story import CardsById, worker_name
 from baton.tui import slash_commands
 from baton.tui.file_paths import path_at_end
 

@@ -21,9 +21,9 @@ from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict
 from baton.models import ExternalModel, LibraryModel, ModelState
-from baton.presentation.answers import worker_name
 from baton.presentation.charges import price_text
 from baton.presentation.models import licence_text, place_text
+from baton.presentation.run_story import worker_name
 from baton.presentation.words import count_text, percent_done
 from baton.tui.background_downloads import ActiveDownload, download_text
 

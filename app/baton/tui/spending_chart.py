@@ -12,7 +12,7 @@ from baton.core.feedback import GradedAnswer
 from baton.core.ledger_types import DayCharge
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
-from baton.presentation.answers import CardsById, worker_name
+from baton.presentation.run_story import CardsById, worker_name
 
 DAYS = 30
 ROWS = 6

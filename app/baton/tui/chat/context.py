@@ -14,8 +14,9 @@ from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer, worker_name
+from baton.presentation.answers import AnswerSummary, summarise_answer
 from baton.presentation.charges import spending_wordings
+from baton.presentation.run_story import CardsById, worker_name
 from baton.tui import desktop, key_bindings
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay

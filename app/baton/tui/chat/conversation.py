@@ -18,10 +18,10 @@ from baton.core.view import RunView
 from baton.platform.durable_files import expand_home
 from baton.presentation.answers import (
     AnswerSummary,
-    CardsById,
     answer_parts,
     without_released_charges,
 )
+from baton.presentation.run_story import CardsById
 from baton.presentation.words import count_text
 from baton.tui import desktop
 from baton.tui.chat.budget import BudgetController

@@ -51,8 +51,8 @@ class PlanController:
         await self._context.transcript.note(strategy_text(strategy))
 
     async def explain_route(self) -> None:
-        """Say in a sentence why the selected answer, or the newest, was made as it was."""
-        from baton.tui.workflow_text import route_text
+        """Say why the selected answer, or the newest, was made as it was."""
+        from baton.presentation.run_story import run_story
 
         context, transcript = self._context, self._context.transcript
         view = transcript.selected
@@ -63,7 +63,8 @@ class PlanController:
             await transcript.note("There is no answer here yet.")
         else:
             run = await self._conversation.run_of(view)
-            await transcript.note(route_text(run(), context.roster))
+            story = run_story(run(), "", context.roster)
+            await transcript.note("\n".join(line.text for line in story))
 
     async def preview(self, text: str = "") -> None:
         """Show the plan of `text`, or of the next prompt, before anything is done."""

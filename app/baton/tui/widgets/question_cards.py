@@ -6,7 +6,7 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from baton.core.ports import Question
-from baton.presentation.answers import CardsById
+from baton.presentation.run_story import CardsById
 from baton.tui.widgets.question_view import OfferCard, QuestionView
 
 

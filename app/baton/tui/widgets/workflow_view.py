@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from baton.core.view import RunView
-from baton.presentation.answers import CardsById
+from baton.presentation.run_story import CardsById
 from baton.tui.workflow_picture import picture_rows, timeline_summary
 
 
