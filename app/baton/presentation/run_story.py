@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from enum import StrEnum
+from dataclasses import fields, replace
+from typing import Any
 
 from baton.core import events as ev
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -29,26 +29,18 @@ ENDED_STATUSES = ("lost", "cancelled", "failed")
 PLACES = {Label.LOCAL: "local", Label.LAN: "network", Label.CLOUD: "cloud"}
 
 
-class Topic(StrEnum):
-    """What a line of a story is about."""
-
-    ROUTE = "route"
-    PLAN = "plan"
-    WORK = "work"
-    OFFER = "offer"
-    CHECK = "check"
-    CALL = "call"
-    SENT = "sent"
-    NOW = "now"
-    NOTE = "note"
-    END = "end"
+Naming = Callable[[str], str]
+"""Returns what a worker is called, by its id."""
 
 
 @frozen_dataclass
 class StoryLine:
-    """One fact of a run, in a sentence; `step` is the step that it is about (0: none)."""
+    """One fact of a run, in a sentence; `kind` is the type of event that it rests on.
 
-    topic: Topic
+    `step` is the step that it is about (0: none).
+    """
+
+    kind: type[ev.Event]
     text: str
     step: int = 0
 
@@ -60,37 +52,37 @@ def run_story(run: RunView, run_id: str = "", roster: CardsById = NO_CARDS) -> l
     that aren't in it by their ids.
     """
     name = _naming(roster)
-    lines = [(Topic.ROUTE, _route_text(run))]
+    lines: list[tuple[type[ev.Event], str]] = [(ev.Routed, _route_text(run))]
     if run.routed is not None and run.routed.decided_by == "late":
-        lines.append((Topic.ROUTE, _LATE_ROUTER))
-    lines += [(Topic.PLAN, text) for text in _planner_texts(run, name)]
+        lines.append((ev.Routed, _LATE_ROUTER))
+    lines += [(ev.Called, text) for text in _planner_texts(run, name)]
     if run.planning and run.status == "running":
-        lines.append((Topic.NOW, f"{name(run.planning)} is planning."))
-    lines += [(Topic.PLAN, _weighed_text(weighed, name)) for weighed in run.weighed]
-    lines += [(Topic.WORK, text) for text in _worker_texts(run, name)]
+        lines.append((ev.Planning, f"{name(run.planning)} is planning."))
+    lines += [(ev.Weighed, _weighed_text(weighed, name)) for weighed in run.weighed]
+    lines += [(ev.StepStarted, text) for text in _worker_texts(run, name)]
     lines += [
-        (Topic.OFFER, _offer_story(offer, name))
+        (ev.Offered, _offer_story(offer, name))
         for offer in run.offers
         if not _is_covered(offer, run)
     ]
-    lines += [(Topic.PLAN, f"Then: {one_line(revision)}") for revision in run.revisions]
+    lines += [(ev.Planned, f"Then: {one_line(revision)}") for revision in run.revisions]
     checks = [check for step in run.steps for check in step.checks]
     lines += [
-        (Topic.CHECK, _check_text(check))
+        (ev.Checked, _check_text(check))
         for check in checks
         if check.verdict is not ev.Verdict.UNCHECKED
     ]
     for note in (other_model_text, left_out_text):
-        lines += [(Topic.NOTE, text) for text in dict.fromkeys(map(note, run.calls)) if text]
-    lines += [(Topic.NOTE, f"Said beside it: {warning_text(each)}") for each in run.warnings]
-    lines += [(Topic.END, text) for text in [_ending_text(run, run_id)] if text]
-    return [StoryLine(topic, text) for topic, text in lines]
+        lines += [(ev.Called, text) for text in dict.fromkeys(map(note, run.calls)) if text]
+    lines += [(ev.Warned, f"Said beside it: {warning_text(each)}") for each in run.warnings]
+    lines += [(ev.Finished, text) for text in [_ending_text(run, run_id)] if text]
+    return [StoryLine(kind, text) for kind, text in lines]
 
 
 _LATE_ROUTER = "The router was not ready in time, so a rule of length and kind of task decided."
 
 
-def _naming(roster: CardsById) -> Callable[[str], str]:
+def _naming(roster: CardsById) -> Naming:
     return lambda worker: one_line(worker_name(worker, roster), 40)
 
 
@@ -113,7 +105,7 @@ def _route_text(run: RunView) -> str:
     return f"{went}{strategy}{f': {reason}' if reason else '.'}{' Nothing left it.' * kept}"
 
 
-def _planner_texts(run: RunView, name: Callable[[str], str]) -> list[str]:
+def _planner_texts(run: RunView, name: Naming) -> list[str]:
     """Say who was asked for the plan, or to judge what came of it, and for how much."""
     calls: dict[tuple[str, bool], list[ev.Called]] = {}
     for call in run.calls:
@@ -132,7 +124,7 @@ def _price_text(calls: Iterable[ev.Called]) -> str:
     return f", for {show_usd(cost)}" if cost else ""
 
 
-def _worker_texts(run: RunView, name: Callable[[str], str]) -> list[str]:
+def _worker_texts(run: RunView, name: Naming) -> list[str]:
     """Say who did which steps, where, and for how much; and who could not."""
     by_worker: dict[tuple[str, str], list[int]] = {}
     for step in run.steps:
@@ -161,10 +153,10 @@ def _worker_texts(run: RunView, name: Callable[[str], str]) -> list[str]:
     return lines + [text for step in run.steps if (text := missing_step_text(step, run, name))]
 
 
-def missing_step_text(step: StepView, run: RunView, name: Callable[[str], str]) -> str:
+def missing_step_text(step: StepView, run: RunView, name: Naming) -> str:
     """Say why a step is missing in the answer, or return ""."""
     if step.status == "skipped":
-        return _skipped_text(step.number, step.why, step.most)
+        return _skipped_text(ev.StepSkipped(step.number, step.why, step.most))
     if step.status == "failed" and len(run.steps) > 1:
         author, why = answer_author(run), one_line(step.why)
         if (
@@ -177,9 +169,9 @@ def missing_step_text(step: StepView, run: RunView, name: Callable[[str], str]) 
     return ""
 
 
-def _skipped_text(number: int, why: str, most: int) -> str:
-    price = f"; it could have cost {shown_rounded_up(most)}" if most else ""
-    return f"Step {number} was left out: {one_line(why).rstrip('.')}{price}."
+def _skipped_text(event: ev.StepSkipped, _: Naming = str) -> str:
+    price = f"; it could have cost {shown_rounded_up(event.most)}" if event.most else ""
+    return f"Step {event.step} was left out: {one_line(event.why).rstrip('.')}{price}."
 
 
 def _is_covered(offer: ev.Offered, run: RunView) -> bool:
@@ -228,7 +220,7 @@ def offer_text(offer: ev.Offered, name: str) -> str:
     return f"{one_line(name, 40)} {_DECISIONS[offer.decision]}{plan}{because}{price}."
 
 
-def _offer_story(offer: ev.Offered, name: Callable[[str], str]) -> str:
+def _offer_story(offer: ev.Offered, name: Naming) -> str:
     hidden = f", hidden: {one_line(offer.hidden)}" if offer.hidden else ""
     return (
         f"{offer_text(offer, name(offer.worker))} The reason to ask it: {one_line(offer.why)}"
@@ -236,12 +228,12 @@ def _offer_story(offer: ev.Offered, name: Callable[[str], str]) -> str:
     )
 
 
-def _weighed_text(weighed: ev.Weighed, name: Callable[[str], str]) -> str:
+def _weighed_text(weighed: ev.Weighed, name: Naming) -> str:
     verdict = "worth asking" if weighed.ok else "not asked"
     return f"{name(weighed.worker)} is {verdict}: {one_line(weighed.why, 300)}"
 
 
-def _check_text(check: ev.Checked) -> str:
+def _check_text(check: ev.Checked, _: Naming = str) -> str:
     note = f" ({one_line(check.note)})" if check.note else ""
     found = f"{one_line(check.what, 40)}: {check.verdict.value}{note}"
     return f"Step {check.step} was checked, {found}."
@@ -265,98 +257,67 @@ _MARKS = {
     "repetition": "stopped, as it repeated itself",
 }
 
-_TOPICS: Mapping[type[ev.Event], Topic] = {
-    ev.Routed: Topic.ROUTE,
-    ev.Planning: Topic.PLAN,
-    ev.Planned: Topic.PLAN,
-    ev.Weighed: Topic.PLAN,
-    ev.StepStarted: Topic.WORK,
-    ev.StepRetried: Topic.WORK,
-    ev.StepFinished: Topic.WORK,
-    ev.StepSkipped: Topic.WORK,
-    ev.StepFailed: Topic.WORK,
-    ev.Offered: Topic.OFFER,
-    ev.Checked: Topic.CHECK,
-    ev.Called: Topic.CALL,
-    ev.Sent: Topic.SENT,
-    ev.Unsent: Topic.SENT,
-    ev.Failed: Topic.END,
-    ev.Cancelled: Topic.END,
-    ev.Finished: Topic.END,
-}
-
 
 def event_lines(events: Iterable[ev.Event], roster: CardsById = NO_CARDS) -> list[StoryLine]:
     """Return what events say, one line for each that says anything."""
     name, lines = _naming(roster), []
     for event in events:
-        text = _FIXED_TEXTS.get(type(event)) or _event_text(event, name)
-        if text := text or _step_event_text(event, name):
-            topic = _TOPICS.get(type(event), Topic.NOTE)
-            lines.append(StoryLine(topic, text, getattr(event, "step", 0)))
+        if (template := _TEMPLATES.get(type(event))) is not None:
+            text = template.format_map(_template_values(event, name))
+        elif (write := _WRITERS.get(type(event))) is not None:
+            text = write(event, name)
+        else:
+            continue
+        lines.append(StoryLine(type(event), text, getattr(event, "step", 0)))
     return lines
 
 
-_FIXED_TEXTS: Mapping[type[ev.Event], str] = {
+_TEMPLATES: Mapping[type[ev.Event], str] = {
     ev.Started: "The prompt is stored.",
+    ev.Planning: "{worker} is asked for a plan.",
+    ev.StepStarted: "Step {step} is given to {worker}.",
+    ev.StepFailed: "Step {step} failed: {message}",
+    ev.Trimmed: "The {turns} oldest turns are left out from here on.",
+    ev.Warned: "Said beside the answer: {message}",
+    ev.Failed: "It failed ({error}): {message}",
     ev.Cancelled: "It was stopped; the text so far was kept.",
     ev.Finished: "It is finished.",
 }
+"""What an event says in which only its fields differ."""
 
 
-def _event_text(event: ev.Event, name: Callable[[str], str]) -> str:
-    match event:
-        case ev.Routed(where=where, why=why, strategy=strategy):
-            by = f" (strategy {one_line(strategy)})" if strategy else ""
-            return f"It goes {where}{by}: {one_line(why)}"
-        case ev.Planning(worker=worker):
-            return f"{name(worker)} is asked for a plan."
-        case ev.Planned():
-            return _plan_text(event, name)
-        case ev.Weighed():
-            return _weighed_text(event, name)
-        case ev.Offered():
-            return _offer_story(event, name)
-        case ev.Trimmed(turns=turns):
-            return f"The {turns} oldest turns are left out from here on."
-        case ev.Warned(message=message):
-            return f"Said beside the answer: {one_line(message, 400)}"
-        case ev.Failed(error=error, message=message):
-            return f"It failed ({error}): {one_line(message)}"
-    return ""
+def _template_values(event: ev.Event, name: Naming) -> dict[str, object]:
+    values = {each.name: getattr(event, each.name) for each in fields(event)}
+    worker = {"worker": name(values["worker"])} if "worker" in values else {}
+    texts = {key: one_line(value, 400) for key, value in values.items() if isinstance(value, str)}
+    return values | texts | worker
 
 
-def _step_event_text(event: ev.Event, name: Callable[[str], str]) -> str:
-    match event:
-        case ev.StepStarted(step=step, worker=worker):
-            return f"Step {step} is given to {name(worker)}."
-        case ev.StepRetried():
-            return _retry_text(event, name)
-        case ev.StepFinished(step=step, finish=finish):
-            end = FINISH_WORDS.get(finish)
-            return f"Step {step} is done{f' ({end})' if end else ''}."
-        case ev.StepSkipped(step=step, why=why, most=most):
-            return _skipped_text(step, why, most)
-        case ev.StepFailed(step=step, message=message):
-            return f"Step {step} failed: {one_line(message)}"
-        case ev.Checked():
-            return _check_text(event)
-        case ev.Called():
-            return _call_text(event, name)
-        case ev.Sent(step=step, worker=worker, destination=destination, size=size):
-            host = one_line(destination)
-            return f"{_whose(step)} sent {size:,} bytes to {name(worker)} ({host})."
-        case ev.Unsent(step=step, worker=worker, destination=destination):
-            where = one_line(destination or worker)
-            return f"{_whose(step)} had no connection to {where}, so that did not leave."
-    return ""
+def _decision_text(event: ev.Routed, _: Naming) -> str:
+    by = f" (strategy {one_line(event.strategy)})" if event.strategy else ""
+    return f"It goes {event.where}{by}: {one_line(event.why)}"
+
+
+def _finish_text(event: ev.StepFinished, _: Naming) -> str:
+    end = FINISH_WORDS.get(event.finish)
+    return f"Step {event.step} is done{f' ({end})' if end else ''}."
+
+
+def _sent_text(event: ev.Sent, name: Naming) -> str:
+    host = one_line(event.destination)
+    return f"{_whose(event.step)} sent {event.size:,} bytes to {name(event.worker)} ({host})."
+
+
+def _unsent_text(event: ev.Unsent, _: Naming) -> str:
+    where = one_line(event.destination or event.worker)
+    return f"{_whose(event.step)} had no connection to {where}, so that did not leave."
 
 
 def _whose(step: int) -> str:
     return f"Step {step}" if step else "Planning"
 
 
-def _retry_text(event: ev.StepRetried, name: Callable[[str], str]) -> str:
+def _retry_text(event: ev.StepRetried, name: Naming) -> str:
     if not event.reason:
         return f"Step {event.step} begins its text again: what came so far were thoughts."
     delay = f"in {event.delay:.0f} s" if event.delay else "at once"
@@ -364,7 +325,7 @@ def _retry_text(event: ev.StepRetried, name: Callable[[str], str]) -> str:
     return f"Step {event.step} {how}: {one_line(event.reason)}"
 
 
-def _plan_text(event: ev.Planned, name: Callable[[str], str]) -> str:
+def _plan_text(event: ev.Planned, name: Naming) -> str:
     plan = event.plan
     why = f" ({one_line(event.why)})" if event.why else ""
     draft = "" if event.final else "; its answer may still be replaced"
@@ -376,7 +337,7 @@ def _plan_text(event: ev.Planned, name: Callable[[str], str]) -> str:
     return f"Step 1: {one_line(step.subtask)} By {name(step.worker)}, seeing {sees}{draft}.{why}"
 
 
-def _call_text(call: ev.Called, name: Callable[[str], str]) -> str:
+def _call_text(call: ev.Called, name: Naming) -> str:
     """Say what a call read and wrote, how long it took, what it held and was charged."""
     whose = f"Step {call.step} called " if call.step else "Called "
     cached = f" ({call.cached:,} of them cached)" if call.cached else ""
@@ -396,6 +357,21 @@ def _call_text(call: ev.Called, name: Callable[[str], str]) -> str:
         cost,
     ]
     return f"{', '.join(filter(None, parts))}."
+
+
+_WRITERS: Mapping[type[ev.Event], Callable[[Any, Naming], str]] = {
+    ev.Routed: _decision_text,
+    ev.Planned: _plan_text,
+    ev.Weighed: _weighed_text,
+    ev.Offered: _offer_story,
+    ev.StepRetried: _retry_text,
+    ev.StepFinished: _finish_text,
+    ev.StepSkipped: _skipped_text,
+    ev.Checked: _check_text,
+    ev.Called: _call_text,
+    ev.Sent: _sent_text,
+    ev.Unsent: _unsent_text,
+}
 
 
 # Steps

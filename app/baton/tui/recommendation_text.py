@@ -13,7 +13,7 @@ from baton.core.catalogue_types import ModelRole
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import make_folder
-from baton.presentation.models import gpu_text, licence_text
+from baton.presentation.model_rows import gpu_text, licence_text
 from baton.presentation.words import count_text, join_words
 
 if TYPE_CHECKING:

@@ -13,13 +13,12 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.json_output import error_object
-from baton.cli.models import model_text
-from baton.cli.models.confirmation import confirm
 from baton.cli.models.inventory import complete_held, open_library
-from baton.cli.models.model_text import ProgressBoard
 from baton.cli.models.pull import model_object
+from baton.cli.models.terminal_dialog import ProgressBoard, confirm
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, notify
+from baton.compose.model_inventory import stored_row
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
@@ -29,6 +28,7 @@ from baton.download import Progress
 from baton.models import LibraryModel, ModelState
 from baton.platform.durable_files import expand_home
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
+from baton.presentation.model_rows import fault_text, state_text
 from baton.presentation.words import count_text
 from baton.workers.local import starter
 
@@ -122,7 +122,7 @@ def _removal_text(one: LibraryModel, size: int) -> str:
 
 def _model_line(one: LibraryModel, roles: Sequence[ModelRole]) -> str:
     does = f"  {', '.join(role.value for role in roles)}" if roles else ""
-    return f"  {one.id}  {model_text.state_text(one)}  {show_size(one.bytes)}{does}"
+    return f"  {one.id}  {state_text(stored_row(one))}  {show_size(one.bytes)}{does}"
 
 
 @click.command(short_help="Delete leftovers of downloads.")
@@ -218,10 +218,8 @@ async def _verify_one(
 def _verdict_text(held: LibraryModel) -> str:
     if held.state is ModelState.COMING:
         return "not all of it is here yet"
-    if held.state is ModelState.GONE:
-        return f"gone: {held.missing} ({one_line(str(held.path))}) isn't there any more"
-    if held.state is ModelState.BROKEN:
-        return f"broken: {held.record.wrong}"
+    if not held.state.is_usable:
+        return f"{held.state}: {fault_text(stored_row(held))} ({one_line(str(held.path))})"
     return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
 
 

@@ -15,8 +15,8 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.models.inventory import open_library
-from baton.cli.models.model_text import ProgressBoard
 from baton.cli.models.pull import PullResult, assign_roles, report_failures, results_object
+from baton.cli.models.terminal_dialog import ProgressBoard
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_document, emit_json, notify
 from baton.cli.stores import format_columns

@@ -13,15 +13,15 @@ import click
 from baton.cli import interrupts
 from baton.cli.error_report import report_error
 from baton.cli.json_output import error_object
-from baton.cli.models.confirmation import ask_agreement
 from baton.cli.models.inventory import complete_wanted, open_library
-from baton.cli.models.model_text import ProgressBoard
 from baton.cli.models.recommend import measure_and_recommend
+from baton.cli.models.terminal_dialog import ProgressBoard, ask_agreement
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, notify
 from baton.compose import appoint
+from baton.compose.model_inventory import stored_row
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.model_roles import (
     arrival_text,
@@ -114,7 +114,8 @@ async def _pull(
         elif wish.models:
             outcomes = [PullResult(name, roles=wish.roles) for name in dict.fromkeys(wish.models)]
         else:
-            outcomes = [_resumed(held) for held in library.models() if _can_be_fetched(held)]
+            held = [one for one in library.models() if stored_row(one).is_fetchable]
+            outcomes = [PullResult(one.id, one) for one in held]
             if not outcomes:
                 notify(
                     "Nothing is on its way. `baton models recommend` says what suits this machine."
@@ -147,19 +148,6 @@ async def _recommended_results(library: Library, settings: Settings) -> list[Pul
     return [PullResult(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
-def _can_be_fetched(held: LibraryModel) -> bool:
-    """Whether its download can go on, or its lost or broken file can be fetched again."""
-    return held.is_unfinished or (not held.state.is_usable and _has_source(held))
-
-
-def _has_source(held: LibraryModel) -> bool:
-    return held.record.source != UNKNOWN_SOURCE
-
-
-def _resumed(held: LibraryModel) -> PullResult:
-    return PullResult(held.id, held)
-
-
 async def _request(library: Library, outcome: PullResult, wish: PullRequest) -> None:
     """Have a model looked up; what stands in its way is kept, so that others may still come."""
     try:
@@ -169,16 +157,13 @@ async def _request(library: Library, outcome: PullResult, wish: PullRequest) -> 
         try:
             outcome.held = await _request_model(library, outcome, wish, wish.agreed)
         except NeedsAgreement as error:
-            if not await ask_agreement(_agreement_question(error)):
+            place = f" It can be read at {error.place}." if error.place else ""
+            question = f"{error.message}{place}\nFetch it under this licence?"
+            if not await ask_agreement(question):
                 raise
             outcome.held = await _request_model(library, outcome, wish, True)
     except BatonError as error:
         outcome.error = error
-
-
-def _agreement_question(error: NeedsAgreement) -> str:
-    place = f" It can be read at {error.place}." if error.place else ""
-    return f"{error.message}{place}\nFetch it under this licence?"
 
 
 def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | None:
@@ -186,7 +171,7 @@ def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | No
     if outcome.held is not None or outcome.asked in library.entries():
         return outcome.held
     held = {one.id: one for one in library.models()}.get(outcome.asked)
-    if held is not None and not held.state.is_usable and not _has_source(held):
+    if held is not None and not stored_row(held).is_fetchable and not held.state.is_usable:
         raise ModelFileError(
             f"{held.id} came from a file of this machine, so it can't be fetched again.",
             f"`baton models rm {held.id}`, then `baton models import PATH`.",

@@ -11,10 +11,8 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.models.inventory import (
-    IN_CATALOGUE,
     complete_known,
     find_known_model,
-    list_models,
     open_library,
 )
 from baton.cli.models.model_list import verdict_object, wrap_line
@@ -33,9 +31,8 @@ from baton.core.model_roles import (
     settings_without_model,
 )
 from baton.core.sanitiser import one_line
-from baton.models import ModelState
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
-from baton.presentation.models import gpu_text, licence_text
+from baton.presentation.model_rows import UNUSABLE_STATES, gpu_text, licence_text
 from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
@@ -221,17 +218,17 @@ def _role_changes(role: ModelRole, model: str, settings: Settings) -> Mapping[st
         return settings_without_model(having[role], {role: having[role]})
     if model == RULE_CONDUCTOR and role is ModelRole.CONDUCTOR:
         return {"conductor": RULE_CONDUCTOR}
-    known = find_known_model(model, asyncio.run(list_models(whole=True)))
-    coming = known.held is not None and known.held.state is ModelState.COMING
-    if coming or known.state == IN_CATALOGUE:
+    row = find_known_model(model)
+    if row.state == "coming" or row.is_offered:
+        yet = "" if row.is_offered else " yet"
         raise ConfigError(
-            f"{known.id} isn't here{' yet' if coming else ''}, so it can't have a role.",
-            f"`baton models pull {known.id} --role {role.value}` fetches it for that.",
+            f"{row.id} isn't here{yet}, so it can't have a role.",
+            f"`baton models pull {row.id} --role {role.value}` fetches it for that.",
         )
-    if known.held is not None and not known.held.may_answer:
-        what = f"{known.id} can't answer, so it can't have a role."
-        raise ConfigError(what, f"`baton models show {known.id}` says why.")
-    return settings_for_roles(known.id, [role])
+    if row.is_stored and (row.state in UNUSABLE_STATES or row.fault):
+        what = f"{row.id} can't answer, so it can't have a role."
+        raise ConfigError(what, f"`baton models show {row.id}` says why.")
+    return settings_for_roles(row.id, [role])
 
 
 def _holder_text(role: ModelRole, holder: str, here: Collection[str], default: str) -> str:

@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import ContentSwitcher, OptionList, Static
 
+from baton.core.events import Planning
 from baton.core.hold_decision import shown_rounded_up
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
@@ -19,7 +20,6 @@ from baton.core.view import RunView, StepView
 from baton.presentation.answers import charge_warnings
 from baton.presentation.run_story import (
     CardsById,
-    Topic,
     event_lines,
     run_story,
     step_facts,
@@ -462,7 +462,7 @@ def progress_line(run: RunView, roster: CardsById) -> Content:
     is_growing = run.status == "running" and len(run.steps) > 1
     story = run_story(run, "", roster)
     why = one_line(run.routed.why, 200) if run.routed else story[0].text
-    why = next((line.text for line in story if line.topic is Topic.NOW), why)
+    why = next((line.text for line in story if line.kind is Planning), why)
     return Content.assemble(f"{progress_text(run)}. " * is_growing, (why, "$muted"))
 
 
