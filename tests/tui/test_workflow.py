@@ -140,7 +140,9 @@ async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
         )
         await session.wait_for_text("It wrote:")
         go.set()
-        await session.wait_until(lambda: len(re.findall(r"[█·]{3} +done", session.screen_text())) == 3)
+        await session.wait_until(
+            lambda: len(re.findall(r"[█·]{3} +done", session.screen_text())) == 3
+        )
         await session.wait_for_text("From **far** away.")  # the cursor went along with the work
         await session.wait_for_answer()
 

@@ -54,10 +54,14 @@ class ModelInventory:
         cards = {card.id: card for card in self.roster}
         here = [self._row(id, cards, held.get(id), answering) for id in {**cards, **held}]
         foreign = [
-            ModelRow(str(one.path), one.name, "here", size=one.size, file=one.path,
-                     program=one.program)
+            replace(
+                ModelRow(str(one.path), one.name, "here"),
+                size=one.size,
+                file=one.path,
+                program=one.program,
+            )
             for one in self.foreign
-        ]  # fmt: skip
+        ]
         others = [id for id in self.entries if id not in cards and id not in held]
         offered = [self._row(id, cards, None, answering) for id in others]
         return [*here, *foreign, *sorted(offered, key=_offer_rank)]

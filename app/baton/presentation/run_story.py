@@ -279,6 +279,8 @@ _TEMPLATES: Mapping[type[ev.Event], str] = {
     ev.StepFailed: "Step {step} failed: {message}",
     ev.Trimmed: "The {turns} oldest turns are left out from here on.",
     ev.Warned: "Said beside the answer: {message}",
+    ev.Sent: "{whose} sent {size:,} bytes to {worker} ({destination}).",
+    ev.Unsent: "{whose} had no connection to {destination}, so that did not leave.",
     ev.Failed: "It failed ({error}): {message}",
     ev.Cancelled: "It was stopped; the text so far was kept.",
     ev.Finished: "It is finished.",
@@ -288,9 +290,12 @@ _TEMPLATES: Mapping[type[ev.Event], str] = {
 
 def _template_values(event: ev.Event, name: Naming) -> dict[str, object]:
     values = {each.name: getattr(event, each.name) for each in fields(event)}
-    worker = {"worker": name(values["worker"])} if "worker" in values else {}
     texts = {key: one_line(value, 400) for key, value in values.items() if isinstance(value, str)}
-    return values | texts | worker
+    if isinstance(event, ev.Unsent):
+        texts["destination"] = texts["destination"] or texts["worker"]  # older runs don't name it
+    worker = {"worker": name(values["worker"])} if "worker" in values else {}
+    whose = f"Step {values['step']}" if values.get("step") else "Planning"
+    return values | texts | worker | {"whose": whose}
 
 
 def _decision_text(event: ev.Routed, _: Naming) -> str:
@@ -301,20 +306,6 @@ def _decision_text(event: ev.Routed, _: Naming) -> str:
 def _finish_text(event: ev.StepFinished, _: Naming) -> str:
     end = FINISH_WORDS.get(event.finish)
     return f"Step {event.step} is done{f' ({end})' if end else ''}."
-
-
-def _sent_text(event: ev.Sent, name: Naming) -> str:
-    host = one_line(event.destination)
-    return f"{_whose(event.step)} sent {event.size:,} bytes to {name(event.worker)} ({host})."
-
-
-def _unsent_text(event: ev.Unsent, _: Naming) -> str:
-    where = one_line(event.destination or event.worker)
-    return f"{_whose(event.step)} had no connection to {where}, so that did not leave."
-
-
-def _whose(step: int) -> str:
-    return f"Step {step}" if step else "Planning"
 
 
 def _retry_text(event: ev.StepRetried, name: Naming) -> str:
@@ -369,8 +360,6 @@ _WRITERS: Mapping[type[ev.Event], Callable[[Any, Naming], str]] = {
     ev.StepSkipped: _skipped_text,
     ev.Checked: _check_text,
     ev.Called: _call_text,
-    ev.Sent: _sent_text,
-    ev.Unsent: _unsent_text,
 }
 
 

@@ -58,13 +58,11 @@ def with_downloads(
         for one in coming.values()
         if one.id not in known
     ]
-    return [
-        row
-        if (one := coming.get(row.id)) is None
-        else replace(row, phase=str(one.progress.phase), bytes=one.progress.done,
-                     size=one.progress.total)
-        for row in here
-    ]  # fmt: skip
+    for index, row in enumerate(here):
+        if (one := coming.get(row.id)) is not None:
+            done, total = one.progress.done, one.progress.total
+            here[index] = replace(row, phase=str(one.progress.phase), bytes=done, size=total)
+    return here
 
 
 def totals_text(rows: Sequence[ModelRow], disk: int, memory: int, *, wide: bool = False) -> str:

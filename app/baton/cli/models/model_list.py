@@ -63,7 +63,6 @@ from baton.presentation.words import ago_text, count_text, duration_text
 
 if TYPE_CHECKING:
     from baton.ipc.lending_protocol import Description
-    from baton.models import LibraryModel
     from baton.workers.local import LoadedModel
 
 
@@ -200,15 +199,14 @@ def _table(found: Sequence[ModelRow]) -> str:
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         shown = [name for name in shown if any(row[name] for row in rows)]
+        widths = {
+            name: 2 + max(len(text) for text in (name, *(r[name] for r in rows))) for name in shown
+        }
         for column in _OPTIONAL_COLUMNS:
-            if column in shown and _width(shown, rows) > width:
+            if column in shown and sum(widths[name] for name in shown) > width:
                 shown.remove(column)
     cells = [[row[name] for name in shown] for row in rows]
     return format_columns([shown, *cells], shown.index("size"), words_last=shown[-1] == "licence")
-
-
-def _width(shown: Sequence[str], rows: Sequence[dict[str, str]]) -> int:
-    return sum(2 + max(map(len, (name, *(row[name] for row in rows)))) for name in shown)
 
 
 def _cells(row: ModelRow) -> tuple[str, ...]:
@@ -230,27 +228,19 @@ async def _totals() -> str:
     async with open_library() as (library, _):
         models, problems = library.models(), library.problems()
         orphans = sum(size for _, size in library.orphans())
-    parts = _amounts(models) if models else []
-    if orphans:
-        parts.append(f"`baton models prune` frees {show_size(orphans)}")
+    here = [held for held in models if held.state is not ModelState.COMING]
+    sizes = {
+        "linked": sum(held.record.size for held in here if held.state is ModelState.LINKED),
+        "still to come": sum(h.record.size - h.bytes for h in models if h not in here),
+    }
+    parts = [f"{count_text(len(here), 'model')}, {show_size(sum(held.bytes for held in here))}"]
+    parts = [*parts, *(f"{show_size(size)} {what}" for what, size in sizes.items() if size)]
+    parts = parts if models else []
+    parts += [f"`baton models prune` frees {show_size(orphans)}"] if orphans else []
     total = f"{'; '.join(parts)}." if parts else ""
     if not models:
         total += " Nothing was fetched yet: `baton models recommend` says what suits this machine."
     return "\n".join([total.strip(), *problems])
-
-
-def _amounts(models: Sequence[LibraryModel]) -> list[str]:
-    here = [held for held in models if held.state is not ModelState.COMING]
-    parts = [f"{count_text(len(here), 'model')}, {show_size(sum(held.bytes for held in here))}"]
-    linked = sum(held.record.size for held in here if held.state is ModelState.LINKED)
-    if linked:
-        parts.append(f"{show_size(linked)} linked")
-    coming = sum(
-        held.record.size - held.bytes for held in models if held.state is ModelState.COMING
-    )
-    if coming:
-        parts.append(f"{show_size(coming)} still to come")
-    return parts
 
 
 # What is loaded
@@ -394,19 +384,21 @@ def details_object(row: ModelRow) -> dict[str, Any]:
         "skills": [_skill_object(one, row.measured) for one in masteries_best_first(row.skills)],
         "default": row.is_answering,
         "roles": [role.value for role in row.roles],
-        "state": row.state,
         "too_large": row.is_offered and row.fit == Fit.WONT,
         "paused": row.is_paused,
-        "wrong": row.wrong,
-        "fault": row.fault,
-        "size": row.size,
-        "bytes": row.bytes,
         "memory_bytes": row.load,
         "tokens_per_second": None if row.speed is None else round(row.speed, 1),
         "last_used": None if row.used is None else iso_time(row.used),
-        "licence": row.licence,
+        **file_object(row),
+    }
+
+
+def file_object(row: ModelRow) -> dict[str, Any]:
+    """Return how a model's file stands, for machines; sizes in bytes."""
+    names = ("size", "bytes", "sha256", "licence", "wrong", "fault")
+    return {name: getattr(row, name) for name in names} | {
+        "state": row.state or None,
         "file": str(row.file) if row.file is not None else None,
-        "sha256": row.sha256,
     }
 
 

@@ -16,7 +16,7 @@ from baton.cli.models.inventory import (
     open_library,
 )
 from baton.cli.models.model_list import verdict_object, wrap_line
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
 from baton.compose import NOTHING_HERE, compose
@@ -57,7 +57,7 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     interrupts.restore_default_handler()
     machine, found, speed = asyncio.run(_recommend(not no_measure))
     if as_json:
-        return emit_json(_recommendation_object(machine, found, speed))
+        return emit_document(**_recommendation_object(machine, found, speed))
     # What is said first there, what the machine has, stands in the line already.
     besides = found.why.partition("; ")[2].rstrip(".") if found.picks else ""
     line = "; ".join(filter(None, (machine_line(machine), besides)))
@@ -138,7 +138,6 @@ def _recommendation_object(
     machine: Hardware, found: Recommendation, speed: float | None
 ) -> dict[str, Any]:
     return {
-        "schema": 1,
         "status": "finished",
         "machine": asdict(machine),
         "starter_tokens_per_second": None if speed is None else round(speed, 1),
@@ -198,7 +197,7 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     if as_json:
         roles = {name.value: holder for name, holder in having.items()}
         absent = sorted(set(missing.values()))
-        return emit_json({"schema": 1, "status": "finished", "roles": roles, "missing": absent})
+        return emit_document(status="finished", roles=roles, missing=absent)
     shown = having if role is None else {ModelRole(role): having[ModelRole(role)]}
     who = {name: _holder_text(name, holder, here, default) for name, holder in shown.items()}
     if role is None:

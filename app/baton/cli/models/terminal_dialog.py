@@ -47,6 +47,12 @@ class ProgressBoard:
         self._drawn_at = 0.0
         self._said: dict[str, tuple[Phase, int]] = {}
 
+    def __enter__(self) -> ProgressBoard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def show(self, name: str, step: Progress) -> None:
         """Show the progress of a download."""
         text = progress_text(step)

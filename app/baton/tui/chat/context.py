@@ -174,7 +174,7 @@ class ChatContext:
         """Keep the home up with who answers and how the cloud stands, while it is shown."""
         if self._home is None or not self._home.is_attached or self.standing is None:
             return
-        from baton.presentation.home import cloud_text, models_text
+        from baton.presentation.chat_texts import cloud_text, models_text
 
         key = key_bindings.configured_keys(self.screen.app, "chat.models")
         terms, is_private = self.services.orchestra.terms, self._policy()[0] == "private"

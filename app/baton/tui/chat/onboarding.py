@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from baton.core.messages import Prompt
     from baton.core.ports import Choice
     from baton.models import Library, Recommendation
-    from baton.presentation.home import RecentText
+    from baton.presentation.chat_texts import RecentText
 
 MEASURE_SECONDS = 2.0
 """How long the starter model writes, so that the speed of others can be estimated."""
@@ -87,7 +87,7 @@ class OnboardingController:
 
     async def show_home(self) -> Sequence[RecentText]:
         """Show what an empty conversation begins with, unless a prompt was quicker."""
-        from baton.presentation.home import recent_text
+        from baton.presentation.chat_texts import recent_text
         from baton.tui.widgets.home_view import HomeView
 
         found = await self._services.store.runs.recent_conversations(MAX_RECENT)

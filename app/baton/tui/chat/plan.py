@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from baton.core.messages import Prompt, Role
-from baton.presentation.way_texts import find_mode, find_strategy, mode_text, strategy_text
+from baton.presentation.chat_texts import find_mode, find_strategy, mode_text, strategy_text
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
