@@ -54,8 +54,10 @@ class ModelInventory:
         cards = {card.id: card for card in self.roster}
         here = [self._row(id, cards, held.get(id), answering) for id in {**cards, **held}]
         foreign = [
-            replace(
-                ModelRow(str(one.path), one.name, "here"),
+            ModelRow(
+                str(one.path),
+                one.name,
+                "here",
                 size=one.size,
                 file=one.path,
                 program=one.program,
