@@ -11,7 +11,7 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, ModelRole
 from baton.core.errors import BatonError
 from baton.core.messages import Card
 from baton.core.model_roles import role_holders
-from baton.core.plan.skill_table import measured_scores
+from baton.core.planning.skill_table import measured_scores
 from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad, estimate_entry_load
 from baton.models import ExternalModel, LibraryModel
 from baton.platform.settings import LocalWorkerSettings

@@ -17,7 +17,7 @@ from baton.core.catalogue_types import (
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.machine import Gpu
 from baton.core.messages import Card
-from baton.core.plan.skill_table import Mastery
+from baton.core.planning.skill_table import Mastery
 from baton.core.sanitiser import one_line
 from baton.presentation.charges import price_text
 from baton.presentation.words import percent_done
