@@ -353,7 +353,8 @@ def test_outside_text_stays_on_its_line() -> None:
 
 def test_workers_are_named_as_they_are_known() -> None:
     called = call_event(0, "small", 0.4)
-    events = [ev.Planned(Plan((direct_step("gpt"),), (1,))), called, ev.StepStarted(1, "gpt")]
+    plan = Plan((direct_step("gpt"),), (1,))
+    events: list[ev.Event] = [ev.Planned(plan), called, ev.StepStarted(1, "gpt")]
     lines = [line.text for line in run_story(fold_events(events), "", ROSTER)]
     assert lines[1:3] == ["Small planned.", "GPT (local) began."]
 
