@@ -44,9 +44,10 @@ class ModelRow:
     kind of a remote one, or `CATALOGUE`. `card` is its worker's, or what it would be as one (None:
     another program's, named by `program`). `roles` are those that it has, `suits` those that it is
     good for. `bytes` of `size` are here. `fit` says how well one of the catalogue fits, and
-    `fit_text` why. `phase` says what is done with it now. `memory` is what it takes now, `load`
-    what it takes with `context` tokens once it is loaded, in bytes. `speed` is in tokens/s, `pace`
-    what it may be of one that isn't here; `used` is in seconds since the epoch.
+    `fit_text` why. `phase` says what is done with it now, `done` with how many of its bytes.
+    `memory` is what it takes now, `load` what it takes with `context` tokens once it is loaded, in
+    bytes. `speed` is in tokens/s, `pace` what it may be of one that isn't here; `used` is in
+    seconds since the epoch.
     """
 
     id: str
@@ -75,6 +76,7 @@ class ModelRow:
     fault: str = ""
     program: str = ""
     phase: str = ""
+    done: int = 0
     fit: str = ""
     fit_text: str = ""
     memory: int = 0
@@ -106,7 +108,8 @@ class ModelRow:
 
 def state_text(row: ModelRow) -> str:
     """Say how a model stands: "here", "downloading 40 %", "paused 40 %", "broken", "won't fit"."""
-    percent = f" {percent_done(row.bytes, row.size)} %" if row.size else ""
+    done = row.done if row.phase else row.bytes
+    percent = f" {percent_done(done, row.size)} %" if row.size else ""
     if row.phase:
         return f"{row.phase}{percent}"
     if row.state == "coming":
@@ -148,7 +151,9 @@ def row_facts(row: ModelRow) -> dict[str, str]:
     card, entry = row.card, row.entry
     notes = (card.note if card else "", entry.note if entry else "")
     context = (card.context if card else 0) or (entry.context if entry else 0)
-    has_price = card is not None and not row.is_offered
+    price = price_text(card) if card is not None and not row.is_offered else ""
+    if card is not None and card.uses_gateway and card.price is None:
+        price += ": not asked until you enter one"
     return {
         "Roles": ", ".join(row.roles),
         "Good for": ", ".join(row.suits),
@@ -158,7 +163,7 @@ def row_facts(row: ModelRow) -> dict[str, str]:
         "Size": show_size(row.size) if row.size else "",
         "Licence": licence_text(row.licence),
         "Context": f"{context:,} tokens" if context else "",
-        "Price": price_text(card) if has_price and card is not None else "",
+        "Price": price,
         "Thinks": _THINKING_TEXTS[entry.thinking] if entry is not None else "",
         "Note": " ".join(dict.fromkeys(one_line(note) for note in notes if note)),
     }

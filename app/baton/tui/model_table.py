@@ -60,8 +60,7 @@ def with_downloads(
     ]
     for index, row in enumerate(here):
         if (one := coming.get(row.id)) is not None:
-            done, total = one.progress.done, one.progress.total
-            here[index] = replace(row, phase=str(one.progress.phase), bytes=done, size=total)
+            here[index] = replace(row, phase=str(one.progress.phase), done=one.progress.done)
     return here
 
 
@@ -113,7 +112,7 @@ class Columns:
     def line(self, row: ModelRow, now: float) -> Content:
         """Return a row."""
         state, colour = self._state(row)
-        roles = row.roles or row.suits
+        roles = row.suits if row.is_offered else row.roles
         text = self._put(
             row.name,
             ", ".join(roles if self.wide else roles[:1]),
@@ -204,8 +203,12 @@ def row_details(row: ModelRow, good: str = "", fit: str = "", adapter: str = "")
     `adapter` is the file of the LoRA adapter that it has on.
     """
     facts = row_facts(row)
-    names = ("Roles", "Size", "Licence", "Context", "Runs", "Price", "Thinks")
+    is_remote = row.card is not None and row.card.uses_gateway
+    roles = "Good for" if row.is_offered else "Roles"
+    names = (roles, "Size", "Licence", "Context", *(("Runs", "Price") * is_remote), "Thinks")
     known = [one_line(row.id, 40) if row.is_worker else "", *(facts[name] for name in names)]
+    if row.card is not None and not is_remote:
+        known.append(one_line(row.card.hardware, 40))
     fault = fault_text(row) if row.is_stored and not row.phase else ""
     lines = [  # what matters most first: there may be no room for all of it
         Content.assemble(
@@ -233,6 +236,8 @@ def _place_text(row: ModelRow) -> str:
     """Say where a model's file is, or comes from."""
     if row.program:
         return f"{one_line(row.program, 30)}'s: {one_line(str(row.file))}"
+    if row.is_offered and row.source.repo:
+        return f"From hf.co/{one_line(row.source.repo, 90)}"
     if row.is_offered or row.state == "coming":
         return f"From {origin_text(row)}"
     linked = "Linked: " if row.is_linked else ""
