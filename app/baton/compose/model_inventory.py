@@ -109,7 +109,7 @@ def _stored_row(row: ModelRow, held: LibraryModel) -> ModelRow:
         name=row.name if row.is_worker else record.name,
         state=held.state.value,
         card=row.card if row.is_worker else card,
-        suits=row.suits or record.roles,
+        suits=row.suits if row.is_worker else record.roles,
         is_stored=True,
         is_linked=bool(record.link),
         is_paused=record.paused,

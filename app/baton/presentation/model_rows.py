@@ -156,7 +156,7 @@ def row_facts(row: ModelRow) -> dict[str, str]:
         price += ": not asked until you enter one"
     return {
         "Roles": ", ".join(row.roles),
-        "Good for": ", ".join(row.suits),
+        "Good for": ", ".join(entry.roles if entry is not None else row.suits),
         "Runs": ", ".join(filter(None, (place_text(card), one_line(card.hardware, 40))))
         if card is not None and row.is_worker
         else "",

@@ -112,7 +112,7 @@ class Columns:
     def line(self, row: ModelRow, now: float) -> Content:
         """Return a row."""
         state, colour = self._state(row)
-        roles = row.suits if row.is_offered else row.roles
+        roles = row.roles if row.is_worker else row.suits
         text = self._put(
             row.name,
             ", ".join(roles if self.wide else roles[:1]),
