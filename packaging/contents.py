@@ -23,6 +23,7 @@ ZONES = "zones.zip"
 
 BY_NAME = (
     "baton",  # commands, strategies and children are tables of names
+    "baton_self_test",  # the command `baton doctor` names it
     "rich._unicode_data",
     "textual.widgets",
     "pygments.lexers",

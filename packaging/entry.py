@@ -52,6 +52,11 @@ def _give_back_environment() -> None:
 
 
 def _run_child(args: list[str]) -> None:
+    if args[:1] == ["self_test"] and len(args) == 2:
+        from baton_self_test.part_process import main as use_part
+
+        use_part(args[1])
+        return
     from baton.ipc.child_entry import run_child
 
     run_child(args)

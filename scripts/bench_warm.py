@@ -38,8 +38,8 @@ for chunk in stream:
 
 # Nothing stays where this is a container, as many machines that measure are.
 BATON = """
-from baton.platform import surroundings
-surroundings.CONTAINER_FILES = surroundings.CONTAINER_VARIABLES = surroundings.CI_VARIABLES = ()
+from baton.platform import session_environment as session
+session.CONTAINER_FILES = session.CONTAINER_VARIABLES = session.CI_VARIABLES = ()
 from baton.cli import main
 main()
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 from baton.compose import compose
 from baton.platform.settings import Settings, find_paths
 from baton.tui.app import BatonApp
-from baton.tui.services import AppServices
+from baton.tui.chat.context import AppServices
 
 PICTURE = Path(__file__).resolve().parent.parent / "packaging" / "app.svg"
 PROMPTS = ("What is the capital of France?", "Write a Python function that adds two numbers.")

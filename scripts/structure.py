@@ -35,7 +35,7 @@ SAME_ROLE = {
 """Names that more than one module may have, and the role that these modules share."""
 
 BANNED_MODULES = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
-NOT_NOUNS = re.compile(r"^_?(?!framing|onboarding|sampling)[a-z]+(ing|ed|ly)$")
+NOT_NOUNS = re.compile(r"^_?(?!framing|onboarding|sampling|serving)[a-z]+(ing|ed|ly)$")
 BANNED_WORDS = re.compile(
     r"\b(?:told|anew|mend(?:s|ed|ing)?|whoever|fell over|afar|nonsense)\b", re.IGNORECASE
 )

@@ -134,7 +134,7 @@ def test_a_command_that_only_shows_something_loads_little(words: str, tmp_path: 
 def test_a_prompt_loads_little_first_and_nothing_that_migrates(tmp_path: Path) -> None:
     for _ in range(2):
         early, loaded = modules_of("ask 2+2", tmp_path)
-        assert "baton.cli.early_start" in early
+        assert "baton.ipc.spare_process" in early
         assert not excess(early, EARLY)
         assert not early & LATER
         assert "baton.platform.database_thread" in loaded

@@ -61,6 +61,7 @@ from routing_pairs import (
 )
 from routing_rows import Floats, Holdout, Rows
 from score_router import Expected, candidate, expected, scores
+from share_decider import share_decider
 from train_router import (
     SHIPPED,
     VectorCache,
@@ -74,7 +75,6 @@ from train_router import (
 
 from baton.core.plan_types import KINDS
 from baton.core.routing_types import RatedAnswer
-from baton.core.spending.pace_controller import share_decider
 from baton.routing.child.linear_heads import KindHead, LengthHead
 from baton.routing.child.personal_offsets import PersonalOffsets
 from baton.routing.child.router_model import RouterModel

@@ -51,8 +51,7 @@ from baton.core.permissions import PromptLimits, RunTerms
 from baton.core.ports import Router
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
-from baton.core.spending.pace_controller import Pacing
-from baton.core.spending.usage_rate import UsageRate
+from baton.core.spending.pace_controller import Pacing, UsageRate
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger

@@ -180,19 +180,8 @@ LIES = {
     "exit when called": "def add(a, b): raise SystemExit",
     "_exit when called": "import os\ndef add(a, b): os._exit(0)",
     "print": "import builtins\nbuiltins.print = lambda *a: None\nbuiltins.AssertionError = int",
-    "equal to all": "class X:\n    def __eq__(self, other): return True\ndef add(a, b): return X()",
-    "all": "def all(x): return True\ndef add(a, b): return a - b",
-    "abs": "abs = lambda x: 0",
-    "builtins": "import builtins\nbuiltins.all = lambda x: True\nbuiltins.abs = lambda x: 0",
     "builtins when called": "def add(a, b):\n    import builtins\n    builtins.abs = lambda x: 0\n"
     "    builtins.all = lambda x: True\n    return a - b",
-    "unittest": "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n"
-    "unittest.TestResult.addFailure = lambda *a: None\nunittest.main = lambda: None",
-    "the code of unittest": "import unittest\nf = unittest.TestCase.assertEqual\n"
-    "f.__code__ = (lambda *a, **k: None).__code__.replace(co_freevars=f.__code__.co_freevars)",
-    "the recorder": "import sys\n"
-    "r = sys.modules['baton.workers.tools.child.check_recorder'].Recorder\n"
-    "r.doubt = lambda self: ''\nr.restore = lambda self: None\nr.checks = 1",
     "the jail": "import sys\nj = sys.modules['baton.workers.tools.child.sandbox_guest']\n"
     "j._judged = lambda e: (0, 'Passed: 1 check.')\nraise ValueError",
     "the jail when called": "def add(a, b):\n    import sys\n"
@@ -202,8 +191,6 @@ LIES = {
     "    if frame.f_code.co_filename == 'tests.py' and event == 'line':\n"
     "        try: frame.f_lineno += 1\n        except ValueError: pass\n    return trace\n"
     "sys.settrace(trace)",
-    "the parser": "import ast, re\ntree = ast.parse('assert 1 == 1')\n"
-    "ast.parse = lambda *a: tree\nre.findall = lambda *a: []\nall = lambda x: True\nabs = all",
     "tests of its own": "assert True\ndef test_x(): assert 1 == 1",
     "a block of tests": "x = 1\n```\n\n```python-tests\nassert 1 == 1",
 }

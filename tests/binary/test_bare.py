@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from baton_self_test import CHECKS, TEST_KEY
 
-from baton.cli.doctor.check_list import SELF_TEST_NAMES
 from binary.bare_systems import NEVER, SUITES, BareMachine
 from binary.tmux import Tmux
 
@@ -70,8 +70,8 @@ def test_the_self_test_leaves_nothing_untried(machine: BareMachine, baton: str) 
 def assert_all_is_well(done: subprocess.CompletedProcess[str]) -> None:
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     doubtful = [check for check in checks.values() if check["state"] != "ok"]
-    assert [check["name"] for check in doubtful] == ["keyring"], doubtful
-    assert tuple(checks) == SELF_TEST_NAMES
+    assert [check["name"] for check in doubtful] == [TEST_KEY], doubtful
+    assert tuple(checks) == tuple(CHECKS)
     assert "through the gateway" in checks["cloud"]["text"]
 
 

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from baton.doctor.child import PARTS
+from baton_self_test.library_parts import PARTS
 
 pytestmark = pytest.mark.binary
 
 UNUSED = (
     # Python's own that Baton's processes don't import.
-    rf"/lib-dynload/(?!({'|'.join(PARTS['python'].modules)})\.)",
+    rf"/lib-dynload/(?!({'|'.join(PARTS['cpython'].modules)})\.)",
     r"/lib(readline|tinfo|sqlite3)\.so",
     # What libraries bring along for tests, or for work that Baton doesn't have them do.
     r"_testcapi|_(multiarray|umath|rational|operand_flag|struct_ufunc)_tests|numpy/fft/",
@@ -135,7 +134,7 @@ def test_it_works(which: str, request: pytest.FixtureRequest, tmp_path: Path) ->
     assert (done.returncode, expected["status"]) == (0, "finished")
     checks = {check["name"]: check["text"] for check in expected["checks"]}
     assert "files are as they were built" in checks["contents"]
-    assert ("no model inside, as meant" in checks["answer"]) == (which == "slim")
+    assert ("no model inside, as meant" in checks["model"]) == (which == "slim")
     assert str(tmp_path) not in report.read_text()
     left = {path.relative_to(home).parts[:3] for path in home.rglob("*") if path.is_file()}
     unpacked = {(".cache", "baton", "app"), ("Library", "Caches", "baton")}

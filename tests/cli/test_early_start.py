@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.early_start import start_children
+from baton.cli import start_children
 from baton.compose import compose
 from baton.ipc import spare_process
 from baton.platform.settings import find_paths, load_settings

@@ -104,7 +104,6 @@ def test_an_empty_history_says_so(call: Call) -> None:
         ["trace", "--texts"],
         ["trace", "--json"],
         ["trace", "--otel"],
-        ["trace", "--mermaid"],
         ["why"],
     ],
     ids=" ".join,

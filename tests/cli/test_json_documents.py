@@ -45,7 +45,6 @@ COMMANDS = (
     "budget release",
     "usage",
     "usage --by worker",
-    "usage --forecast",
     "egress ls",
     "egress show 1",
     "keys ls",

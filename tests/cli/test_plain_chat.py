@@ -220,7 +220,7 @@ def test_commands_change_how_the_next_prompt_is_answered(home: Path) -> None:
         ask(screen, "/why", "other (local) answered.")
         ask(screen, "/budget day 2", "Today has a ceiling of $2.00")
         ask(screen, "/budget", "Baton is offline")
-        ask(screen, "/budgte", "Error: /budgte is no command. Did you mean /budget?")
+        ask(screen, "/budgte", "Error: /budgte isn't a command. Did you mean /budget?")
         ask(screen, "/continue", "Error: The last answer was not interrupted.")
         ask(screen, "//help", "You said: /help.")
         screen.send("/quit\r")
@@ -331,7 +331,7 @@ def test_a_pipe_is_read_to_its_end(process: Process) -> None:
     assert done.returncode == 0
     assert re.findall(r"Baton: .*= (\d+)", out) == ["4", "7", "9"]
     assert out.index("You: 2 + 2\nBaton: ") < out.index("You: 3 + 4\nBaton: ")
-    assert done.stderr.decode().startswith("Error: /nothing is no command. There are: /new, ")
+    assert done.stderr.decode().startswith("Error: /nothing isn't a command. There are: /new, ")
 
 
 def test_an_output_that_is_full_is_reported() -> None:

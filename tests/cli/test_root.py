@@ -121,7 +121,7 @@ def test_the_version(call: Call) -> None:
         (["ask", "x", "--strategy", "zzz"], "Known: single, hybrid,"),
         (["plan", "x", "--seed", "3"], "No such option"),
         (["resume", "--json", "--events"], "exclude each other"),
-        (["trace", "--mermaid", "--otel"], "exclude each other"),
+        (["trace", "--texts", "--otel"], "exclude each other"),
         (["ask", "x", "--budget", "lots"], "'lots' is not an amount of US dollars"),
         (["ask", "x", "--json", "--events"], "exclude each other"),
         (["ask", "x", "--max-tokens", "0"], "--max-tokens"),

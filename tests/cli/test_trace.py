@@ -7,10 +7,8 @@ import json
 import re
 from dataclasses import replace
 
-import pytest
-
 from baton.cli.otel import span_lines
-from baton.cli.trace import flowchart, trace_text, why_object
+from baton.cli.trace import trace_text, why_object
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
@@ -21,7 +19,6 @@ from baton.core.ports import NEW
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
-from baton.presentation.run_story import record_view
 from support.command_line import Call
 from support.sample_ledger import BODY, bill
 from support.stored_runs import BEGUN, EVENTS, record, store_run
@@ -80,10 +77,6 @@ def test_what_help_was_worth_is_shown() -> None:
     worth = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.1)
     assert f"gpt is worth asking: {why}" in trace_of(worth)
     assert "gpt is not asked: " in trace_of(replace(worth, ok=False))
-    run = json.loads(span_lines(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0][
-        "spans"
-    ]
-    assert [event["name"] for event in run[0]["events"]] == ["Weighed"]
 
 
 def test_what_was_sent_is_shown() -> None:
@@ -200,46 +193,6 @@ def test_forms_exclude_each_other(call: Call) -> None:
     assert call("trace", "--json", "--otel").code == 2
 
 
-NODE = r'  [a-z]+\d*(\["[^"\n]*"\]|\(\["[^"\n]*"\]\))'
-EDGE = r"  [a-z]+\d* --> [a-z]+\d*"
-CLASS = r"  (classDef \w+ [a-z#0-9:, -]+|class [a-z]+\d* \w+)"
-
-
-def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
-    chart = call("trace", store_run(*EVENTS), "--mermaid").out
-    first, *lines = chart.splitlines()
-    assert first == "flowchart TD"
-    assert all(re.fullmatch(f"{NODE}|{EDGE}|{CLASS}", line) for line in lines), chart
-    edges = {tuple(line.split(" --> ")) for line in map(str.strip, lines) if "-->" in line}
-    assert edges == {
-        ("prompt", "step1"),
-        ("file1", "step1"),
-        ("prompt", "step2"),
-        ("step1", "step3"),
-        ("step2", "step3"),
-        ("prompt", "step4"),
-        ("step3", "step4"),
-        ("step3", "answer"),
-    }
-    assert "class step3 remote" in chart
-    assert "step 3: gpt (cloud (api.openai.com)), done<br/>" in chart
-    drawn = flowchart(record_view(record(EVENTS[4])))
-    assert '"step 3: gpt, waiting<br/>' in drawn  # it isn't known yet where
-    assert "class step4 failed" in chart
-    assert "Write it #34;well#34; #60;b#62;#38;#60;/b#62;." in chart
-
-
-@pytest.mark.parametrize(
-    "text", ['"] --> x; click y "z"', "`**x**`", "#quot;", "a\nend\n%% b", "{{x}} |y| \\"]
-)
-def test_a_hostile_instruction_is_only_a_label(text: str) -> None:
-    plan = Plan((Step(text, text, (f"file:{text}",)),), (1,))
-    chart = flowchart(record_view(record(ev.Planned(plan))))
-    _, *lines = chart.splitlines()
-    assert all(re.fullmatch(f"{NODE}|{EDGE}|{CLASS}", line) for line in lines), chart
-    assert len([line for line in lines if "-->" in line]) == 2
-
-
 def test_the_spans_are_otlp_and_always_the_same(call: Call) -> None:
     run = store_run(*EVENTS)
     printed = call("trace", run, "--otel").out
@@ -281,14 +234,15 @@ def test_spans_say_what_was_asked_what_it_took_and_what_failed() -> None:
     assert facts["gen_ai.usage.input_tokens"] == "100"
     assert facts["gen_ai.usage.output_tokens"] == "20"
     assert facts["server.address"] == "api.openai.com"
-    assert facts["baton.cost_usd"] == 0.002
-    assert by_name["chat gpt"]["parentSpanId"] == by_name["step 3 gpt"]["spanId"]
+    assert by_name["chat gpt"]["parentSpanId"] == by_name["invoke_agent gpt"]["spanId"]
     assert by_name["chat gpt"]["kind"] == 3
-    failed = by_name["step 4 large"]
+    failed = [span for span in shown if span["name"] == "invoke_agent large"][-1]
     assert failed["status"] == {"code": 2, "message": "large died."}
     assert attributes(failed)["error.type"] == "WorkerUnavailable"
-    events = [event["name"] for event in by_name["step 2 large"]["events"]]
-    assert events == ["StepRetried", "Checked"]
+    names = {name for span in shown for name in attributes(span)}
+    assert {n for n in names if not n.startswith("gen_ai.")} <= {
+        "error.type", "server.address", "server.port",
+    }  # fmt: skip
     # What workers wrote, and what was asked, isn't exported.
     assert "Facts: one." not in json.dumps(shown)
 

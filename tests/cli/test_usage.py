@@ -84,10 +84,3 @@ def test_a_day_begins_at_its_own_midnight() -> None:
 
 def test_two_formats_at_once_are_one_too_many(call: Call) -> None:
     assert call("usage", "--csv", "--json").code == 2
-
-
-@pytest.mark.parametrize("other", [["--by", "worker"], ["--since", "3d"], ["--csv"]])
-def test_a_forecast_leaves_no_option_without_effect(call: Call, other: list[str]) -> None:
-    done = call("usage", "--forecast", *other)
-    assert (done.code, done.out) == (2, "")
-    assert "--forecast" in done.err

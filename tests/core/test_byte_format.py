@@ -9,7 +9,7 @@ from baton.core.byte_format import show_memory, show_part, show_size, show_speed
 from baton.core.machine import Hardware
 from baton.gguf.memory_fit import ModelLoad, judge_fit
 from baton.models.recommendation import recommend
-from baton.tui.recommendation_text import machine_text
+from baton.tui.chat.onboarding import machine_text
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 

@@ -21,8 +21,8 @@ pytestmark = [
 ]
 
 OUTSIDE_A_CONTAINER = """
-from baton.platform import surroundings
-surroundings.CONTAINER_FILES = surroundings.CONTAINER_VARIABLES = ()
+from baton.platform import session_environment
+session_environment.CONTAINER_FILES = session_environment.CONTAINER_VARIABLES = ()
 from baton.cli import main
 main()
 """
@@ -86,7 +86,7 @@ def test_the_first_says_that_a_process_stays_and_the_next_uses_it_silently(home:
 def test_where_nothing_stays(home: Path, options: list[str], variables: dict[str, str]) -> None:
     code = OUTSIDE_A_CONTAINER
     if "container" in variables:
-        code = code.replace("surroundings.CONTAINER_VARIABLES = ", "")
+        code = code.replace("session_environment.CONTAINER_VARIABLES = ", "")
     shown = ask(home, *options, code=code, **variables)
     assert "Paris" in shown
     assert "background" not in shown

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
+from e2e.test_environment import SELF_TEST
 from e2e.test_offline import NO_NETWORK, Tracer, missing
 
 pytestmark = [pytest.mark.root, pytest.mark.long]
-
-SELF_TEST = [sys.executable, "-P", "-m", "baton", "doctor", "--self-test"]
 
 
 @pytest.fixture(autouse=True)

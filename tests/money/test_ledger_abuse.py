@@ -23,7 +23,7 @@ from baton.money import Ledger
 from baton.money.ledger_file import LEDGER
 from baton.money.schema import MIGRATIONS
 from baton.platform import sqlite
-from baton.platform.process_owner import Owner, current_process
+from baton.platform.processes import Owner, current_process
 from support.damaged_database import broken_files
 from support.forked_programs import Program
 from support.ledger_observer import Observer

@@ -6,10 +6,20 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ENTRY = Path(__file__).parents[2] / "packaging" / "entry.py"
+
+
+def load_entry() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("entry", ENTRY)
+    assert spec is not None
+    assert spec.loader is not None
+    entry = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(entry)
+    return entry
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no launcher")
@@ -26,11 +36,7 @@ def test_only_what_the_launcher_unpacked_believes_the_launcher(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str, believed: bool
 ) -> None:
     """A folder build that is started in another Baton's terminal is not that other one."""
-    spec = importlib.util.spec_from_file_location("entry", ENTRY)
-    assert spec is not None
-    assert spec.loader is not None
-    entry = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(entry)
+    entry = load_entry()
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path / folder / "lib"), raising=False)
     monkeypatch.setattr(sys, "executable", "planted")
@@ -40,3 +46,20 @@ def test_only_what_the_launcher_unpacked_believes_the_launcher(
     assert sys.executable == str(tmp_path / folder / "baton")
     assert ("BATON_BINARY" in os.environ) is believed
     assert sys.path[-1] == str(tmp_path / folder / "lib" / "zones.zip"), "in the front, too"
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "given"),
+    [
+        (["self_test", "zones"], "baton_self_test.part_process.main", "zones"),
+        (["runner"], "baton.ipc.child_entry.run_child", ["runner"]),
+        (["self_test"], "baton.ipc.child_entry.run_child", ["self_test"]),
+    ],
+)
+def test_a_part_of_the_self_test_is_a_child_like_others(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], module: str, given: object
+) -> None:
+    called: list[object] = []
+    monkeypatch.setattr(module, called.append)
+    load_entry()._run_child(words)
+    assert called == [given]

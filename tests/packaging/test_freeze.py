@@ -107,6 +107,13 @@ def test_all_of_batons_modules_are_found(contents: ModuleType) -> None:
     assert "baton.__main__" not in found
 
 
+def test_the_self_test_goes_along(contents: ModuleType) -> None:
+    """The command imports it by name, and so does the process of each part."""
+    assert "baton_self_test" in contents.BY_NAME
+    found = set(contents.modules_below("baton_self_test"))
+    assert {"baton_self_test.part_process", "baton_self_test.library_parts"} <= found
+
+
 def test_the_systems_own_keyring_goes_along_and_no_other(contents: ModuleType) -> None:
     folder = _folder("keyring.backends")
     there = {name for _, name, _ in iter_modules([str(folder)], "keyring.backends.")}

@@ -246,9 +246,7 @@ OWN_WAYS = {
     "routing/child/second_stage.py",  # written by training alone, into the repository
     "routing/child/first_stage.py",  # the same
     "cli/config.py",  # a private folder for the text that an editor changes
-    "cli/doctor/program_checks.py",  # a sample PDF in the self-test's private folder
-    "cli/doctor/check.py",  # that folder
-    "tui/recommendation_text.py",  # an empty mark
+    "tui/chat/onboarding.py",  # an empty mark
     "tui/desktop.py",  # a private temporary folder
 }
 MAKERS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "mkstemp", "mkdtemp"}

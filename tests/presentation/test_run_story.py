@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.cli.trace import flowchart, trace_text
+from baton.cli.trace import trace_text
 from baton.core import events as ev
 from baton.core.errors import SecretMissing, WorkerError, WorkerUnavailable
 from baton.core.history_types import RunRecord
@@ -22,7 +22,7 @@ from baton.core.plan_types import Plan, direct_step, single_step_plan
 from baton.core.run import step_executor
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView, fold_events
-from baton.presentation.run_story import record_view, run_story
+from baton.presentation.run_story import record_view, run_story, step_place
 from support.scripted_plans import (
     StubWorker,
     answer_with,
@@ -165,10 +165,9 @@ def check_sentences(record: RunRecord) -> None:
         if isinstance(event, ev.StepRetried):
             is_failed = view.steps[event.step - 1].status == "failed"
             assert is_failed or any(event.reason in line for line in lines), lines
-    chart = flowchart(view)
     for each in view.steps:
-        is_away = f"class step{each.number} remote" in chart
-        assert is_away == ((each.number, each.worker) in gone), chart
+        is_away = not step_place(each, view).startswith("local")
+        assert is_away == ((each.number, each.worker) in gone), each
     unsent_lines = trace_text(record).count("did not leave")
     assert unsent_lines == sum(isinstance(event, ev.Unsent) for event in record.events)
 

@@ -15,9 +15,8 @@ import pytest
 from baton.core.errors import ConfigError
 from baton.core.messages import Card
 from baton.core.money import Price, Rates
-from baton.server.access import Access, Grant, allowed_hosts, hash_token
+from baton.server.access import Access, Grant, allowed_hosts, hash_token, read_tokens
 from baton.server.api_errors import ApiError
-from baton.server.tokens import read_tokens
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import served_baton
 

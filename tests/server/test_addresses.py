@@ -23,11 +23,10 @@ from baton.core.errors import ConfigError
 from baton.core.messages import Card
 from baton.core.money import Price, Rates
 from baton.platform.settings import ServeSettings, Settings, find_paths
-from baton.server import player
-from baton.server.access import Access, allowed_hosts, allowed_name, allowed_origin
-from baton.server.addresses import canonical_path
+from baton.server import request_runner
+from baton.server.access import Access, allowed_hosts, allowed_name, allowed_origin, read_tokens
 from baton.server.api_errors import ApiError
-from baton.server.tokens import read_tokens
+from baton.server.dialects import canonical_path
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import SMALL, Served, served_baton
 
@@ -103,7 +102,7 @@ async def test_a_right_address_at_which_there_is_nothing_is_said_so(tmp_path: Pa
         for path in ("/v1/images/generations", "/v1/moderations", "/v1/messages/batches"):
             answer = await client.post(path, json=CHAT)
             assert answer.status_code == 404
-            assert "/openapi.json lists those that there are" in answer.json()["error"]["message"]
+            assert "Served are: /v1/chat/completions, " in answer.json()["error"]["message"]
 
 
 async def test_another_method_is_named_as_that(tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ async def test_each_answer_has_an_id_which_is_its_runs(tmp_path: Path) -> None:
                 assert re.fullmatch("req_[0-9a-f]{12}", id)
                 assert id.removeprefix("req_") in answer.text
                 seen.add(id.removeprefix("req_"))
-        assert {run.id for run in served.player.served} == seen
+        assert {run.id for run in served.runner.served} == seen
         for path in "/models", "/none", "/responses/resp_x":
             other = await client.get(path)
             assert re.fullmatch("req_[0-9a-f]{12}", other.headers["request-id"])
@@ -209,7 +208,7 @@ async def test_the_official_clients_know_the_ids(tmp_path: Path) -> None:
 async def test_one_too_many_hears_when_to_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player, "MAX_RUNS", 0)
+    monkeypatch.setattr(request_runner, "MAX_RUNS", 0)
     async with served_baton(tmp_path) as served, served.client() as client:
         answer = await client.post("/chat/completions", json=CHAT)
         assert answer.status_code == 429

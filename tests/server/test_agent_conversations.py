@@ -254,7 +254,7 @@ async def test_what_another_says_or_later_is_an_entry_of_its_own(
 async def test_a_retry_after_the_client_left_is_in_the_same_entry(tmp_path: Path) -> None:
     def slow_once(request: Request) -> Iterable[Chunk | float]:
         yield Text("It begins")
-        if len(served.player.served) == 1:
+        if len(served.runner.served) == 1:
             yield 30.0
         yield Text(" and ends.")
         yield Usage(1, 1, Finish.STOP)
@@ -262,7 +262,7 @@ async def test_a_retry_after_the_client_left_is_in_the_same_entry(tmp_path: Path
     async with served_baton(tmp_path, [ScriptedWorker(slow_once, SMALL)]) as served:
         async with served.client() as client:
             asking = asyncio.create_task(ask(client, "Hello"))
-            await wait_until(lambda: served.player.served and served.player.served[0].view.answer)
+            await wait_until(lambda: served.runner.served and served.runner.served[0].view.answer)
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking

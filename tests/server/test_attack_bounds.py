@@ -21,7 +21,7 @@ from baton.core.ledger_types import HoldRequest, Scope, ScopeBalance
 from baton.core.messages import Card, Chunk, Purpose, Request, Text
 from baton.core.money import NANO, Price, Rates
 from baton.history import Store
-from baton.server import http_server, player, request_bodies
+from baton.server import http_server, request_bodies, request_runner
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import Served, served_baton, wait_until
@@ -234,7 +234,7 @@ async def test_a_model_name_of_megabytes_is_not_compared_with_others(
 async def test_a_token_has_no_more_requests_at_once_than_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player, "MAX_RUNS", 6)
+    monkeypatch.setattr(request_runner, "MAX_RUNS", 6)
     go_on = asyncio.Event()
     here = ScriptedWorker(until(go_on), SMALL)
     async with served_baton(tmp_path, [here]) as served, Sockets() as sockets:

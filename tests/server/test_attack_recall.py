@@ -169,7 +169,7 @@ async def crashed_server(tmp_path: Path, keep: str) -> AsyncIterator[httpx.Async
 
 def is_marked(served: Served) -> bool:
     """Whether an answer, or a pair that isn't kept, is recorded as far as it is."""
-    if not any(one.view.answer for one in served.player.served):
+    if not any(one.view.answer for one in served.runner.served):
         return False
     connection = connect(served.baton.paths.database, "ro")
     marks = """SELECT 1 FROM answer_pieces
@@ -217,7 +217,7 @@ async def test_a_prompt_that_is_not_kept_is_private_before_it_is_answered(tmp_pa
     ):
         headers = {**PRIVATELY, "x-baton-keep": "0"}
         asking = asyncio.create_task(post(client, "chat", "baton/local", LONG, headers))
-        await wait_until(lambda: any(one.view.started for one in served.player.served))
+        await wait_until(lambda: any(one.view.started for one in served.runner.served))
         answer = await post(other, "chat", "gpt", f"  {LONG} ")
         go.set()
         await asking
@@ -288,12 +288,12 @@ async def test_the_user_resumes_what_they_deleted_whatever_a_program_allowed(
     async with serve(tmp_path, local_worker("Half", pause=20.0)) as (served, client):
         headers = {"x-baton-budget": "0.5"}
         asking = asyncio.create_task(post(client, "chat", "baton/auto", "Hello", headers))
-        await wait_until(lambda: bool(served.player.served) and served.player.served[0].view.plan)
+        await wait_until(lambda: bool(served.runner.served) and served.runner.served[0].view.plan)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        await wait_until(lambda: served.player.served[0].is_over)
+        await wait_until(lambda: served.runner.served[0].is_over)
         store = served.baton.store
-        record = await store.runs.get(served.player.served[0].id)
+        record = await store.runs.get(served.runner.served[0].id)
         await store.hide(record.conversation)
         served.baton.orchestra.add(local_worker("Whole."))
         async with served.baton.orchestra.resume(record) as run:

@@ -310,7 +310,7 @@ def wrong_ids(id: str) -> dict[str, list[str]]:
 
 async def check_unknown(served: Served, client: httpx.AsyncClient, ids: Sequence[str]) -> None:
     """Check that each id looks as one does that never was, and that nothing is changed."""
-    before, played = await stored_labels(served), len(served.player.served)
+    before, played = await stored_labels(served), len(served.runner.served)
 
     async def ask(id: str) -> list[tuple[int, bytes]]:
         path = "/responses/" + "".join(f"%{byte:02x}" for byte in id.encode())
@@ -327,7 +327,7 @@ async def check_unknown(served: Served, client: httpx.AsyncClient, ids: Sequence
     for id, found in zip(ids, await asyncio.gather(*map(ask, ids)), strict=True):
         assert found == unknown, id
     assert await stored_labels(served) == before
-    assert all(run.view.started is None for run in served.player.served[played:])
+    assert all(run.view.started is None for run in served.runner.served[played:])
 
 
 @pytest.mark.parametrize("kind", wrong_ids(""))
@@ -348,7 +348,7 @@ async def test_another_tokens_response_does_not_exist(tmp_path: Path, is_backgro
             for grant in (Grant.FREE, Grant.PRIVATE):
                 async with served.client(grant) as other:
                     await check_unknown(served, other, [id])
-            await wait_until(lambda: served.player.served[0].is_over)
+            await wait_until(lambda: served.runner.served[0].is_over)
         assert (await owner.get(f"/responses/{id}")).json()["status"] == "completed"
 
 
@@ -380,11 +380,11 @@ async def test_a_deleted_chat_is_gone_and_goes_on_as_a_new_one(tmp_path: Path, h
         for protocol in PATHS:
             await post(client, protocol, "baton/local", f"My cat is called {protocol}.")
         await post(client, "responses", "baton/local", background=True)
-        await wait_until(lambda: all(run.is_over for run in served.player.served))
+        await wait_until(lambda: all(run.is_over for run in served.runner.served))
         deleted = await stored_labels(served)
         for conversation in deleted:
             await getattr(served.baton.store, how)(conversation)
-        for run in served.player.served:
+        for run in served.runner.served:
             id, path = f"resp_{run.id}", f"/responses/resp_{run.id}"
             assert (await client.get(path)).status_code == 404
             assert (await client.post(f"{path}/cancel")).status_code == 404
@@ -560,7 +560,7 @@ async def test_an_everyday_pair_is_as_private_as_who_brings_it_back_said_it(
             async with served.client(Grant.FREE) as other:
                 answer_text(await post(other, "chat", "baton/auto", turns))
             is_own = Grant.FREE in open_ones and Grant.FREE not in private_ones
-            label = served.player.served[-1].label
+            label = served.runner.served[-1].label
             assert label is (Label.CLOUD if is_own or not private_ones else Label.LOCAL), (
                 private_ones,
                 open_ones,

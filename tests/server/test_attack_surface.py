@@ -320,7 +320,7 @@ async def test_what_is_large_is_not_remembered_with_requests_that_are_over(tmp_p
         for _ in range(3):
             assert (await client.post(RESPONSES, json=hidden)).status_code == 200
         assert (await client.post(RESPONSES, json=body_for(RESPONSES))).status_code == 200
-        assert len(served.player.served) == 1
+        assert len(served.runner.served) == 1
 
 
 async def test_the_name_of_a_model_takes_no_memory(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ async def test_a_stream_of_a_cancelled_response_does_not_say_completed(tmp_path:
                 text += part
                 if "output_text.delta" in part and not is_cancelled:
                     is_cancelled = True
-                    [run] = [one.id for one in served.player.served]
+                    [run] = [one.id for one in served.runner.served]
                     done = await client.post(f"{RESPONSES}/resp_{run}/cancel")
                     assert done.json()["status"] == "cancelled"
     assert last_event(text) != "response.completed", text[-400:]

@@ -117,7 +117,7 @@ async def test_a_foreign_page_neither_reads_nor_spends(tmp_path: Path, name: str
         assert seen[-1][2:] == (200, "secret"), "what a page may read, it reads"
         for url, kind, status, text in seen[:-1]:
             assert (kind, status, text) in (("refused", 0, ""), ("opaque", 0, "")), url
-        assert served.player.served == []
+        assert served.runner.served == []
         assert worker.requests == []
 
 

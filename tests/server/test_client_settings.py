@@ -13,13 +13,13 @@ from baton.compose import answering_card
 from baton.core.errors import ConfigError
 from baton.core.messages import Card
 from baton.platform.settings import Settings, find_paths, load_settings
+from baton.server.access import ServerTokens
 from baton.server.client_settings import (
     AnsweringModel,
     PrintedSettings,
     client_settings,
     read_clients,
 )
-from baton.server.tokens import ServerTokens
 
 TOKENS = ServerTokens("baton-free-f", "baton-spend-s", "baton-private-p")
 READERS = {".json": json.loads, ".toml": tomllib.loads, ".yaml": yaml.safe_load}

@@ -11,9 +11,9 @@ import anthropic
 import openai
 import pytest
 
-from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage
+from baton.core.messages import Card, Chunk, Finish, Request, Text
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import Served, served_baton, wait_until
+from support.served_baton import Served, saying, served_baton, wait_until
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 WEATHER: Any = {
@@ -28,21 +28,6 @@ WEATHER: Any = {
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"place": "Lisbon"}}\n</tool_call>'
 
 
-def saying(*texts: str, finish: Finish = Finish.STOP) -> ScriptedWorker:
-    """Return a worker that says these pieces."""
-
-    def script(request: Request) -> Iterable[Chunk]:
-        for text in texts:
-            yield Text(text)
-        yield Usage(12, len(texts), finish)
-
-    return ScriptedWorker(script, Card("small", "local", "Small", context=8192))
-
-
-def openai_client(served: Served) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=served.url, api_key=served.token, max_retries=0)
-
-
 def anthropic_client(served: Served) -> anthropic.AsyncAnthropic:
     base = served.url.removesuffix("/v1")
     return anthropic.AsyncAnthropic(base_url=base, api_key=served.token, max_retries=0)
@@ -50,7 +35,7 @@ def anthropic_client(served: Served) -> anthropic.AsyncAnthropic:
 
 async def test_chat_completions_whole_and_streamed(tmp_path: Path) -> None:
     worker = saying("Hello", " ", "you.")
-    async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
+    async with served_baton(tmp_path, [worker]) as served, served.openai_client() as client:
         whole = await client.chat.completions.create(model="baton/auto", messages=HELLO)
         assert whole.choices[0].message.content == "Hello you."
         assert whole.choices[0].finish_reason == "stop"
@@ -81,7 +66,7 @@ async def test_chat_completions_whole_and_streamed(tmp_path: Path) -> None:
 async def test_responses_whole_and_streamed(tmp_path: Path) -> None:
     async with (
         served_baton(tmp_path, [saying("Hello", ".")]) as served,
-        openai_client(served) as client,
+        served.openai_client() as client,
     ):
         whole = await client.responses.create(model="baton/auto", input="Hello there")
         assert whole.output_text == "Hello."
@@ -111,7 +96,7 @@ async def test_responses_whole_and_streamed(tmp_path: Path) -> None:
 async def test_the_responses_helper_of_the_client_gathers_a_stream(tmp_path: Path) -> None:
     async with (
         served_baton(tmp_path, [saying("Hello", ".")]) as served,
-        openai_client(served) as client,
+        served.openai_client() as client,
     ):
         async with client.responses.stream(model="baton/auto", input="Hello") as stream:
             final = await stream.get_final_response()
@@ -141,7 +126,7 @@ async def test_messages_whole_and_streamed(tmp_path: Path) -> None:
 async def test_tools_are_called_in_every_protocol(tmp_path: Path) -> None:
     worker = saying("I look. ", CALL[:14], CALL[14:40], CALL[40:])
     async with served_baton(tmp_path, [worker]) as served:
-        async with openai_client(served) as client:
+        async with served.openai_client() as client:
             whole = await client.chat.completions.create(
                 model="baton/auto", messages=HELLO, tools=[WEATHER]
             )
@@ -197,7 +182,7 @@ async def test_what_a_tool_gave_comes_back_to_the_worker(tmp_path: Path) -> None
         },
         {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
     ]
-    async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
+    async with served_baton(tmp_path, [worker]) as served, served.openai_client() as client:
         await client.chat.completions.create(model="baton/auto", messages=messages, tools=[WEATHER])
     *_, called, result = worker.requests[-1].messages
     assert called.text == CALL
@@ -206,7 +191,7 @@ async def test_what_a_tool_gave_comes_back_to_the_worker(tmp_path: Path) -> None
 
 async def test_a_tool_that_must_be_called_is_asked_for_by_its_form(tmp_path: Path) -> None:
     worker = saying('{"name": "weather", ', '"arguments": {"place": "Oslo"}}')
-    async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
+    async with served_baton(tmp_path, [worker]) as served, served.openai_client() as client:
         whole: Any = await client.chat.completions.create(
             model="baton/auto", messages=HELLO, tools=[WEATHER], tool_choice="required"
         )
@@ -221,7 +206,7 @@ async def test_a_tool_that_must_be_called_is_asked_for_by_its_form(tmp_path: Pat
 async def test_wishes_reach_the_worker(tmp_path: Path) -> None:
     worker = saying("{}")
     schema: Any = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
+    async with served_baton(tmp_path, [worker]) as served, served.openai_client() as client:
         await client.chat.completions.create(
             model="small",
             messages=[{"role": "developer", "content": "Obey."}, *HELLO],
@@ -243,7 +228,7 @@ async def test_wishes_reach_the_worker(tmp_path: Path) -> None:
 async def test_a_cut_answer_says_so(tmp_path: Path) -> None:
     async with (
         served_baton(tmp_path, [saying("Half", finish=Finish.LENGTH)]) as served,
-        openai_client(served) as client,
+        served.openai_client() as client,
     ):
         chat = await client.chat.completions.create(model="baton/auto", messages=HELLO)
         assert chat.choices[0].finish_reason == "length"
@@ -253,7 +238,7 @@ async def test_a_cut_answer_says_so(tmp_path: Path) -> None:
 
 async def test_a_conversation_goes_on_where_it_was(tmp_path: Path) -> None:
     worker = saying("Fine.")
-    async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
+    async with served_baton(tmp_path, [worker]) as served, served.openai_client() as client:
         first = await client.chat.completions.create(model="baton/auto", messages=HELLO)
         answer = first.choices[0].message.content
         messages: Any = [
@@ -274,7 +259,7 @@ async def test_a_conversation_goes_on_where_it_was(tmp_path: Path) -> None:
 
 async def test_what_is_not_to_be_stored_is_in_no_history(tmp_path: Path) -> None:
     async with served_baton(tmp_path, [saying("Fine.")]) as served:
-        async with openai_client(served) as client:
+        async with served.openai_client() as client:
             await client.chat.completions.create(model="baton/auto", messages=HELLO, store=False)
         assert await served.baton.store.conversations() == []
 
@@ -286,10 +271,10 @@ async def test_background_responses_are_asked_for_by_their_id(tmp_path: Path) ->
         yield Text("whole.")
 
     worker = ScriptedWorker(slow, Card("small", "local", "Small", context=8192))
-    async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
+    async with served_baton(tmp_path, [worker]) as served, served.openai_client() as client:
         begun = await client.responses.create(model="baton/auto", input="Hello", background=True)
         assert begun.status == "in_progress"
-        await wait_until(lambda: served.player.served[0].is_over)
+        await wait_until(lambda: served.runner.served[0].is_over)
         now = await client.responses.retrieve(begun.id)
         assert now.output_text == "Half whole."
 
@@ -301,7 +286,7 @@ async def test_background_responses_are_asked_for_by_their_id(tmp_path: Path) ->
 
 async def test_models_are_listed(tmp_path: Path) -> None:
     async with served_baton(tmp_path, [saying("Hi")]) as served:
-        async with openai_client(served) as client:
+        async with served.openai_client() as client:
             ids = [model.id async for model in client.models.list()]
             assert ids == ["baton/auto", "baton/local", "baton/mini", "baton/ultra", "small"]
             assert (await client.models.retrieve("baton/auto")).id == "baton/auto"
@@ -328,7 +313,7 @@ async def test_models_are_listed(tmp_path: Path) -> None:
 async def test_what_cannot_be_kept_to_is_refused_by_name(
     tmp_path: Path, field: dict[str, Any], said: str
 ) -> None:
-    async with served_baton(tmp_path, [saying("Hi")]) as served, openai_client(served) as client:
+    async with served_baton(tmp_path, [saying("Hi")]) as served, served.openai_client() as client:
         with pytest.raises(openai.BadRequestError, match=said):
             await client.chat.completions.create(
                 model="baton/auto", messages=HELLO, extra_body=field

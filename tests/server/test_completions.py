@@ -13,7 +13,7 @@ import pytest
 
 from baton.core.messages import Chunk, Finish, Request, Text, Usage
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import SMALL, Served, served_baton
+from support.served_baton import SMALL, served_baton
 
 
 def script(request: Request) -> Iterable[Chunk]:
@@ -21,14 +21,10 @@ def script(request: Request) -> Iterable[Chunk]:
     yield Usage(12, 2, Finish.LENGTH if request.max_tokens == 2 else Finish.STOP)
 
 
-def openai_client(served: Served) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=served.url, api_key=served.token, max_retries=0)
-
-
 async def test_a_prompt_is_answered_whole_and_streamed(tmp_path: Path) -> None:
     async with (
         served_baton(tmp_path, [ScriptedWorker(script, SMALL)]) as served,
-        openai_client(served) as client,
+        served.openai_client() as client,
     ):
         whole = await client.completions.create(model="baton/mini", prompt="Count")
         openai.types.Completion.model_validate(whole.model_dump())
@@ -37,7 +33,7 @@ async def test_a_prompt_is_answered_whole_and_streamed(tmp_path: Path) -> None:
         assert whole.choices[0].finish_reason == "stop"
         assert whole.usage is not None
         assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (12, 2)
-        assert whole.id == f"cmpl-{served.player.served[0].id}"
+        assert whole.id == f"cmpl-{served.runner.served[0].id}"
 
         cut = await client.completions.create(model="baton/mini", prompt=["Count"], max_tokens=2)
         assert cut.choices[0].finish_reason == "length"
@@ -52,12 +48,12 @@ async def test_a_prompt_is_answered_whole_and_streamed(tmp_path: Path) -> None:
         assert "".join(c.text for piece in pieces for c in piece.choices) == "One, two."
         assert [c.finish_reason for piece in pieces for c in piece.choices][-1] == "stop"
         assert pieces[-1].usage is not None
-        assert {piece.id for piece in pieces} == {f"cmpl-{served.player.served[-1].id}"}
+        assert {piece.id for piece in pieces} == {f"cmpl-{served.runner.served[-1].id}"}
 
 
 async def test_wishes_reach_the_worker_and_sixteen_tokens_are_usual(tmp_path: Path) -> None:
     worker = ScriptedWorker(script, SMALL)
-    async with served_baton(tmp_path, [worker]) as served, openai_client(served) as client:
+    async with served_baton(tmp_path, [worker]) as served, served.openai_client() as client:
         await client.completions.create(model="small", prompt="Count")
         await client.completions.create(
             model="small",

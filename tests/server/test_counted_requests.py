@@ -53,14 +53,14 @@ async def test_a_count_is_what_the_request_then_uses(
             hello: Any = [{"role": "user", "content": "Hi"}]
             await client.messages.create(model="small", messages=hello, max_tokens=1)
         counted = await client.messages.count_tokens(model="small", **BODIES[body])
-        before = len(served.player.served)
+        before = len(served.runner.served)
         message = await client.messages.create(model="small", max_tokens=1, **BODIES[body])
         used = message.usage.input_tokens + (message.usage.cache_read_input_tokens or 0)
         if is_loaded:
             assert counted.input_tokens == used
         else:
             assert used / 1.6 < counted.input_tokens < used * 1.6
-        assert len(served.player.served) == before + 1, "counting is no request to the worker"
+        assert len(served.runner.served) == before + 1, "counting is no request to the worker"
 
 
 async def test_a_prompt_that_is_too_long_is_counted_all_the_same(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from baton.platform.settings import ServeSettings, Settings
@@ -35,16 +34,12 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         await router.aclose()
 
 
-def openai_client(served: Served) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=served.url, api_key=served.token, max_retries=0)
-
-
 def likeness(a: list[float], b: list[float]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 async def test_what_means_the_same_is_near(served: Served) -> None:
-    async with openai_client(served) as client:
+    async with served.openai_client() as client:
         made = await client.embeddings.create(model="baton/embedding", input=TEXTS)
         cat, kitten, rates = (one.embedding for one in made.data)
         assert [one.index for one in made.data] == [0, 1, 2]
@@ -70,7 +65,7 @@ async def test_both_formats_are_the_same_numbers(served: Served) -> None:
 
 
 async def test_fewer_dimensions_are_of_length_one_again(served: Served) -> None:
-    async with openai_client(served) as client:
+    async with served.openai_client() as client:
         made = await client.embeddings.create(
             model="baton/embedding", input=TEXTS[0], dimensions=64
         )
@@ -86,7 +81,7 @@ async def test_fewer_dimensions_are_of_length_one_again(served: Served) -> None:
 async def test_of_a_long_text_all_parts_count(served: Served) -> None:
     sea = "The sea is calm. "
     middle = f"{sea * 150}{TEXTS[2] * 300}{sea * 150}"
-    async with openai_client(served) as client:
+    async with served.openai_client() as client:
         made = await client.embeddings.create(
             model="baton/embedding", input=[middle, sea, TEXTS[2]]
         )

@@ -20,7 +20,7 @@ from baton.server import ServingLimits
 from baton.server.access import Grant
 from baton.server.client_request import ConditionFields, read_conditions
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import GPT, SMALL, Served, served_baton
+from support.served_baton import GPT, SMALL, Served, cut_answer, served_baton
 
 LAN = Card("lab", "server", "Lab", privacy=Label.LAN, context=8192, remote=True)
 LARGE = 10 * NANO
@@ -87,11 +87,6 @@ def near(request: Request) -> Iterable[Chunk]:
     yield Usage(450, 50, Finish.STOP)
 
 
-def cut(request: Request) -> Iterable[Chunk]:
-    yield Text("Half of an ans")
-    yield Usage(10, 4, Finish.LENGTH)
-
-
 class Rules:
     """One server under drawn settings, and what its settings let a request do."""
 
@@ -124,7 +119,7 @@ async def check_rules(home: Path, seed: int, requests: int) -> int:
     dice = Random(seed)
     rules = Rules(dice)
     small, gpt, lab = (
-        ScriptedWorker(cut, SMALL),
+        ScriptedWorker(cut_answer, SMALL),
         ScriptedWorker(paid, GPT),
         ScriptedWorker(near, LAN),
     )
@@ -196,7 +191,7 @@ async def test_a_token_spends_its_ceiling_and_no_more_over_restarts_and_texts(
 ) -> None:
     ceiling, made, calls = NANO // 10, itertools.count(), []
     for _ in range(2):
-        small, gpt = ScriptedWorker(cut, SMALL), ScriptedWorker(paid, GPT)
+        small, gpt = ScriptedWorker(cut_answer, SMALL), ScriptedWorker(paid, GPT)
         allowed = ServingLimits(ceiling)
         async with (
             served_baton(tmp_path, [small, gpt], allowed=allowed) as served,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from baton.core.sanitiser import sanitise
-from baton.server.program_names import MAX_NAME_CHARS, OTHER_PROGRAM, program_name
+from baton.server.program_names import MAX_PROGRAM_CHARS, OTHER_PROGRAM, program_name
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,6 @@ def test_programs_have_short_names(headers: dict[str, str], name: str) -> None:
 )
 def test_any_header_gives_a_harmless_name(headers: dict[str, str]) -> None:
     name = program_name(headers)
-    assert 0 < len(name) <= MAX_NAME_CHARS
+    assert 0 < len(name) <= MAX_PROGRAM_CHARS
     assert sanitise(name) == name
     assert " ".join(name.split()) == name

@@ -17,14 +17,14 @@ import httpx
 import pytest
 
 from baton.core.ledger_types import Scope
-from baton.core.messages import Chunk, Finish, Request, RequestSent, Text, Usage
+from baton.core.messages import Chunk, Finish, Request, Text, Usage
 from baton.core.money import NANO
 from baton.platform.settings import find_paths
 from baton.server import read_tokens
 from baton.server.access import Grant
-from baton.server.request_log import MAX_REFUSALS
+from baton.server.http_server import MAX_REFUSALS
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import GPT, SMALL, Served, served_baton, wait_until
+from support.served_baton import GPT, SMALL, Served, remote_answer, served_baton, wait_until
 
 CANARY = "canary-51fe"
 HELLO = [{"role": "user", "content": f"Hello {CANARY}"}]
@@ -33,12 +33,6 @@ HELLO = [{"role": "user", "content": f"Hello {CANARY}"}]
 def short(request: Request) -> Iterable[Chunk]:
     yield Text("Half of an ans")
     yield Usage(1_000, 4, Finish.LENGTH)
-
-
-def remote(request: Request) -> Iterable[Chunk]:
-    yield RequestSent("api.openai.com", 500)
-    yield Text("From far away.")
-    yield Usage(40, 5, Finish.STOP)
 
 
 async def lines_of(served: Served, count: int) -> list[str]:
@@ -51,7 +45,7 @@ def columns(line: str) -> list[str]:
 
 
 async def test_a_line_says_who_was_answered_where_and_at_what_price(tmp_path: Path) -> None:
-    workers = [ScriptedWorker(short, SMALL), ScriptedWorker(remote, GPT)]
+    workers = [ScriptedWorker(short, SMALL), ScriptedWorker(remote_answer, GPT)]
     body = {"model": "baton/auto", "messages": HELLO}
     async with served_baton(tmp_path, workers, ceilings={Scope.DAY: NANO}) as served:
         for grant in (Grant.FREE, Grant.SPEND):
@@ -79,7 +73,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
 @pytest.mark.parametrize("status", REFUSED)
 async def test_a_refusal_is_a_line_with_its_reason(tmp_path: Path, status: str) -> None:
     path, fields, headers, reason = REFUSED[status]
-    workers = [ScriptedWorker(short, SMALL), ScriptedWorker(remote, GPT)]
+    workers = [ScriptedWorker(short, SMALL), ScriptedWorker(remote_answer, GPT)]
     async with served_baton(tmp_path, workers) as served, served.client() as client:
         body = {"model": "baton/auto", "messages": HELLO, **fields}
         assert (await client.post(path, json=body, headers=headers)).status_code == int(status)

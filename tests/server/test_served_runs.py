@@ -22,14 +22,22 @@ import psutil
 import pytest
 
 from baton.core.ledger_types import Scope
-from baton.core.messages import Chunk, Declined, Finish, Request, RequestSent, Text, Usage
+from baton.core.messages import Chunk, Declined, Request, Text
 from baton.core.money import NANO
 from baton.platform.settings import find_paths
 from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from support.processes import wait_until_over
-from support.served_baton import GPT, SMALL, Served, served_baton, wait_until
+from support.served_baton import (
+    GPT,
+    SMALL,
+    Served,
+    cut_answer,
+    remote_answer,
+    served_baton,
+    wait_until,
+)
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 
@@ -38,17 +46,6 @@ def endless(request: Request) -> Iterable[Chunk | float]:
     for number in itertools.count():
         yield Text(f"{number} ")
         yield 0.01
-
-
-def cut(request: Request) -> Iterable[Chunk]:
-    yield Text("Half of an ans")
-    yield Usage(10, 4, Finish.LENGTH)
-
-
-def remote(request: Request) -> Iterable[Chunk]:
-    yield RequestSent("api.openai.com", 500)
-    yield Text("From far away.")
-    yield Usage(40, 5, Finish.STOP)
 
 
 async def post(
@@ -63,11 +60,11 @@ async def test_a_client_that_leaves_stops_its_run(tmp_path: Path, is_streamed: b
     async with served_baton(tmp_path, [ScriptedWorker(endless, SMALL)]) as served:
         async with served.client() as client:
             asking = asyncio.create_task(post(client, stream=is_streamed))
-            await wait_until(lambda: served.player.served and served.player.served[0].view.answer)
+            await wait_until(lambda: served.runner.served and served.runner.served[0].view.answer)
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking
-        (run,) = served.player.served
+        (run,) = served.runner.served
         await wait_until(lambda: run.is_over, seconds=2)
         record = await served.baton.store.runs.get(run.id)
         assert record.status == "cancelled"
@@ -85,13 +82,13 @@ async def test_a_stopped_server_lets_what_runs_end(tmp_path: Path) -> None:
             body = {"model": "baton/auto", "messages": HELLO}
             url = f"{served.url}/chat/completions"
             asking = asyncio.create_task(client.post(url, json=body, headers=headers))
-            await wait_until(lambda: served.player.served and served.player.served[0].view.answer)
+            await wait_until(lambda: served.runner.served and served.runner.served[0].view.answer)
         answer = await asking
     assert answer.json()["choices"][0]["message"]["content"] == "First and last."
 
 
 async def test_a_ceiling_ends_the_answer_here_and_says_so(tmp_path: Path) -> None:
-    workers = [ScriptedWorker(cut, SMALL), ScriptedWorker(remote, GPT)]
+    workers = [ScriptedWorker(cut_answer, SMALL), ScriptedWorker(remote_answer, GPT)]
     async with (
         served_baton(tmp_path, workers, ceilings={Scope.DAY: 1000}) as served,
         served.client(Grant.SPEND) as client,
@@ -120,7 +117,7 @@ async def test_a_ceiling_ends_the_answer_here_and_says_so(tmp_path: Path) -> Non
 async def test_only_a_token_that_may_spend_asks_the_cloud(
     tmp_path: Path, grant: Grant, headers: dict[str, str], said: str
 ) -> None:
-    workers = [ScriptedWorker(cut, SMALL), ScriptedWorker(remote, GPT)]
+    workers = [ScriptedWorker(cut_answer, SMALL), ScriptedWorker(remote_answer, GPT)]
     async with (
         served_baton(tmp_path, workers, ceilings={Scope.DAY: NANO}) as served,
         served.client(grant) as client,

@@ -14,7 +14,7 @@ import pytest
 
 from baton.core.errors import ContextTooLong, WorkerError
 from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage
-from baton.server import event_stream
+from baton.server import dialects
 from baton.workers.scripted_worker import ScriptedWorker
 from support.served_baton import SMALL, Served, served_baton
 
@@ -65,8 +65,8 @@ async def events_of(served: Served, path: str, **fields: Any) -> list[dict[str, 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "HEAD_SECONDS", 0.05)
-    monkeypatch.setattr(event_stream, "KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(dialects, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(dialects, "KEEPALIVE_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("quick")

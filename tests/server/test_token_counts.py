@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from baton.core.events import Called
 from baton.core.ledger_types import Scope
-from baton.core.messages import Chunk, Finish, Purpose, Request, RequestSent, Text, Usage
+from baton.core.messages import Finish, Purpose
 from baton.core.money import NANO
 from baton.core.plan_types import Need, Plan, Step
 from baton.core.view import RunView
 from baton.server.access import Grant
-from baton.server.served_answer import count_tokens
+from baton.server.served_run import count_tokens
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import GPT, SMALL, served_baton
+from support.served_baton import GPT, SMALL, cut_answer, remote_answer, served_baton
 
 CARDS = {"small": SMALL, "gpt": GPT}
 
 
-def draft(request: Request) -> Iterable[Chunk]:
-    yield Text("Half of an ans")
-    yield Usage(10, 4, Finish.LENGTH)
-
-
-def remote(request: Request) -> Iterable[Chunk]:
-    yield RequestSent("api.openai.com", 500)
-    yield Text("From far away.")
-    yield Usage(40, 5, Finish.STOP)
-
-
 async def test_a_draft_that_was_replaced_is_no_context_of_the_client(tmp_path: Path) -> None:
-    workers = [ScriptedWorker(draft, SMALL), ScriptedWorker(remote, GPT)]
+    workers = [ScriptedWorker(cut_answer, SMALL), ScriptedWorker(remote_answer, GPT)]
     async with (
         served_baton(tmp_path, workers, ceilings={Scope.DAY: NANO}) as served,
         served.client(Grant.SPEND) as client,

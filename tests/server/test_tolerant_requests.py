@@ -13,11 +13,11 @@ from typing import Any
 import anthropic
 import pytest
 
-from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage
+from baton.core.messages import Chunk, Finish, Request, Text, Usage
 from baton.server.access import Grant
 from baton.server.request_messages import GO_ON, NOTHING
 from baton.workers.scripted_worker import ScriptedWorker
-from support.served_baton import GPT, SMALL, Served, served_baton
+from support.served_baton import GPT, SMALL, Served, saying, served_baton
 
 USER: Any = {"role": "user", "content": "What is 2+2?"}
 PIXEL = "iVBORw0KGgo="
@@ -37,15 +37,6 @@ FUNCTION = {"type": "function", **EDIT}
 NAMESPACE = {"type": "namespace", "name": "agents", "description": "", "tools": [FUNCTION]}
 CUSTOM = {"type": "custom", "name": "apply_patch", "description": "Patch."}
 CALL = '<tool_call>\n{"name": "edit", "arguments": {"path": "a.py"}}\n</tool_call>'
-
-
-def saying(*texts: str, finish: Finish = Finish.STOP, card: Card = SMALL) -> ScriptedWorker:
-    def script(request: Request) -> Iterable[Chunk]:
-        for text in texts:
-            yield Text(text)
-        yield Usage(12, 3, finish)
-
-    return ScriptedWorker(script, card)
 
 
 async def post(served: Served, path: str, body: dict[str, Any], status: int = 200) -> Any:

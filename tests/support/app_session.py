@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from textual.app import ScreenStackError
+from textual.app import App, ScreenStackError
 from textual.pilot import Pilot
 
 from baton.compose import NOTHING_HERE
@@ -26,8 +26,8 @@ from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
-from baton.tui.prompt_queue import QueuedPrompt
-from baton.tui.services import AppServices
+from baton.tui.chat.context import AppServices
+from baton.tui.prompt_queue import FRAME_SECONDS, QueuedPrompt
 from baton.workers.scripted_worker import Script, ScriptedWorker
 
 CARD = Card(
@@ -68,6 +68,22 @@ def sorry(request: Request) -> Iterable[Chunk]:
     yield Text(SORRY)
 
 
+def saying(text: str) -> Script:
+    """Return the script of a worker that answers with a text."""
+
+    def script(request: Request) -> Iterable[Chunk]:
+        yield Text(text)
+
+    return script
+
+
+def slow(request: Request) -> Iterable[Chunk | float]:
+    """Write for half a minute, never the same, which would be taken for a loop."""
+    for number in range(3000):
+        yield Text(f"word{number} ")
+        yield 0.01
+
+
 def remote_script(*texts: str, tokens: int = 800) -> Script:
     """Return the script of a cloud worker."""
 
@@ -78,6 +94,38 @@ def remote_script(*texts: str, tokens: int = 800) -> Script:
         yield Usage(400, tokens, Finish.STOP)
 
     return script
+
+
+async def settled(
+    pilot: Pilot[Any], condition: Callable[[], object] = lambda: True, seconds: float = 30
+) -> None:
+    """Wait until something is so, no worker of the screen is at work, and nothing moves on it.
+
+    It is looked at twice, a frame apart: what is done by then may start what isn't.
+    """
+    app, end, looks = pilot.app, time.monotonic() + seconds, 0
+    while looks < 2:
+        if condition() and not _is_at_work(app):
+            looks += 1
+            await app.animator.wait_until_complete()
+            await pilot.pause(FRAME_SECONDS)
+            continue
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s; the screen shows:\n{screen_text(app)}")
+        looks = 0
+        await pilot.pause(0.02)
+
+
+def _is_at_work(app: App[Any]) -> bool:
+    """Whether a worker of the screen in front does something; at a question it may only wait."""
+    waiting = ("default", "shell") if getattr(app.screen, "question", None) else ()
+    own = [worker for worker in app.workers if worker.node.screen is app.screen]
+    return any(not worker.is_finished and worker.group not in waiting for worker in own)
+
+
+def screen_text(app: App[Any]) -> str:
+    """Return what is on the screen, line by line."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 class AppSession:
@@ -116,6 +164,15 @@ class AppSession:
             await self._pause(0.02)
         await self._pause()  # what comes with it is there, too
 
+    async def settled(self) -> None:
+        """Wait until no worker is at work, and nothing moves: see `settled`."""
+        await settled(self.pilot)
+
+    @property
+    def screen_name(self) -> str:
+        """The class of the screen in front."""
+        return type(self.app.screen).__name__
+
     async def _pause(self, seconds: float | None = None) -> None:
         if self.app.is_running:
             with suppress(ScreenStackError):  # it was left meanwhile
@@ -142,8 +199,7 @@ class AppSession:
 
     def screen_text(self) -> str:
         """Return what is on the screen, line by line."""
-        strips = self.app.screen._compositor.render_strips()
-        return "\n".join(strip.text for strip in strips)
+        return screen_text(self.app)
 
     def screen_line(self) -> str:
         """Return what is on the screen as one line."""
@@ -212,8 +268,7 @@ async def open_app(
         )
         await pilot.pause()
         if settle:
-            await app.workers.wait_for_complete()
-            await pilot.pause()
+            await settled(pilot)
         yield session
         await app.chat.close()
     await ledger.aclose()

@@ -19,7 +19,7 @@ from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
-from baton.tui.services import AppServices
+from baton.tui.chat.context import AppServices
 
 Play = Callable[[Pilot[None]], Awaitable[None]]
 """What a person does before the picture is taken."""
@@ -29,8 +29,9 @@ NOW = 1_790_000_000.0
 
 
 def freeze_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every run take 1.2 s."""
+    """Let every run take 1.2 s, and the side bar change with what happens only."""
     monkeypatch.setattr("baton.core.run.run.Run._now", 1.2)
+    monkeypatch.setattr("baton.tui.chat.side_bar.REFRESH_SECONDS", 3600.0)
     monkeypatch.setattr(
         "baton.core.run.metered_worker.time", SimpleNamespace(monotonic=lambda: 0.0)
     )
@@ -86,11 +87,3 @@ def app_of(pilot: Pilot[None]) -> BatonApp:
     assert isinstance(pilot.app, BatonApp)
     pilot.app.chat.composer.prompt.cursor_blink = False
     return pilot.app
-
-
-async def settle(pilot: Pilot[None], condition: Callable[[], object]) -> None:
-    """Wait until something is so, and drawn."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await pilot.pause(0.02)
-    await pilot.pause(0.1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -16,7 +16,7 @@ from baton.compose.local_workers import LocalWorkers
 from baton.compose.remote_workers import RemoteWorkers
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
-from baton.core.messages import Card
+from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text, Usage
 from baton.core.money import NANO, Price, Rates
 from baton.core.permissions import RunTerms
 from baton.core.ports import Router, Worker
@@ -27,9 +27,12 @@ from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths
 from baton.presentation.served_requests import ServedRequest, request_line
-from baton.server import LOOPBACK, Player, ServingLimits, serving
+from baton.server import LOOPBACK, RequestRunner, ServingLimits, serving
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
+
+if TYPE_CHECKING:
+    import openai
 
 SMALL = Card("small", "local", "Small", context=8192, slots=64)
 GPT = Card(
@@ -44,6 +47,31 @@ GPT = Card(
     remote=True,
 )
 
+
+def saying(*texts: str, finish: Finish = Finish.STOP, card: Card = SMALL) -> ScriptedWorker:
+    """Return a worker that answers with these pieces."""
+
+    def script(request: Request) -> Iterable[Chunk]:
+        for text in texts:
+            yield Text(text)
+        yield Usage(12, len(texts), finish)
+
+    return ScriptedWorker(script, card)
+
+
+def cut_answer(request: Request) -> Iterable[Chunk]:
+    """Answer with what is cut at the most tokens."""
+    yield Text("Half of an ans")
+    yield Usage(10, 4, Finish.LENGTH)
+
+
+def remote_answer(request: Request) -> Iterable[Chunk]:
+    """Answer as a worker in the cloud."""
+    yield RequestSent("api.openai.com", 500)
+    yield Text("From far away.")
+    yield Usage(40, 5, Finish.STOP)
+
+
 NO_CEILINGS: Mapping[Scope, int] = {}
 NO_LIMITS = ServingLimits()
 DEFAULT_SETTINGS = Settings()
@@ -57,7 +85,7 @@ class Served:
     port: int
     tokens: Mapping[Grant, str]
     baton: Baton
-    player: Player
+    runner: RequestRunner
     lines: list[str]
 
     @property
@@ -70,6 +98,12 @@ class Served:
         headers = {"authorization": f"Bearer {self.tokens[grant]}"}
         made = {"timeout": 60, "verify": False, **options}  # to read certificates takes 30 ms
         return httpx.AsyncClient(base_url=self.url, headers=headers, **made)
+
+    def openai_client(self) -> openai.AsyncOpenAI:
+        """Return OpenAI's client of the endpoint, which asks once."""
+        from openai import AsyncOpenAI  # half a second
+
+        return AsyncOpenAI(base_url=self.url, api_key=self.token, max_retries=0)
 
 
 @asynccontextmanager
@@ -103,7 +137,7 @@ async def served_baton(
 
         async with serving(baton, 0, hosts, allowed=allowed, report=report) as endpoint:
             tokens = {grant: getattr(endpoint.tokens, grant) for grant in Grant}
-            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.player, lines)
+            yield Served(endpoint.url, endpoint.port, tokens, baton, endpoint.runner, lines)
     finally:
         await baton.aclose()
 

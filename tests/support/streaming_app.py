@@ -17,8 +17,8 @@ from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
+from baton.tui.chat.context import AppServices
 from baton.tui.prompt_queue import QueuedPrompt
-from baton.tui.services import AppServices
 from baton.workers.scripted_worker import ScriptedWorker
 
 CARD = Card("small", "local", "Small", context=100_000, slots=8)

@@ -35,21 +35,9 @@ from baton.history import Store
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.runs import RunController
 from baton.tui.prompt_queue import FRAME_SECONDS, RunFollower
-from support.app_session import AppSession, open_app, sorry, until
+from support.app_session import AppSession, open_app, slow, sorry, until
 
 Script = Iterable[Chunk | BaseException | float]
-
-
-def slow(request: Request) -> Script:
-    """Write for a long time."""
-    for number in range(2000):
-        yield Text(f"word{number} ")
-        yield 0.01
-
-
-def flat(session: AppSession) -> str:
-    """Return what is on the screen as one line, however it is broken."""
-    return " ".join(session.screen_text().split())
 
 
 def count(request: Request) -> Script:
@@ -101,11 +89,11 @@ async def test_the_lines_of_a_poem_stay_lines_and_no_word_of_a_table_is_cut(tmp_
 async def test_a_doubt_stands_under_the_answer_once_in_full_and_then_short(tmp_path: Path) -> None:
     async with open_app(tmp_path, lambda request: [Text("Sunny.")]) as session:
         await session.ask("What's the weather in Lisbon today?")
-        assert "No worker here can look up what is happening now" in flat(session)
+        assert "No worker here can look up what is happening now" in session.screen_line()
         await session.ask("And the weather in Porto today?")
-        assert "Not looked up." in flat(session)
+        assert "Not looked up." in session.screen_line()
         await session.ask("Who wrote Emma?")
-        assert flat(session).count("look up") == 1
+        assert session.screen_line().count("look up") == 1
 
 
 async def test_a_prompt_is_answered_and_kept(tmp_path: Path) -> None:
@@ -258,7 +246,7 @@ async def test_enter_in_the_moment_of_the_stop_plays_what_waits(
     def change_and_press_enter(runs: RunController, follower: RunFollower | None) -> None:
         changed(runs, follower)
         if follower is None:
-            asyncio.get_running_loop().call_soon(runs.play_waiting)
+            asyncio.get_running_loop().call_soon(runs.send_waiting)
 
     monkeypatch.setattr(RunController, "changed", change_and_press_enter)
     async with open_app(tmp_path, slow) as session:

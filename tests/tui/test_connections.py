@@ -20,10 +20,10 @@ from baton.history import Store
 from baton.platform import secrets
 from baton.platform.settings import Settings, find_paths
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_session import CARD, AppSession, open_app, sorry
+from support.app_session import CARD, AppSession, open_app, settled, sorry
 from support.fake_cloud import Cloud, Reply
 from support.keyrings import LockedKeyring, MemoryKeyring, use
-from support.screen_looks import LARGE, SMALL, Look, app_of, each_look, look, settle
+from support.screen_looks import LARGE, SMALL, Look, app_of, each_look, look
 
 __all__ = ["look"]
 
@@ -64,7 +64,7 @@ async def connecting(folder: Path, command: str = "/connect") -> AsyncIterator[A
     made: list[Baton] = []
     async with open_app(folder, sorry, equip=composed(folder, made)) as session:
         await session.send(command)
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ConnectScreen")
+        await session.wait_until(lambda: session.screen_name == "ConnectScreen")
         yield session
     await made[0].remote.aclose()
 
@@ -94,7 +94,7 @@ async def test_a_provider_its_key_and_a_ceiling(tmp_path: Path, keyring: MemoryK
 async def test_leaving_it_adds_nothing(tmp_path: Path, keyring: MemoryKeyring) -> None:
     async with connecting(tmp_path, "/connect openai/gpt-5-mini") as session:
         await session.press(*KEY, "escape")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ChatScreen")
+        await session.wait_until(lambda: session.screen_name == "ChatScreen")
         assert worker_ids(session) == ["small"]
     assert not keyring.kept
     assert not paths_of(tmp_path).config_file.exists()
@@ -131,7 +131,7 @@ async def test_without_a_keyring_plain_text_needs_a_yes(
         await session.wait_for_text("Keep the key as plain text?")
         assert not paths_of(tmp_path).config_file.exists()
         await session.press("enter")  # the cursor is on leaving it
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ConnectScreen")
+        await session.wait_until(lambda: session.screen_name == "ConnectScreen")
         assert not paths_of(tmp_path).keys_file.exists()
         await session.press("enter")
         await session.wait_for_text("Keep the key as plain text?")
@@ -163,11 +163,11 @@ async def test_what_was_connected_answers_within_the_ceiling(
 
 async def connect(pilot: Pilot[None]) -> None:
     app = app_of(pilot)
-    await settle(pilot, lambda: app.chat.context.can_answer)
+    await settled(pilot, lambda: app.chat.context.can_answer)
     await pilot.press(*"/connect", "enter")
-    await settle(pilot, lambda: type(app.screen).__name__ == "ConnectScreen")
+    await settled(pilot, lambda: type(app.screen).__name__ == "ConnectScreen")
     await pilot.press(*"openai/gpt-5-mini", "enter")
-    await settle(pilot, lambda: True)
+    await settled(pilot, lambda: True)
 
 
 @each_look([(connect, SMALL, "dark"), (connect, LARGE, "light")])

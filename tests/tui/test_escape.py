@@ -24,7 +24,7 @@ def effects(session: AppSession) -> dict[str, object]:
     """Return all that Esc can change."""
     chat = session.chat
     return {
-        "screen": type(session.app.screen).__name__,
+        "screen": session.screen_name,
         "menu": chat.context.menu.is_open,
         "runs": chat.queue.is_busy,
         "edits": chat.composer.editing is not None,
@@ -108,7 +108,7 @@ async def test_the_order_of_escape(
                 BEGINNINGS[name](session)
         screen = {"money": "MoneyScreen", "help": "HelpScreen"}.get(state.split(" ")[-1])
         await session.wait_until(lambda: screen in (None, effects(session)["screen"]))
-        await session.pilot.pause()
+        await session.settled()
         assert [await escape(session) for _ in expected] == expected
 
 

@@ -17,13 +17,6 @@ from baton.tui.app import BatonApp, crash_message
 from support.app_session import AppSession, open_app, remote_script, sorry
 
 
-def slow(request: Request) -> Iterable[Chunk | float]:
-    """Write for a long time."""
-    for _ in range(2000):
-        yield Text("word ")
-        yield 0.01
-
-
 def break_store(session: AppSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let everything fail that the store is asked for."""
 
@@ -203,7 +196,7 @@ async def test_a_window_too_small_for_anything_does_no_harm(tmp_path: Path, key:
         for size in ((1, 1), (3, 200), (5, 24), (8, 1), (300, 1), (7, 24)):
             await session.pilot.resize_terminal(*size)
             await session.wait_until(lambda: session.app.screen.size == session.app.size)
-            await session.pilot.pause()
+            await session.settled()
         await session.pilot.resize_terminal(80, 24)
         if key:
             await session.press("escape")

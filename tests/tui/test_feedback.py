@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from baton.core.errors import StoreError, WorkerError
 from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
-from baton.core.messages import Chunk, Prompt, Request, Role, Text, TurnStatus
+from baton.core.messages import Prompt, Role, TurnStatus
 from baton.core.ports import ConversationPosition
 from baton.core.routing_types import Candidate, RatedAnswer, RefitResult
 from baton.history import Store
@@ -24,24 +24,14 @@ from baton.tui.chat.feedback import LEARN_HINT_ANSWERS
 from baton.tui.widgets.answer import AnswerView
 from baton.tui.widgets.turn_view import TurnView
 from baton.workers.scripted_worker import Script
-from support.app_session import GPT, AppSession, open_app, remote_script
+from support.app_session import GPT, AppSession, open_app, remote_script, saying, slow
 
-
-def say(request: Request) -> Iterable[Chunk]:
-    """Answer with a block of code."""
-    yield Text("Hello there.\n\n```\ncode\n```\n")
-
-
-def slow(request: Request) -> Iterable[Chunk | float]:
-    """Write for a long time."""
-    for number in range(2000):
-        yield Text(f"word{number} ")
-        yield 0.01
+SAY = saying("Hello there.\n\n```\ncode\n```\n")
 
 
 async def stored_signals(session: AppSession, conversation: str = "") -> list[set[Signal]]:
     """Return what is kept of each answer on the screen's branch."""
-    await session.app.workers.wait_for_complete()
+    await session.settled()
     store = session.services.store
     turns = await store.thread(conversation or session.chat.context.chat.id or "")
     done = await store.feedback.signals([turn.id for turn in turns])
@@ -55,7 +45,7 @@ def head(session: AppSession, number: int = -1) -> str:
 
 
 async def test_an_answer_is_marked_and_the_mark_is_taken_back(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("Hi")
         await session.press("tab", "+")
         assert await stored_signals(session) == [{Signal.GOOD}]
@@ -71,7 +61,7 @@ async def test_an_answer_is_marked_and_the_mark_is_taken_back(tmp_path: Path) ->
 
 
 async def test_a_mark_on_a_prompt_is_for_its_answer(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("first")
         await session.ask("second")
         await session.press("tab", "g", "+")
@@ -80,7 +70,7 @@ async def test_a_mark_on_a_prompt_is_for_its_answer(tmp_path: Path) -> None:
 
 
 async def test_a_mark_is_there_again_when_the_conversation_is_opened(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("Hi")
         await session.send("/good")
         assert await stored_signals(session) == [{Signal.GOOD}]
@@ -114,7 +104,7 @@ async def test_there_is_nothing_to_mark_before_an_answer(tmp_path: Path) -> None
 
 
 async def test_the_letters_mean_nothing_in_the_prompt(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("Hi")
         await session.press("+", "-")
         assert session.chat.composer.text == "+-"
@@ -122,7 +112,7 @@ async def test_the_letters_mean_nothing_in_the_prompt(tmp_path: Path) -> None:
 
 
 async def test_copies_of_an_answer_are_kept_those_of_a_prompt_not(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("Hi")
         await session.press("tab", "k", "y", "u")
         assert await stored_signals(session) == [set()]
@@ -137,7 +127,7 @@ async def test_copies_of_an_answer_are_kept_those_of_a_prompt_not(tmp_path: Path
 async def test_a_copied_selection_is_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         copied: list[str] = []
         monkeypatch.setattr(session.app, "copy_to_clipboard", copied.append)
         await session.ask("first")
@@ -154,7 +144,7 @@ async def test_a_copied_selection_is_a_copy(
 
 
 async def test_asking_again_is_kept_with_the_answer_there_was(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("Hi")
         old = session.chat.transcript.turns[-1].id
         await session.press("tab", "r")
@@ -166,7 +156,7 @@ async def test_asking_again_is_kept_with_the_answer_there_was(tmp_path: Path) ->
 
 async def test_asking_a_stronger_worker_is_kept_with_the_answer_there_was(tmp_path: Path) -> None:
     terms = {"policy": Policy.BUDGET}
-    async with open_app(tmp_path, say, cloud=remote_script("Better."), terms=terms) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script("Better."), terms=terms) as session:
         await session.ask("Hi")
         old = session.chat.transcript.turns[-1].id
         await session.press("tab", "s")
@@ -179,14 +169,14 @@ async def test_asking_a_stronger_worker_is_kept_with_the_answer_there_was(tmp_pa
 
 
 async def test_where_there_is_no_stronger_worker_nothing_was_asked(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("Hi")
         await session.press("tab", "s")
         assert await stored_signals(session) == [set()]
 
 
 async def test_an_edited_prompt_is_kept_with_its_answer_once_it_is_sent(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("Hi")
         old = session.chat.transcript.turns[-1].id
         await session.press("tab", "e", "escape")
@@ -200,7 +190,7 @@ async def test_an_edited_prompt_is_kept_with_its_answer_once_it_is_sent(tmp_path
 async def test_a_store_that_takes_nothing_is_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("Hi")
 
         async def full(*_: object) -> None:
@@ -241,7 +231,7 @@ async def store_ratings(store: Store, count: int) -> None:
 
 
 async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -> None:
-    async with open_learning_app(tmp_path, say) as session:
+    async with open_learning_app(tmp_path, SAY) as session:
         await session.send("/learn")
         await session.wait_until(
             lambda: "There is no answer to learn from yet." in session.screen_text()
@@ -263,7 +253,7 @@ async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -
 
 
 async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> None:
-    async with open_learning_app(tmp_path, say) as session:
+    async with open_learning_app(tmp_path, SAY) as session:
         await store_ratings(session.services.store, LEARN_HINT_ANSWERS - 2)
         hint = f"{LEARN_HINT_ANSWERS} new: /learn learns from them"
         for text in ("marked as good ", f"marked as good · {hint}"):
@@ -279,7 +269,7 @@ async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
 
     store, versions = Store.open(None), LearnedVersions(tmp_path / "router" / "learned.npz")
     tutor = Personaliser(store.feedback, lambda: [Candidate("small")], fall, versions)
-    async with open_app(tmp_path, say, store=store, tutor=lambda: tutor) as session:
+    async with open_app(tmp_path, SAY, store=store, tutor=lambda: tutor) as session:
         await store_ratings(store, 12)
         await session.send("/learn")
         await session.wait_until(lambda: "The router failed" in session.screen_text())

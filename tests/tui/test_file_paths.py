@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.tui.file_paths import folder_paths, tree_paths
+from baton.tui.menu_entries import folder_paths, tree_paths
 
 
 def plant(root: Path, *paths: str) -> None:

@@ -14,7 +14,7 @@ from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Chunk, Request, Text
 from baton.history import Store
 from baton.models.model_types import ExternalModel, ModelState
-from baton.tui.recommendation_text import is_put_off, machine_text
+from baton.tui.chat.onboarding import is_put_off, machine_text
 from baton.tui.widgets.question_view import ChoiceView
 from baton.workers.scripted_worker import ScriptedWorker
 from baton.workers.tools import build_tools
@@ -39,11 +39,6 @@ def endless(request: Request) -> Iterable[Chunk | BaseException | float]:
         yield 0.01
 
 
-def flat(session: AppSession) -> str:
-    """Return what is on the screen as one line, however it is broken."""
-    return " ".join(session.screen_text().split())
-
-
 async def choose(session: AppSession, label: str) -> None:
     await session.wait_until(lambda: session.chat.onboarding.choices)
     await session.press("tab")
@@ -62,7 +57,7 @@ async def choose(session: AppSession, label: str) -> None:
 async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     async with open_app_with_library(library_setup, tmp_path) as session:
-        seen = flat(session)
+        seen = session.screen_line()
         assert "Models SmolLM2 135M: tiny, good for a first try, often wrong" in seen
         assert (
             "Better for this machine (16 GB, 8 cores, no GPU): Scout 2B to draw plans, Talker 9B "
@@ -82,7 +77,7 @@ async def test_typing_ahead_downloads_nothing(tmp_path: Path) -> None:
         await session.wait_until(lambda: session.chat.transcript.turns)
         await session.wait_for_answer()
         await session.press("enter", "enter")
-        await session.app.workers.wait_for_complete()
+        await session.settled()
         assert library_setup.model_source.begun == []
         assert list(library_setup.library.models()) == []
 
@@ -126,7 +121,7 @@ async def test_what_was_chosen_from_does_not_change_any_more(
         await session.wait_until(lambda: starter.requests)
         await choose(session, "Download in the background")
         await session.wait_until(lambda: len(library_setup.model_source.begun) == 2)
-        await session.app.workers.wait_for_complete()
+        await session.settled()
         assert "Download in the background" not in session.screen_text()
         assert not any(library_setup.library.asked)
 
@@ -138,7 +133,7 @@ async def test_later_is_remembered(tmp_path: Path) -> None:
         await session.wait_until(lambda: is_put_off(library_setup.state))
         await session.wait_until(lambda: "Download in the background" not in session.screen_text())
         await session.ask("hello")
-        await session.app.workers.wait_for_complete()
+        await session.settled()
         assert "Better for this machine" not in session.screen_text()
     async with open_app_with_library(library_setup, tmp_path) as session:
         assert "Models     SmolLM2 135M" in session.screen_text()
@@ -152,7 +147,7 @@ async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     async with open_app_with_library(library_setup, tmp_path) as session:
         await choose(session, "Choose")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ModelsScreen")
+        await session.wait_until(lambda: session.screen_name == "ModelsScreen")
         await session.wait_until(lambda: "recommended" in session.screen_text())
         await session.wait_until(
             lambda: "Enter downloads it: 5.7 GB, Apache-2.0." in session.screen_text()
@@ -178,16 +173,16 @@ async def test_after_the_first_answer_it_is_offered_once_more(tmp_path: Path) ->
     async with open_app_with_library(library_setup, tmp_path) as session:
         await session.ask("hello")
         await session.wait_until(lambda: session.chat.onboarding.choices)
-        assert "Better for this machine" in flat(session)
+        assert "Better for this machine" in session.screen_line()
         await session.ask("hello again")
-        await session.app.workers.wait_for_complete()
-        assert "Better for this machine" not in flat(session), "twice is enough"
+        await session.settled()
+        assert "Better for this machine" not in session.screen_line(), "twice is enough"
 
 
 async def test_the_speed_is_shown_once_it_is_known(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     async with open_app_with_library(library_setup, tmp_path, quick) as session:
-        await session.wait_until(lambda: "tokens/s" in flat(session))
+        await session.wait_until(lambda: "tokens/s" in session.screen_line())
         assert [speed for speed in library_setup.library.asked if speed]
 
 
@@ -197,7 +192,7 @@ async def test_a_new_conversation_greets_only_once(tmp_path: Path) -> None:
         await session.ask("hello")
         await session.press("ctrl+n")
         await session.wait_until(lambda: not session.chat.transcript.turns)
-        await session.app.workers.wait_for_complete()
+        await session.settled()
         assert "Better for this machine" not in session.screen_text()
 
 
@@ -210,7 +205,7 @@ async def test_who_has_a_history_and_no_model_is_advised_once(
     async with open_app_with_library(library_setup, tmp_path, store=store) as session:
         await session.wait_for_text("Better for this machine", "Download in the background")
         await session.ask("hello again")
-        await session.app.workers.wait_for_complete()
+        await session.settled()
         assert "Better for this machine" not in session.screen_text()
         await session.press("ctrl+n")
         await session.wait_until(lambda: not session.chat.transcript.turns)
@@ -301,7 +296,7 @@ async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
         assert "Tab goes to the offer" in session.screen_text().splitlines()[-1]
         await session.press("enter", "enter", "enter")
         await session.wait_until(lambda: session.chat.composer.text == "What is a heron?")
-        assert flat(session).count(note) == 1
+        assert session.screen_line().count(note) == 1
         assert session.chat.composer.prompt.has_focus, "who typed ahead has chosen nothing"
         assert library_setup.model_source.begun == []
         await session.wait_until(lambda: not offer.has_class("-pointed"))
@@ -311,12 +306,12 @@ async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
         session.chat.composer.prompt.focus()
         await session.press("enter")
         await session.wait_for_text("Enter sends it once one is.")
-        assert note not in flat(session), "that isn't so any more"
+        assert note not in session.screen_line(), "that isn't so any more"
         await session.press("enter", "enter")
         await session.wait_until(
             lambda: "no model can answer yet" in session.screen_text().splitlines()[-1]
         )
-        assert flat(session).count("Enter sends it once one is.") == 1
+        assert session.screen_line().count("Enter sends it once one is.") == 1
         assert session.chat.composer.text == "What is a heron?"
 
 
@@ -326,11 +321,13 @@ async def test_what_was_said_just_now_is_not_said_twice(tmp_path: Path) -> None:
         for _ in range(3):
             await session.send("/model nobody")
             await session.wait_for_text("There is no worker 'nobody'")
-        assert flat(session).count("There is no worker 'nobody'") == 1
+        assert session.screen_line().count("There is no worker 'nobody'") == 1
         await session.send("/model somebody")
         await session.wait_for_text("There is no worker 'somebody'")
         await session.send("/model nobody")
-        await session.wait_until(lambda: flat(session).count("There is no worker 'nobody'") == 2)
+        await session.wait_until(
+            lambda: session.screen_line().count("There is no worker 'nobody'") == 2
+        )
 
 
 async def test_without_any_model_later_leaves_a_line_that_says_how(tmp_path: Path) -> None:
@@ -341,7 +338,7 @@ async def test_without_any_model_later_leaves_a_line_that_says_how(tmp_path: Pat
     async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
         await session.wait_for_text("Models none here yet; Ctrl+L shows what suits this machine")
         await session.press("ctrl+l")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ModelsScreen")
+        await session.wait_until(lambda: session.screen_name == "ModelsScreen")
         await session.wait_for_text("Talker 9B")
 
 
@@ -371,7 +368,7 @@ async def test_offline_it_says_how_models_are_carried_over(tmp_path: Path) -> No
     library_setup = new_library_setup(tmp_path)
     library_setup.library.offline = True
     async with open_app_with_library(library_setup, tmp_path) as session:
-        seen = flat(session)
+        seen = session.screen_line()
         assert "Baton is offline" in seen
         assert "`baton models export DIR`" in seen
         assert "`baton models import DIR`" in seen
@@ -386,8 +383,8 @@ async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: P
     async with open_app_with_library(library_setup, tmp_path) as session:
         await choose(session, "Download in the background")
         said = "Scout 2B and Talker 9B: download stopped. The hub could not be reached. Try again."
-        await session.wait_until(lambda: said in flat(session))
-        assert "`baton models import DIR` here" in flat(session)
+        await session.wait_until(lambda: said in session.screen_line())
+        assert "`baton models import DIR` here" in session.screen_line()
         assert library_setup.get("talker-9b").state is ModelState.COMING, "it can be gone on with"
 
 
@@ -400,13 +397,15 @@ async def test_what_to_do_without_a_network_is_said_once(
     async with open_app_with_library(library_setup, tmp_path) as session:
         await session.chat.downloads.failed("Scout 2B", error)
         await session.wait_until(
-            lambda: "Scout 2B: download stopped. The hub could not be" in flat(session)
+            lambda: "Scout 2B: download stopped. The hub could not be" in session.screen_line()
         )
         await session.chat.downloads.failed("Talker 9B", error)
-        await session.wait_until(lambda: "Talker 9B: download stopped, too." in flat(session))
+        await session.wait_until(
+            lambda: "Talker 9B: download stopped, too." in session.screen_line()
+        )
         await session.chat.downloads.failed("Talker 9B", error)
         await session.wait_until(
-            lambda: "Talker 9B: download stopped. The hub could not be" in flat(session)
+            lambda: "Talker 9B: download stopped. The hub could not be" in session.screen_line()
         )
 
 
@@ -419,7 +418,7 @@ async def test_models_of_other_programs_are_offered_in_a_line(tmp_path: Path) ->
         for n in range(4)
     ]
     async with open_app_with_library(library_setup, tmp_path) as session:
-        seen = flat(session)
+        seen = session.screen_line()
         assert "Also found: 1 model of LM\ufffd[2J Studio and 3 of Ollama, 16.0 GB: Choose." in seen
 
 
@@ -427,7 +426,7 @@ async def test_nothing_is_offered_where_nothing_fits(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     library_setup.library.picks = ()
     async with open_app_with_library(library_setup, tmp_path) as session:
-        assert "No model of the catalogue that is better" in flat(session)
+        assert "No model of the catalogue that is better" in session.screen_line()
         assert "Download in the background" not in session.screen_text()
 
 

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from baton.core.messages import Chunk, Request, Text
-from support.app_session import AppSession, open_app, remote_script
-
-
-def slow(request: Request) -> Iterable[Chunk | float]:
-    """Write until it is stopped, never the same, which would be taken for a loop."""
-    for number in range(3000):
-        yield Text(f"word{number} ")
-        yield 0.02
+from support.app_session import AppSession, open_app, remote_script, slow
 
 
 def footer_of(session: AppSession) -> str:
@@ -27,11 +18,7 @@ async def click(session: AppSession, text: str, line: int = -1) -> None:
     lines = session.screen_text().splitlines()
     column = lines[line].index(text) + len(text) // 2
     await session.pilot.click(offset=(column, line % len(lines)))
-    await session.pilot.pause()
-
-
-def screen_of(session: AppSession) -> str:
-    return type(session.app.screen).__name__
+    await session.settled()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +68,7 @@ async def test_the_way_back_stays_on_every_narrow_screen(
         await session.wait_until(lambda: "1 conversation" in footer_of(session))
         assert footer_of(session).endswith(conversations)
         await session.press("escape", "tab", "w")
-        await session.wait_until(lambda: screen_of(session) == "WorkflowScreen")
+        await session.wait_until(lambda: session.screen_name == "WorkflowScreen")
         assert footer_of(session) == workflow
 
 
@@ -90,7 +77,7 @@ async def test_a_long_status_leaves_the_most_needed_key(tmp_path: Path) -> None:
         await session.send("go on")
         await session.wait_until(lambda: "Esc stop" in footer_of(session))
         session.chat.footer.say("x" * 80)
-        await session.pilot.pause()
+        await session.settled()
         assert footer_of(session).endswith("x… Esc stop")
 
 
@@ -108,9 +95,9 @@ async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:
         await click(session, "Esc select")
         assert session.chat.transcript.has_focus
         await click(session, "? keys")
-        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
+        await session.wait_until(lambda: session.screen_name == "HelpScreen")
         await click(session, "Esc back")
-        await session.wait_until(lambda: screen_of(session) == "ChatScreen")
+        await session.wait_until(lambda: session.screen_name == "ChatScreen")
 
 
 async def test_a_key_of_an_overlay_can_be_clicked(tmp_path: Path) -> None:
@@ -118,9 +105,9 @@ async def test_a_key_of_an_overlay_can_be_clicked(tmp_path: Path) -> None:
         session.chat.context.start(session.chat.budget.run_command, "budget")
         await session.wait_until(lambda: "e sent" in footer_of(session))
         await click(session, "e sent")
-        await session.wait_until(lambda: screen_of(session) == "EgressScreen")
+        await session.wait_until(lambda: session.screen_name == "EgressScreen")
         await click(session, "Esc back")
-        await session.wait_until(lambda: screen_of(session) == "MoneyScreen")
+        await session.wait_until(lambda: session.screen_name == "MoneyScreen")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +133,7 @@ async def test_the_header_can_be_clicked(tmp_path: Path, target: str, shown: str
         chat.header.context = 0.05
         await session.wait_until(lambda: "$0.00 of" in session.screen_text())
         await click(session, target, 0)
-        await session.wait_until(lambda: shown in session.screen_text() + screen_of(session))
+        await session.wait_until(lambda: shown in session.screen_text() + session.screen_name)
         assert session.services.orchestra.terms.offline
         assert chat.is_previewing
         assert chat.strategy == "vote"

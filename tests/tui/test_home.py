@@ -22,7 +22,7 @@ from baton.core.ports import NEW, RecordedRun
 from baton.history import Store
 from baton.tui.widgets.home_view import RecentRow
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_session import CARD, GPT, AppSession, open_app, remote_script, until
+from support.app_session import CARD, GPT, AppSession, open_app, remote_script, settled, until
 from support.screen_looks import (
     LARGE,
     MIDDLE,
@@ -33,7 +33,6 @@ from support.screen_looks import (
     app_of,
     each_look,
     look,
-    settle,
 )
 from support.store_conversations import ask
 from support.stored_runs import BEGUN, call_event
@@ -167,7 +166,7 @@ async def test_a_prompt_that_is_quicker_keeps_it_away(
         await session.wait_until(asked.is_set)
         await session.ask("hello")
         is_asked.set()
-        await session.app.workers.wait_for_complete()
+        await session.settled()
         assert not session.chat.query("HomeView")
 
 
@@ -235,17 +234,16 @@ async def test_what_was_deleted_is_not_offered_any_more(tmp_path: Path, store: S
 
 
 async def home(pilot: Pilot[None]) -> None:
-    await app_of(pilot).workers.wait_for_complete()
+    app_of(pilot)
+    await settled(pilot)
     await pilot.press("ctrl+n")
-    await settle(pilot, lambda: len(pilot.app.screen.query(RecentRow)) == 3)
-    await app_of(pilot).workers.wait_for_complete()
-    await pilot.pause(0.1)
+    await settled(pilot, lambda: len(pilot.app.screen.query(RecentRow)) == 3)
 
 
 async def row(pilot: Pilot[None]) -> None:
     await home(pilot)
     await pilot.press("tab", "tab")
-    await pilot.pause(0.1)
+    await settled(pilot)
 
 
 LOOKS = [

@@ -14,7 +14,7 @@ from baton.core.errors import ConfigError
 from baton.core.messages import Chunk, Request, Text
 from baton.tui import key_bindings, slash_commands
 from baton.tui.desktop import edit_text
-from support.app_session import AppSession, open_app
+from support.app_session import AppSession, open_app, slow
 
 CODE = "Two blocks:\n\n```python\nprint('one')\n```\n\nand\n\n```\ntwo\n```\n"
 
@@ -33,10 +33,6 @@ class StubClipboards:
         monkeypatch.setattr(session.app, "copy_to_clipboard", self.texts.append)
 
 
-def screen_of(session: AppSession) -> str:
-    return type(session.app.screen).__name__
-
-
 @pytest.mark.parametrize(
     ("key", "screen"),
     [
@@ -50,9 +46,9 @@ async def test_keys_that_open_a_screen(tmp_path: Path, key: str, screen: str) ->
     async with open_app(tmp_path, code) as session:
         await session.ask("code")
         await session.press(key)
-        await session.wait_until(lambda: screen_of(session) == screen)
+        await session.wait_until(lambda: session.screen_name == screen)
         await session.press("escape")
-        await session.wait_until(lambda: screen_of(session) == "ChatScreen")
+        await session.wait_until(lambda: session.screen_name == "ChatScreen")
 
 
 async def test_keys_on_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,12 +66,12 @@ async def test_keys_on_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await session.press("k", "y")
         await session.wait_until(lambda: copied.texts[3:] == ["code"])
         await session.press("j", "w")
-        await session.wait_until(lambda: screen_of(session) == "WorkflowScreen")
+        await session.wait_until(lambda: session.screen_name == "WorkflowScreen")
         assert "small" in session.screen_text()
         await session.press("w")
-        await session.wait_until(lambda: screen_of(session) == "ChatScreen")
+        await session.wait_until(lambda: session.screen_name == "ChatScreen")
         await session.press("?")
-        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
+        await session.wait_until(lambda: session.screen_name == "HelpScreen")
         await session.press("escape")
         session.chat.transcript.focus()
         await session.press("z")
@@ -93,13 +89,6 @@ async def test_s_asks_a_stronger_worker(tmp_path: Path) -> None:
         await session.wait_until(lambda: "from the strong one" in session.screen_text())
         await session.wait_for_answer()
         assert "Baton · Qwen 4B" in session.screen_text()
-
-
-def slow(request: Request) -> Iterable[Chunk | float]:
-    """Write for five seconds."""
-    for _ in range(500):
-        yield Text("word ")
-        yield 0.01
 
 
 async def test_x_takes_back_what_waits(tmp_path: Path) -> None:
@@ -160,7 +149,7 @@ async def test_a_burst_that_begins_above_the_prompt_ends_in_it(tmp_path: Path) -
 async def test_the_prompt_grows_to_a_third_of_the_screen(tmp_path: Path) -> None:
     async with open_app(tmp_path, size=(80, 30)) as session:
         session.chat.composer.prompt.insert("\n" * 40)
-        await session.pilot.pause()
+        await session.settled()
         assert session.chat.composer.prompt.outer_size.height == 10
 
 
@@ -196,7 +185,7 @@ async def test_keys_can_be_rebound(tmp_path: Path) -> None:
         await session.wait_until(lambda: session.chat.transcript.turns)
         await session.wait_for_answer()
         await session.press("f1")
-        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
+        await session.wait_until(lambda: session.screen_name == "HelpScreen")
 
 
 def test_an_unknown_key_name_is_refused_with_the_nearest() -> None:
@@ -220,7 +209,7 @@ def test_where_no_prompt_is_written_a_letter_may_be_a_key(name: str) -> None:
 async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
     async with open_app(tmp_path, size=(100, 190)) as session:
         await session.press("f1")
-        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
+        await session.wait_until(lambda: session.screen_name == "HelpScreen")
         seen = session.screen_text()
         for group in key_bindings.GROUPS.values():
             for binding in group:
@@ -232,17 +221,17 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
 
 async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     """Every key that is shown has an action."""
+    from baton.tui.chat.side_bar import WaitingList
     from baton.tui.screens.connect_screen import ConnectScreen
     from baton.tui.screens.conversations_screen import ConversationsScreen
-    from baton.tui.screens.dialogs import CeilingScreen, RenameScreen
     from baton.tui.screens.help_screen import HelpScreen
-    from baton.tui.screens.ledger_screens import EgressScreen, MoneyScreen
     from baton.tui.screens.models_screen import ModelsScreen
-    from baton.tui.screens.serve_screen import ServeScreen
+    from baton.tui.screens.money_screen import MoneyScreen
+    from baton.tui.screens.overlay import CeilingScreen, RenameScreen
+    from baton.tui.screens.traffic_screens import EgressScreen, ServeScreen
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
     from baton.tui.widgets.plan_card import PlanCard, StepEditor, WorkerMenu
     from baton.tui.widgets.question_view import ChoiceView
-    from baton.tui.widgets.side_bar_view import WaitingList
 
     async with open_app(tmp_path) as session:
         owners = {
@@ -285,7 +274,7 @@ async def test_a_title_is_given_with_a_key_that_is_shown(tmp_path: Path) -> None
     async with open_app(tmp_path, code) as session:
         await session.ask("code")
         await session.press("ctrl+r")
-        await session.wait_until(lambda: screen_of(session) == "RenameScreen")
+        await session.wait_until(lambda: session.screen_name == "RenameScreen")
         assert "Enter rename" in session.screen_text().splitlines()[-1]
         await session.press("end", "x", "enter")
         await session.wait_until(lambda: "codex" in session.screen_text().splitlines()[0])
@@ -297,7 +286,7 @@ async def test_where_nothing_left_nothing_can_be_shown(tmp_path: Path) -> None:
         await session.wait_until(lambda: "nothing left yet" in session.screen_text())
         assert "Enter" not in session.screen_text().splitlines()[-1]
         await session.press("enter")
-        assert screen_of(session) == "EgressScreen"
+        assert session.screen_name == "EgressScreen"
 
 
 @pytest.mark.sampled(0.5)
@@ -327,7 +316,7 @@ async def test_commands(tmp_path: Path) -> None:
         assert saved.stat().st_mode & 0o777 == 0o600
         assert "print('one')" in saved.read_text("utf-8")
         await session.send("/unknown")
-        assert "/unknown is no command" in session.screen_text()
+        assert "/unknown isn't a command" in session.screen_text()
         assert session.chat.composer.text == "/unknown", "what was typed is kept"
         await session.wait_for_text("/new, /search, /find, /rename")
         session.chat.composer.put("")
@@ -337,7 +326,7 @@ async def test_commands(tmp_path: Path) -> None:
         await session.send("/model large")
         assert "There is no worker 'large'" in session.screen_text()
         await session.send("/help")
-        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
+        await session.wait_until(lambda: session.screen_name == "HelpScreen")
 
 
 async def test_what_only_looks_like_a_command_is_sent(tmp_path: Path) -> None:

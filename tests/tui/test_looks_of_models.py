@@ -15,7 +15,7 @@ from baton.models.model_types import ExternalModel
 from baton.tui.screens.models_screen import ModelsScreen
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_library import CODER, GATED, GB, SCOUT, TALKER, LibrarySetup, new_library_setup
-from support.app_session import CARD, GPT
+from support.app_session import CARD, GPT, settled
 from support.screen_looks import (
     LARGE,
     NOW,
@@ -25,7 +25,6 @@ from support.screen_looks import (
     each_look,
     freeze_runs,
     look,
-    settle,
 )
 
 __all__ = ["look"]
@@ -53,7 +52,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def first(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     app = app_of(pilot)
-    await settle(
+    await settled(
         pilot, lambda: app.chat.onboarding.advice and "tokens/s" in app.chat.onboarding.advice.text
     )
 
@@ -63,30 +62,29 @@ async def chosen(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     library_setup.model_source.hold()
     await pilot.press("tab", "enter")
     app = app_of(pilot)
-    await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
+    await settled(pilot, lambda: "40 %" in app.chat.footer.beside)
 
 
 async def offline(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     app = app_of(pilot)
-    await settle(pilot, lambda: app.chat.onboarding.choices)
+    await settled(pilot, lambda: app.chat.onboarding.choices)
 
 
 async def table(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     app = app_of(pilot)
-    await pilot.pause()
-    await app.workers.wait_for_complete()
+    await settled(pilot)
     for one in (CODER, TALKER):
         app.chat.context.services.join(library_setup.put(one))
     library_setup.put(GATED, here=False, paused=True)
     app.chat.composer.prompt.insert("hello")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat.transcript.turns and not app.chat.queue.is_busy)
+    await settled(pilot, lambda: app.chat.transcript.turns and not app.chat.queue.is_busy)
     library_setup.model_source.hold()
     assert app.chat.downloads.queue is not None
     app.chat.downloads.queue.fetch(library_setup.put(SCOUT, here=False))
     await pilot.press("ctrl+l")
-    await settle(pilot, lambda: isinstance(app.screen, ModelsScreen) and app.screen._data.verdicts)
-    await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
+    await settled(pilot, lambda: isinstance(app.screen, ModelsScreen) and app.screen._data.verdicts)
+    await settled(pilot, lambda: "40 %" in app.chat.footer.beside)
     await pilot.press("down")
     await pilot.pause(0.7)
 
@@ -100,7 +98,7 @@ async def detail(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
 async def roles(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     await table(pilot, library_setup)
     await pilot.press("r")
-    await pilot.pause(0.3)
+    await settled(pilot)
 
 
 CASES = [

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from textual import events
 
-from baton.core.messages import Chunk, Request, Text
 from baton.tui.menu_entries import MenuEntry
 from baton.tui.widgets.menu_view import MAX_ROWS, MenuRows, MenuView
-from support.app_session import AppSession, open_app, remote_script
+from support.app_session import AppSession, open_app, remote_script, saying
 
-
-def say(request: Request) -> Iterable[Chunk]:
-    yield Text("Two blocks:\n\n```\none\n```\n")
+SAY = saying("Two blocks:\n\n```\none\n```\n")
 
 
 def menu_of(session: AppSession) -> MenuView:
@@ -25,10 +21,6 @@ def menu_of(session: AppSession) -> MenuView:
 def names(session: AppSession) -> list[str]:
     rows = menu_of(session).query_one(MenuRows).rows
     return [row.name for row in rows if isinstance(row, MenuEntry)]
-
-
-def screen_of(session: AppSession) -> str:
-    return type(session.app.screen).__name__
 
 
 async def open_menu(session: AppSession, *keys: str) -> None:
@@ -44,14 +36,14 @@ def burst(session: AppSession, *keys: str) -> None:
 
 
 async def test_everything_is_found_by_its_synonyms_and_done(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await open_menu(session, "ctrl+p")
         await session.wait_for_text("Conversation", "Begin a new conversation", "Ctrl+N")
         await session.press(*"exit")
         assert names(session)[0] == "/quit"
         assert "Ctrl+Q" in session.screen_text()
         await session.press(*["backspace"] * 4, *"money", "enter")
-        await session.wait_until(lambda: screen_of(session) == "MoneyScreen")
+        await session.wait_until(lambda: session.screen_name == "MoneyScreen")
         assert not menu_of(session).is_open
         await session.press("escape")
         assert session.chat.composer.prompt.has_focus
@@ -63,7 +55,7 @@ async def test_everything_is_found_by_its_synonyms_and_done(tmp_path: Path) -> N
 
 
 async def test_what_is_being_written_stays_while_the_menu_is_open(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.press(*"half a thought")
         await open_menu(session, "ctrl+p")
         await session.press(*"zzz")
@@ -80,7 +72,7 @@ async def test_actions_on_the_selected_message_are_in_the_menu(
     copied: list[str] = []
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         monkeypatch.setattr(session.app, "copy_to_clipboard", copied.append)
         await session.ask("first")
         await session.press("escape", "k")
@@ -99,11 +91,11 @@ async def test_actions_on_the_selected_message_are_in_the_menu(
 
 
 async def test_a_command_is_chosen_with_the_arrows(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await open_menu(session, "/")
         assert len(menu_of(session).query_one(MenuRows).render().plain.splitlines()) == MAX_ROWS
         await session.press("down", "enter")
-        await session.wait_until(lambda: screen_of(session) == "ConversationsScreen")
+        await session.wait_until(lambda: session.screen_name == "ConversationsScreen")
         assert session.chat.composer.text == ""
         await session.press("escape")
         await open_menu(session, "/", "n", "up")
@@ -117,11 +109,11 @@ async def test_a_command_is_chosen_with_the_arrows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (100, 30), (60, 18)])
 async def test_the_menu_is_never_cut_off(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with open_app(tmp_path, say, size=size) as session:
+    async with open_app(tmp_path, SAY, size=size) as session:
         session.chat.composer.prompt.insert("\n" * 12)
         for key in ("ctrl+p", "escape", "@"):
             await session.press(key)
-            await session.pilot.pause()
+            await session.settled()
             lines = session.screen_text().splitlines()
             assert lines[0].startswith(" baton")
             assert "Ctrl" in lines[-1] or "Enter" in lines[-1]
@@ -135,10 +127,10 @@ async def test_the_menu_is_never_cut_off(tmp_path: Path, size: tuple[int, int]) 
 
 
 async def test_a_click_chooses(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await open_menu(session, "/")
         await session.pilot.click(MenuRows, offset=(5, 1))
-        await session.wait_until(lambda: screen_of(session) == "ConversationsScreen")
+        await session.wait_until(lambda: session.screen_name == "ConversationsScreen")
         await session.press("escape")
         await open_menu(session, "ctrl+p")
         await session.pilot.click(session.chat.composer.prompt)
@@ -156,7 +148,7 @@ async def test_files_are_found_anywhere_in_the_working_folder(
     (tmp_path / "built" / "orchestra.o").touch()
     (tmp_path / ".gitignore").write_text("built/\n")
     monkeypatch.chdir(tmp_path)
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.press(*"see @orch")
         await session.wait_for_text("> app/baton/orchestra.py")
         assert "built" not in session.screen_text()
@@ -174,7 +166,7 @@ async def test_a_path_typed_to_its_end_is_sent(
 ) -> None:
     (tmp_path / "notes.md").write_text("x")
     monkeypatch.chdir(tmp_path)
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await open_menu(session, *"@notes.md")
         await session.press("enter")
         await session.wait_until(lambda: session.chat.transcript.turns)
@@ -183,7 +175,7 @@ async def test_a_path_typed_to_its_end_is_sent(
 
 
 async def test_workers_modes_and_strategies_are_chosen_in_the_menu(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, say, cloud=remote_script(), size=(100, 30)) as session:
+    async with open_app(tmp_path, SAY, SAY, cloud=remote_script(), size=(100, 30)) as session:
         await session.send("/model")
         await session.wait_for_text("Who answers", "> small", "All models")
         await session.press("down", "enter")
@@ -202,7 +194,7 @@ async def test_workers_modes_and_strategies_are_chosen_in_the_menu(tmp_path: Pat
 
 
 async def test_themes_are_seen_as_the_cursor_moves(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("code")
         await session.send("/theme")
         await session.wait_for_text("> dark")
@@ -232,7 +224,7 @@ SPENDING = {
 async def test_text_typed_ahead_chooses_nothing_that_spends(
     tmp_path: Path, typed: tuple[str, ...]
 ) -> None:
-    async with open_app(tmp_path, say, cloud=remote_script()) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script()) as session:
         await session.ask("hello")
         answer = session.chat.transcript.turns[1].id
         turns, terms = len(session.chat.transcript.turns), session.services.orchestra.terms
@@ -249,7 +241,7 @@ async def test_text_typed_ahead_chooses_nothing_that_spends(
 
 
 async def test_a_second_enter_in_a_burst_sends_no_draft(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.press(*"a draft")
         burst(session, "ctrl+p", *"context", "enter", "enter", "enter")
         await session.wait_for_text("Context of SmolLM2 135M")
@@ -259,7 +251,7 @@ async def test_a_second_enter_in_a_burst_sends_no_draft(tmp_path: Path) -> None:
 
 
 async def test_what_spends_is_chosen_with_tab_and_enter(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, cloud=remote_script()) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script()) as session:
         await session.press("ctrl+p", *"worker", "enter", *"gpt")
         await session.wait_for_text("> gpt", "Tab, then Enter does this")
         await session.press("enter")
@@ -269,7 +261,7 @@ async def test_what_spends_is_chosen_with_tab_and_enter(tmp_path: Path) -> None:
 
 
 async def test_without_a_cloud_enter_is_enough(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("hello")
         await session.press(*"/regen", "enter")
         await session.wait_until(lambda: "2 of 2" in session.screen_text())
@@ -277,9 +269,9 @@ async def test_without_a_cloud_enter_is_enough(tmp_path: Path) -> None:
 
 
 async def test_a_question_mark_shows_the_keys_that_work_here(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.press("?")
-        await session.wait_until(lambda: screen_of(session) == "HelpScreen")
+        await session.wait_until(lambda: session.screen_name == "HelpScreen")
         await session.wait_for_text("Keys that work here", "prompt.send")
         assert "turn.copy" not in session.screen_text()
         await session.press(*"copy")
@@ -293,15 +285,15 @@ async def test_a_question_mark_shows_the_keys_that_work_here(tmp_path: Path) -> 
         await session.wait_for_text("turn.copy")
         assert "prompt.send" not in session.screen_text()
         await session.press("escape", "w")
-        await session.wait_until(lambda: screen_of(session) == "WorkflowScreen")
+        await session.wait_until(lambda: session.screen_name == "WorkflowScreen")
         await session.press("?")
         await session.wait_for_text("Keys that work here", "workflow.open")
 
 
 async def test_what_a_cloud_worker_needs_and_how_full_the_context_is(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.press("ctrl+p", *"provider", "enter")
-        await session.wait_until(lambda: screen_of(session) == "ConnectScreen")
+        await session.wait_until(lambda: session.screen_name == "ConnectScreen")
         await session.press("escape")
         await session.send("/context")
-        await session.wait_for_text("Context of SmolLM2 135M", "nothing of it yet")
+        await session.wait_for_text("Context of SmolLM2 135M", "none of it yet")

@@ -19,7 +19,7 @@ from baton.models.model_download import ModelDownload
 from baton.models.model_types import ExternalModel, LibraryModel, ModelState
 from baton.presentation.model_rows import ModelRow
 from baton.tui import model_table
-from baton.tui.background_downloads import ActiveDownload, Downloads, downloads_text
+from baton.tui.chat.downloads import ActiveDownload, Downloads, downloads_text
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_library import (
     CODER,
@@ -34,11 +34,9 @@ from support.app_library import (
     new_library_setup,
     open_app_with_library,
 )
-from support.app_session import CARD, GPT, AppSession, open_app, remote_script
+from support.app_session import CARD, GPT, AppSession, open_app, remote_script, saying
 
-
-def say(request: Request) -> Iterable[Chunk]:
-    yield Text("Something or other, at some length.")
+SAY = saying("Something or other, at some length.")
 
 
 async def to_models(session: AppSession) -> ModelsScreen:
@@ -48,7 +46,7 @@ async def to_models(session: AppSession) -> ModelsScreen:
     assert isinstance(screen, ModelsScreen)
     if session.services.library is not None:
         await session.wait_until(lambda: screen._data.verdicts)
-    await session.pilot.pause()
+    await session.settled()
     return screen
 
 
@@ -57,12 +55,12 @@ async def point_at(session: AppSession, key: str) -> None:
     assert isinstance(screen, ModelsScreen)
     await session.wait_until(lambda: key in screen._rows)
     screen._point_at(key)
-    await session.pilot.pause()
+    await session.settled()
 
 
 async def confirm(session: AppSession, heading: str) -> None:
-    await session.wait_until(lambda: type(session.app.screen).__name__ == "ConfirmScreen")
-    await session.pilot.pause()
+    await session.wait_until(lambda: session.screen_name == "ConfirmScreen")
+    await session.settled()
     assert heading in session.screen_text()
     await session.press("right", "enter")
     await session.wait_until(lambda: isinstance(session.app.screen, ModelsScreen))
@@ -72,11 +70,6 @@ def line_of(session: AppSession, name: str) -> str:
     return next(
         (line for line in session.screen_text().splitlines() if line.strip().startswith(name)), ""
     )
-
-
-def flat(session: AppSession) -> str:
-    """Return what is on the screen as one line, however it is broken."""
-    return " ".join(session.screen_text().split())
 
 
 @pytest.fixture
@@ -94,7 +87,7 @@ async def test_the_table(
 ) -> None:
     library_setup.put(CODER)
     async with open_app_with_library(
-        library_setup, tmp_path, say, cloud=remote_script(), size=size
+        library_setup, tmp_path, SAY, cloud=remote_script(), size=size
     ) as session:
         await session.ask("hello")
         await to_models(session)
@@ -126,12 +119,12 @@ async def test_how_fast_others_may_be_is_estimated_from_the_starter(
         await session.wait_until(lambda: "<1" in line_of(session, "Huge 70B").split())
         await point_at(session, "catalogue/talker-9b")
         await session.wait_until(
-            lambda: "About 2 tokens/s, by how fast the starter" in flat(session)
+            lambda: "About 2 tokens/s, by how fast the starter" in session.screen_line()
         )
 
 
 async def test_without_a_library_there_are_the_workers(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, say, cloud=remote_script(), card=GPT) as session:
+    async with open_app(tmp_path, SAY, SAY, cloud=remote_script(), card=GPT) as session:
         await to_models(session)
         seen = session.screen_text()
         assert "Qwen 4B" in seen
@@ -176,7 +169,7 @@ async def test_enter_downloads_and_the_model_takes_over(
     library_setup: LibrarySetup, tmp_path: Path
 ) -> None:
     library_setup.model_source.hold()
-    async with open_app_with_library(library_setup, tmp_path, say) as session:
+    async with open_app_with_library(library_setup, tmp_path, SAY) as session:
         await to_models(session)
         await point_at(session, "catalogue/talker-9b")
         await session.wait_until(
@@ -189,7 +182,7 @@ async def test_enter_downloads_and_the_model_takes_over(
         await session.wait_until(lambda: "answers now" in line_of(session, "Talker 9B"))
         await session.wait_until(lambda: "█" not in session.screen_text())
         await session.press("escape")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ChatScreen")
+        await session.wait_until(lambda: session.screen_name == "ChatScreen")
         assert session.chat.context.worker == "talker-9b"
         await session.wait_until(
             lambda: "Talker 9B is here and answers from now on." in session.screen_text()
@@ -228,7 +221,7 @@ async def test_why_it_did_not_come_is_said_in_the_table(
         await point_at(session, "catalogue/talker-9b")
         await session.press("enter")
         await session.wait_until(
-            lambda: "It is at odds with its hash. Use another source." in flat(session)
+            lambda: "It is at odds with its hash. Use another source." in session.screen_line()
         )
         library_setup.model_source.errors.clear()
         await session.press("enter")
@@ -264,7 +257,7 @@ async def test_a_licence_that_is_not_free_is_agreed_to_first(
             lambda: "once you have agreed to its licence (gemma)" in session.screen_text()
         )
         await session.press("enter")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ConfirmScreen")
+        await session.wait_until(lambda: session.screen_name == "ConfirmScreen")
         assert "Gated 4B comes under the licence gemma." in session.screen_text()
         assert "hf.co/acme/Gated-4B" in session.screen_text()
         await session.press("enter")
@@ -312,13 +305,13 @@ async def test_removing_asks_and_says_what_was_freed(
     library_setup: LibrarySetup, tmp_path: Path
 ) -> None:
     held = library_setup.put(TALKER)
-    async with open_app_with_library(library_setup, tmp_path, say) as session:
+    async with open_app_with_library(library_setup, tmp_path, SAY) as session:
         session.services.join(held)
         session.chat.context.choose_worker("talker-9b")
         screen = await to_models(session)
         await point_at(session, "talker-9b")
         await session.press("d")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ConfirmScreen")
+        await session.wait_until(lambda: session.screen_name == "ConfirmScreen")
         assert f"{len(contents('talker-9b'))} B are freed." in session.screen_text()
         await session.press("enter")
         await session.wait_until(lambda: session.app.screen is screen)
@@ -350,18 +343,18 @@ async def test_removing_stops_a_download(library_setup: LibrarySetup, tmp_path: 
 
 async def test_a_role_can_be_given_to_another(library_setup: LibrarySetup, tmp_path: Path) -> None:
     held = library_setup.put(CODER)
-    async with open_app_with_library(library_setup, tmp_path, say) as session:
+    async with open_app_with_library(library_setup, tmp_path, SAY) as session:
         session.services.join(held)
         await to_models(session)
         await point_at(session, "coder-7b")
         await session.press("r")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "RoleScreen")
+        await session.wait_until(lambda: session.screen_name == "RoleScreen")
         assert "now: small" in session.screen_text()
         await session.press("right", "right", "enter")
         await session.wait_until(lambda: library_setup.conductor == "coder-7b")
         await session.wait_until(lambda: "conductor" in line_of(session, "Coder 7B"))
         await session.press("r")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "RoleScreen")
+        await session.wait_until(lambda: session.screen_name == "RoleScreen")
         await session.press("right", "enter")
         await session.wait_until(lambda: "answers now" in line_of(session, "Coder 7B"))
         assert session.chat.context.worker == "coder-7b"
@@ -388,7 +381,7 @@ async def test_verifying(library_setup: LibrarySetup, tmp_path: Path, right: boo
 async def test_workers_that_share_a_model_take_its_memory_once(
     library_setup: LibrarySetup, tmp_path: Path
 ) -> None:
-    async with open_app_with_library(library_setup, tmp_path, say, say, size=(140, 40)) as session:
+    async with open_app_with_library(library_setup, tmp_path, SAY, SAY, size=(140, 40)) as session:
         for name in ("small", "large"):
             worker = session.services.orchestra.worker(name)
             worker.resident, worker.process = 400_000_000, 4711  # type: ignore[attr-defined]
@@ -399,7 +392,7 @@ async def test_workers_that_share_a_model_take_its_memory_once(
 
 
 async def test_an_adapter_is_shown(library_setup: LibrarySetup, tmp_path: Path) -> None:
-    async with open_app_with_library(library_setup, tmp_path, say) as session:
+    async with open_app_with_library(library_setup, tmp_path, SAY) as session:
         worker = session.services.orchestra.worker("small")
         worker.adapter = Path("/loras/pirate\x1b.gguf")  # type: ignore[attr-defined]
         await to_models(session)
@@ -410,7 +403,7 @@ async def test_an_adapter_is_shown(library_setup: LibrarySetup, tmp_path: Path) 
 
 async def test_a_broken_model_is_fetched_again(library_setup: LibrarySetup, tmp_path: Path) -> None:
     held = library_setup.put(TALKER, wrong="its contents aren't what they were when it came")
-    async with open_app_with_library(library_setup, tmp_path, say) as session:
+    async with open_app_with_library(library_setup, tmp_path, SAY) as session:
         session.services.join(held)
         await to_models(session)
         assert "broken" in line_of(session, "Talker 9B")
@@ -459,7 +452,7 @@ async def test_another_program_s_model_is_used_where_it_lies(
         assert library_setup.get("foreign").path == path
         await point_at(session, "foreign")
         await session.press("d")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ConfirmScreen")
+        await session.wait_until(lambda: session.screen_name == "ConfirmScreen")
         assert "stays where it is" in session.screen_text()
         await session.press("right", "enter")
         await session.wait_until(lambda: not library_setup.library.models())
@@ -486,7 +479,9 @@ async def test_what_goes_wrong_is_said_in_the_conversation(
 async def test_paused_ones_wait_for_the_person(library_setup: LibrarySetup, tmp_path: Path) -> None:
     library_setup.put(TALKER, here=False, paused=True)
     async with open_app_with_library(library_setup, tmp_path) as session:
-        await session.wait_until(lambda: "The download of Talker 9B is paused" in flat(session))
+        await session.wait_until(
+            lambda: "The download of Talker 9B is paused" in session.screen_line()
+        )
         assert library_setup.model_source.begun == []
 
 
@@ -533,12 +528,12 @@ async def test_pull_takes_any_name(library_setup: LibrarySetup, tmp_path: Path) 
 
 
 async def test_a_worker_that_was_chosen_stays(library_setup: LibrarySetup, tmp_path: Path) -> None:
-    async with open_app_with_library(library_setup, tmp_path, say, say) as session:
+    async with open_app_with_library(library_setup, tmp_path, SAY, SAY) as session:
         await session.send("/model large")
         await session.wait_until(lambda: session.chat.context.worker == "large")
         await session.send("/pull talker-9b")
         await session.wait_until(lambda: library_setup.joined == ["talker-9b"])
-        await session.pilot.pause()
+        await session.settled()
         assert session.chat.context.worker == "large"
         assert session.services.orchestra.default == "talker-9b"
 
@@ -559,7 +554,7 @@ async def test_a_view_that_is_scrolled_up_stays_there(
             await ModelDownload(library_setup.library).request("scout-2b")
         )
         await session.wait_until(lambda: library_setup.joined == ["scout-2b"])
-        await session.pilot.pause(0.1)
+        await session.settled()
         assert session.chat.transcript.scroll_y == 0
     await store.aclose()
 

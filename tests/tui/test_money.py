@@ -37,10 +37,6 @@ def header(session: AppSession) -> str:
     return session.screen_text().splitlines()[0]
 
 
-def flat(session: AppSession) -> str:
-    return " ".join(session.screen_text().split())
-
-
 def broken(request: Request) -> Script:
     yield RequestSent("api.openai.com", 900)
     yield Text("half ")
@@ -93,8 +89,8 @@ async def test_what_is_held_and_unconfirmed_is_shown(tmp_path: Path) -> None:
         await session.wait_until(lambda: "$0.004 unconfirmed" in header(session))
         assert "held" not in header(session)
         warning = "gpt-5-mini did not confirm what a call cost, so $0.004 is charged"
-        assert warning in flat(session)
-        assert "does not show it, /budget release gives it back." in flat(session)
+        assert warning in session.screen_line()
+        assert "does not show it, /budget release gives it back." in session.screen_line()
 
 
 def rooms(used: int, ceiling: int | None) -> Standing:
@@ -144,11 +140,11 @@ async def test_a_bell_and_a_line_when_a_ceiling_is_nearly_used(
         monkeypatch.setattr(session.app, "bell", lambda: rung.append(1))
         await session.ask("hello")
         await session.wait_until(
-            lambda: "% of the ceiling of $0.004 for today is used" in flat(session)
+            lambda: "% of the ceiling of $0.004 for today is used" in session.screen_line()
         )
         assert rung == [1]
         await session.ask("again")
-        assert "gpt-5-mini was not asked" in flat(session)
+        assert "gpt-5-mini was not asked" in session.screen_line()
         assert rung == [1]
 
 
@@ -181,9 +177,11 @@ async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
     config.write_text("# mine\nmode = 'auto'\n")
     async with open_app(tmp_path, sorry, cloud=remote_script(), ceilings={}) as session:
         await session.ask("hello")
-        assert "the cloud is off" in flat(session)
+        assert "the cloud is off" in session.screen_line()
         await session.send("/budget day 2")
-        await session.wait_until(lambda: "At most $2.00 for today from now on." in flat(session))
+        await session.wait_until(
+            lambda: "At most $2.00 for today from now on." in session.screen_line()
+        )
         assert "# mine" in config.read_text()
         assert load_settings(config, {}).budget.ceilings == {Scope.DAY: 2 * NANO}
         await session.send("again")
@@ -191,7 +189,7 @@ async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
         await session.press("escape")
         await session.wait_for_answer()
         await session.send("/budget day none")
-        await session.wait_until(lambda: "so the cloud is off" in flat(session))
+        await session.wait_until(lambda: "so the cloud is off" in session.screen_line())
         assert load_settings(config, {}).budget.ceilings == {}
         await session.ask("once more")
         assert "Ask gpt-5-mini?" not in session.screen_text()
@@ -201,8 +199,10 @@ async def test_a_ceiling_of_the_environment_overrides_what_is_set(tmp_path: Path
     bounds = {Scope.DAY: (NANO // 100, "BATON_BUDGET__DAY")}
     async with open_app(tmp_path, cloud=remote_script(), ceilings={}, bounds=bounds) as session:
         await session.send("/budget day 5")
-        await session.wait_until(lambda: "BATON_BUDGET__DAY sets $0.01 where" in flat(session))
-        assert "At most $5.00" not in flat(session)
+        await session.wait_until(
+            lambda: "BATON_BUDGET__DAY sets $0.01 where" in session.screen_line()
+        )
+        assert "At most $5.00" not in session.screen_line()
         assert load_settings(tmp_path / "config.toml", {}).budget.ceilings == {Scope.DAY: 5 * NANO}
         [today, _] = (await session.services.orchestra.standing()).rooms
         assert today.ceiling == NANO // 100
@@ -211,16 +211,20 @@ async def test_a_ceiling_of_the_environment_overrides_what_is_set(tmp_path: Path
 async def test_a_ceiling_counts_in_this_window_at_once(tmp_path: Path) -> None:
     async with open_app(tmp_path, cloud=remote_script(), ceilings={}) as session:
         await session.send("/budget day 1")
-        await session.wait_until(lambda: "At most $1.00 for today from now on." in flat(session))
+        await session.wait_until(
+            lambda: "At most $1.00 for today from now on." in session.screen_line()
+        )
         assert session.services.orchestra.terms.ceilings == {Scope.DAY: NANO}
-        assert "so the cloud is off" not in flat(session)
-        assert "When to spend:" in flat(session)
+        assert "so the cloud is off" not in session.screen_line()
+        assert "When to spend:" in session.screen_line()
 
 
 async def test_a_wrong_ceiling_changes_nothing(tmp_path: Path) -> None:
     async with open_app(tmp_path, cloud=remote_script()) as session:
         await session.send("/budget day lots")
-        await session.wait_until(lambda: "'lots' is not an amount of US dollars." in flat(session))
+        await session.wait_until(
+            lambda: "'lots' is not an amount of US dollars." in session.screen_line()
+        )
         assert not (tmp_path / "config.toml").exists()
         assert session.services.orchestra.terms.ceilings == {Scope.DAY: 2 * NANO}
 
@@ -228,14 +232,16 @@ async def test_a_wrong_ceiling_changes_nothing(tmp_path: Path) -> None:
 async def test_when_to_spend_can_be_set_everywhere_and_here(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
         await session.send("/budget policy budget")
-        await session.wait_until(lambda: "within the ceilings, without asking" in flat(session))
+        await session.wait_until(
+            lambda: "within the ceilings, without asking" in session.screen_line()
+        )
         assert load_settings(tmp_path / "config.toml", {}).budget.policy is Policy.BUDGET
         await session.ask("hello")
         assert "From far away." in session.screen_text()
         await session.send("/budget policy never here")
-        await session.wait_until(lambda: "in this conversation: never" in flat(session))
+        await session.wait_until(lambda: "in this conversation: never" in session.screen_line())
         await session.ask("again")
-        assert "the policy is never to spend" in flat(session)
+        assert "the policy is never to spend" in session.screen_line()
 
 
 async def test_offline_is_a_badge_that_can_be_switched(tmp_path: Path) -> None:
@@ -255,7 +261,7 @@ async def test_offline_is_a_badge_that_can_be_switched(tmp_path: Path) -> None:
 
 async def money_screen(session: AppSession) -> None:
     await session.send("/budget")
-    await session.wait_until(lambda: type(session.app.screen).__name__ == "MoneyScreen")
+    await session.wait_until(lambda: session.screen_name == "MoneyScreen")
     await session.wait_until(lambda: "When to spend" in session.screen_text())
 
 
@@ -264,7 +270,7 @@ async def test_the_money_screen_shows_scopes_workers_and_purposes(tmp_path: Path
     async with open_app(tmp_path, sorry, cloud=cloud, terms=BUDGET, size=(80, 44)) as session:
         await session.ask("hello")
         await money_screen(session)
-        seen = flat(session)
+        seen = session.screen_line()
         assert "This conversation" in seen
         assert "$0.002 of $2.00" in seen
         assert "charged $0.002" in seen
@@ -283,11 +289,11 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
     async with open_app(tmp_path, sorry, cloud=broken, terms=BUDGET) as session:
         await session.ask("hello")
         await money_screen(session)
-        await session.wait_until(lambda: "1 unconfirmed charge, $0.004" in flat(session))
+        await session.wait_until(lambda: "1 unconfirmed charge, $0.004" in session.screen_line())
         await session.press("r")
         await session.wait_until(lambda: "back to the budget?" in session.screen_text())
         await session.press("enter")  # the cursor is on leaving it
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "MoneyScreen")
+        await session.wait_until(lambda: session.screen_name == "MoneyScreen")
         assert len(await session.services.ledger.unconfirmed()) == 1
         await session.press("r")
         await session.wait_until(lambda: "back to the budget?" in session.screen_text())
@@ -296,32 +302,32 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
         assert await session.services.ledger.unconfirmed() == []
         await session.press("escape")
         await session.wait_until(lambda: "unconfirmed" not in header(session))
-        await session.wait_until(lambda: "did not confirm" not in flat(session))
+        await session.wait_until(lambda: "did not confirm" not in session.screen_line())
         await session.press("tab", "w")
         await session.wait_for_text("Held $0.005, charged $0.00.")
-        assert "did not confirm" not in flat(session)
+        assert "did not confirm" not in session.screen_line()
         await session.press("escape")
         session.chat.composer.prompt.focus()
         await session.send("/budget release")
-        await session.wait_until(lambda: "No charge is unconfirmed" in flat(session))
+        await session.wait_until(lambda: "No charge is unconfirmed" in session.screen_line())
 
 
 async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script(), size=(100, 30)) as session:
         await session.send("/budget pace best")
-        await session.wait_until(lambda: "wherever it helps at all" in flat(session))
+        await session.wait_until(lambda: "wherever it helps at all" in session.screen_line())
         assert load_settings(session.services.config, {}).budget.pace is SpendingStyle.BEST
         await money_screen(session)
-        assert "Pace: best, wherever" in flat(session)
+        assert "Pace: best, wherever" in session.screen_line()
         await session.press("p")
         await session.wait_until(
-            lambda: "Pace: frugal, only where help gains much" in flat(session)
+            lambda: "Pace: frugal, only where help gains much" in session.screen_line()
         )
         assert load_settings(session.services.config, {}).budget.pace is SpendingStyle.FRUGAL
         assert session.services.orchestra.services.pacer.thrift is SpendingStyle.FRUGAL
         await session.press("escape")
         await session.send("/budget pace fast")
-        await session.wait_until(lambda: "There is no pace 'fast'" in flat(session))
+        await session.wait_until(lambda: "There is no pace 'fast'" in session.screen_line())
 
 
 @pytest.mark.parametrize(
@@ -358,20 +364,20 @@ async def test_the_ceiling_for_a_day_is_set_on_the_money_screen(tmp_path: Path) 
     async with open_app(tmp_path, sorry, cloud=remote_script(), ceilings={}) as session:
         config, terms = session.services.config, session.services.orchestra
         await money_screen(session)
-        assert "The cloud is off: no ceiling is set. c sets one for a day." in flat(session)
+        assert "The cloud is off: no ceiling is set. c sets one for a day." in session.screen_line()
         await session.press("c", *"two", "enter")
         await session.wait_for_text("'two' is not an amount")
         assert not config.exists()
         await session.press(*["backspace"] * 3, *"1.5", "enter")
         await session.wait_for_text("At most $1.50 for today from now on.")
-        assert "of $1.50" in flat(session)
+        assert "of $1.50" in session.screen_line()
         assert terms.terms.ceilings == {Scope.DAY: 3 * NANO // 2}
         assert load_settings(config, {}).budget.ceilings == terms.terms.ceilings
         await session.press("c")
         await session.wait_for_text("Enter set it")
         assert "1.5" in session.screen_text(), "the one in force can be changed"
         await session.press(*["backspace"] * 4, *"none", "enter")
-        await session.wait_until(lambda: "c sets one for a day." in flat(session))
+        await session.wait_until(lambda: "c sets one for a day." in session.screen_line())
         assert terms.terms.ceilings == {}
 
 
@@ -390,16 +396,16 @@ async def test_a_freeze_is_reported_and_lifted(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=dear, terms=BUDGET) as session:
         await session.ask("hello")
         await session.wait_until(lambda: "cloud frozen" in header(session))
-        assert OVERCHARGE in flat(session)
-        assert "That froze the cloud: compare your provider's bill" in flat(session)
+        assert OVERCHARGE in session.screen_line()
+        assert "That froze the cloud: compare your provider's bill" in session.screen_line()
         await session.chat.conversation.open(session.chat.context.chat.id)
         await session.wait_for_text(OVERCHARGE)
         await money_screen(session)
-        assert "The cloud is frozen" in flat(session)
+        assert "The cloud is frozen" in session.screen_line()
         await session.press("t")
         await session.wait_until(lambda: "Lift the freeze?" in session.screen_text())
         await session.press("right", "enter")
-        await session.wait_until(lambda: "The cloud is frozen" not in flat(session))
+        await session.wait_until(lambda: "The cloud is frozen" not in session.screen_line())
         await session.press("escape")
         await session.wait_until(lambda: "cloud frozen" not in header(session))
 
@@ -439,7 +445,7 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
         assert rung
         seen.set()
         await session.wait_for_answer()
-        assert flat(session).count("charged $0.1001") == 1
+        assert session.screen_line().count("charged $0.1001") == 1
 
 
 async def test_what_left_is_shown_byte_for_byte(tmp_path: Path) -> None:
@@ -470,7 +476,7 @@ async def test_why_leads_to_what_its_run_sent(tmp_path: Path) -> None:
         await send_body(session, b"this run's", run)
         await session.press("escape", "w")
         await session.wait_for_text("[Steps]", "Held $0.005, charged $0.002.")
-        assert "gpt-5-mini was approved for at most $0.005." in flat(session)
+        assert "gpt-5-mini was approved for at most $0.005." in session.screen_line()
         await session.press("right", "right")
         await session.wait_for_text("1,834 bytes left this machine in all (e shows them).")
         await session.press("right", "right", "k")

@@ -93,7 +93,7 @@ async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
         await session.send("hello")
         for _ in range(5):
             await session.press("y", "space", "enter", "space", "enter")
-            await session.pilot.pause(0.05)
+            await session.settled()
         await session.wait_until(lambda: CARD in session.screen_text())
         await session.press("s", "enter", "enter", "tab", "enter")  # Tab and Enter: keep
         await session.wait_until(

@@ -32,7 +32,7 @@ from baton.tui.prompt_queue import QueuedPrompt, record_view
 from baton.tui.screens.help_screen import HelpScreen
 from baton.tui.widgets.plan_card import PlanCard
 from baton.workers.scripted_worker import Script
-from support.app_session import AppSession, open_app, play, remote_script
+from support.app_session import AppSession, open_app, play, remote_script, saying
 
 Said = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -46,8 +46,7 @@ PLAN = Plan(
 )
 
 
-def say(request: Request) -> Said:
-    yield Text("Herons wade.")
+SAY = saying("Herons wade.")
 
 
 async def wait_for_card(session: AppSession) -> None:
@@ -56,7 +55,7 @@ async def wait_for_card(session: AppSession) -> None:
 
 
 async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, size=(100, 30)) as session:
+    async with open_app(tmp_path, SAY, size=(100, 30)) as session:
         await session.send("/plan Tell me of herons")
         await wait_for_card(session)
         flat = " ".join(session.screen_text().split())
@@ -77,7 +76,7 @@ async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> 
 
 
 async def test_plan_alone_is_for_the_next_prompt_only(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, size=(100, 30)) as session:
+    async with open_app(tmp_path, SAY, size=(100, 30)) as session:
         await session.send("/plan")
         await session.wait_until(
             lambda: "local first · plan first" in session.screen_text().splitlines()[0]
@@ -93,7 +92,7 @@ async def test_plan_alone_is_for_the_next_prompt_only(tmp_path: Path) -> None:
 
 
 async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.send("/plan Tell me of herons")
         await wait_for_card(session)
         await session.press("tab")
@@ -114,7 +113,7 @@ async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path:
 
 
 async def test_a_prompt_of_several_lines_after_plan(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.send("/plan Tell me of herons\nand of storks")
         await wait_for_card(session)
         await session.press("escape")
@@ -130,7 +129,7 @@ async def preview_plan(session: AppSession, plan: Plan) -> None:
 
 
 async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 40)) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script(), size=(100, 40)) as session:
         await preview_plan(session, PLAN)
         seen = session.screen_text()
         flat = " ".join(seen.split())
@@ -154,7 +153,7 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
     brief = Step("gpt", "Where to eat?", ("prompt",), Need("extraction"))
     plan = Plan((brief, Step("gpt", "Draft it.", ("prompt",)), PLAN.steps[0]), (2,))
     async with open_app(
-        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+        tmp_path, SAY, cloud=remote_script(), terms=BUDGET, size=(100, 40)
     ) as session:
         await preview_plan(session, plan)
         (card,) = session.app.screen.query(PlanCard)
@@ -175,7 +174,7 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
 
 
 async def test_a_plan_that_was_left_is_played_later(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, cloud=remote_script(), terms=BUDGET) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script(), terms=BUDGET) as session:
         await preview_plan(session, PLAN)
         await session.press("escape")
         await session.wait_for_answer()
@@ -223,14 +222,14 @@ async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_gone_on_with_where_nothing_was_interrupted(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.ask("hello")
         await session.send("/continue")
         await session.wait_until(lambda: "was not interrupted" in session.screen_text())
 
 
 async def test_why_says_what_baton_why_says(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say) as session:
+    async with open_app(tmp_path, SAY) as session:
         await session.send("/why")
         await session.wait_until(lambda: "there is no message here yet" in session.screen_text())
         await session.ask("hello")
@@ -241,7 +240,7 @@ async def test_why_says_what_baton_why_says(tmp_path: Path) -> None:
 
 
 async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 40)) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script(), size=(100, 40)) as session:
         await session.send("/mode ultra")
         await session.wait_until(
             lambda: "local first · ultra" in session.screen_text().splitlines()[0]
@@ -282,14 +281,14 @@ async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
     async with open_app(tmp_path, sorry, cloud=remote_script()) as session:
         await session.send("hello")
         await session.wait_until(lambda: "Ask gpt-5-mini?" in session.screen_text())
-        await session.chat.plan.set_mode("local")
+        await session.chat.input.set_mode("local")
         await session.wait_for_answer()
         assert session.asked == []
         assert "Ask gpt-5-mini?" not in session.screen_text()
 
 
 async def test_all_of_it_is_in_the_help(tmp_path: Path) -> None:
-    async with open_app(tmp_path, say, size=(120, 220)) as session:
+    async with open_app(tmp_path, SAY, size=(120, 220)) as session:
         await session.press("f1")
         await session.wait_until(lambda: type(session.app.screen) is HelpScreen)
         await session.wait_until(lambda: "/strategy NAME" in session.screen_text())
@@ -329,12 +328,12 @@ def editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(WRONG)
     (editor / "next-2.toml").write_text(EDITED)
-    async with open_app(tmp_path, say, cloud=remote_script(), size=(100, 30)) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script(), size=(100, 30)) as session:
         await preview_plan(session, PLAN)
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(lambda: "Go on editing" in session.screen_text())
         flat = " ".join(session.screen_text().replace("▌", "").split())
-        assert "This plan can't be played." in flat
+        assert "This plan can't be run." in flat
         assert "can't see step 3" in flat
         await session.press("tab", "right", "enter")
         await session.wait_until(lambda: "1 step · 1 local" in session.screen_text())
@@ -357,7 +356,7 @@ async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, ed
 
 async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text("steps = 1")
-    async with open_app(tmp_path, say, cloud=remote_script()) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script()) as session:
         await preview_plan(session, PLAN)
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(lambda: "Go on editing" in session.screen_text())
@@ -387,7 +386,7 @@ async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
 ) -> None:
     monkeypatch.setenv("EDITOR", command)
     async with open_app(
-        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)
+        tmp_path, SAY, cloud=remote_script(), terms=BUDGET, size=(100, 30)
     ) as session:
         await preview_plan(session, PLAN)
         (card,) = session.app.screen.query(PlanCard)
@@ -408,7 +407,7 @@ async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
 ) -> None:
     (editor / "next-1.toml").write_text(EDITED.replace("small", "gpt"))
     async with open_app(
-        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 30)
+        tmp_path, SAY, cloud=remote_script(), terms=BUDGET, size=(100, 30)
     ) as session:
         await preview_plan(session, PLAN)
         await session.press("tab", "right", "right", "enter")
@@ -422,7 +421,7 @@ async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
 
 async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(EDITED)
-    async with open_app(tmp_path, say, cloud=remote_script()) as session:
+    async with open_app(tmp_path, SAY, cloud=remote_script()) as session:
         await preview_plan(session, PLAN)
         await session.send("and then")
         await session.press("tab", "right", "right", "enter")
@@ -437,7 +436,7 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
     from baton.core.planning.templates import parse_workflow
 
     drawn = parse_workflow(EDITED, "mine")
-    async with open_app(tmp_path, say, size=(100, 30)) as session:
+    async with open_app(tmp_path, SAY, size=(100, 30)) as session:
         session.services.orchestra.configure(templates=lambda: {"mine": drawn})
         await session.send("/strategy")
         await session.wait_for_text("> auto", "As the mode says.")
@@ -487,7 +486,7 @@ def conductor_script(go: asyncio.Event) -> Script:
 
 async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_path: Path) -> None:
     go = asyncio.Event()
-    async with open_app(tmp_path, say, conductor_script(go), size=(100, 30)) as session:
+    async with open_app(tmp_path, SAY, conductor_script(go), size=(100, 30)) as session:
         await session.send("/strategy conductor")
         await session.send("/plan Write about herons, then put it into Portuguese.")
         await session.wait_until(
@@ -521,7 +520,7 @@ def shown_plan(session: AppSession) -> Plan:
 
 async def test_a_step_is_dropped_given_away_and_reworded_on_the_card(tmp_path: Path) -> None:
     async with open_app(
-        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+        tmp_path, SAY, cloud=remote_script(), terms=BUDGET, size=(100, 40)
     ) as session:
         await preview_plan(session, PLAN)
         await session.press("tab", "down", "d")
@@ -554,7 +553,7 @@ async def test_a_step_is_dropped_given_away_and_reworded_on_the_card(tmp_path: P
 
 async def test_a_changed_plan_that_is_left_plays_nothing(tmp_path: Path) -> None:
     async with open_app(
-        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+        tmp_path, SAY, cloud=remote_script(), terms=BUDGET, size=(100, 40)
     ) as session:
         await preview_plan(session, PLAN)
         await session.press("tab", "d")
@@ -567,7 +566,7 @@ async def test_a_changed_plan_that_is_left_plays_nothing(tmp_path: Path) -> None
 
 async def test_a_step_is_left_as_it_is(tmp_path: Path) -> None:
     async with open_app(
-        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+        tmp_path, SAY, cloud=remote_script(), terms=BUDGET, size=(100, 40)
     ) as session:
         await preview_plan(session, PLAN)
         for keys in (("w", "down", "escape"), ("e", "x", "escape"), ("e", "ctrl+a", "escape")):
@@ -585,7 +584,7 @@ async def test_a_step_is_left_as_it_is(tmp_path: Path) -> None:
 
 async def test_nothing_is_confirmed_while_a_change_is_not_shown_yet(tmp_path: Path) -> None:
     async with open_app(
-        tmp_path, say, cloud=remote_script(), terms=BUDGET, size=(100, 40)
+        tmp_path, SAY, cloud=remote_script(), terms=BUDGET, size=(100, 40)
     ) as session:
         await preview_plan(session, PLAN)
         (card,) = session.app.screen.query(PlanCard)

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from baton.core.errors import ConfigError
-from baton.tui import desktop, file_paths, slash_commands
-from baton.tui.widgets.text_view import wrap_line
+from baton.tui import desktop, menu_entries, slash_commands
+from baton.tui.widgets.text_widgets import wrap_line
 from baton.tui.widgets.transcript import MAX_TURNS, TranscriptWindow
 
 
@@ -47,28 +47,28 @@ def test_what_is_a_command() -> None:
 
 
 def test_typed_paths() -> None:
-    assert file_paths.path_at_end("see @fol") == "fol"
-    assert file_paths.path_at_end('see @"a b') == "a b"
-    assert file_paths.path_at_end("me@example.org") is None
-    assert file_paths.path_at_end("@a b") is None
-    assert file_paths.path_at_end("“@fol") == "fol"
-    assert file_paths.mention_of("a b.md") == '@"a b.md"'
-    assert file_paths.mention_of('say "hi".md') == "@'say \"hi\".md'"
+    assert menu_entries.path_at_end("see @fol") == "fol"
+    assert menu_entries.path_at_end('see @"a b') == "a b"
+    assert menu_entries.path_at_end("me@example.org") is None
+    assert menu_entries.path_at_end("@a b") is None
+    assert menu_entries.path_at_end("“@fol") == "fol"
+    assert menu_entries.mention_of("a b.md") == '@"a b.md"'
+    assert menu_entries.mention_of('say "hi".md') == "@'say \"hi\".md'"
 
 
 def test_paths_in_a_folder(tmp_path: Path) -> None:
     for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", "quo\"te's", "O\u0308l"):
         (tmp_path / name).touch()
     (tmp_path / "all").mkdir()
-    assert file_paths.folder_paths(f"{tmp_path}/al") == [
+    assert menu_entries.folder_paths(f"{tmp_path}/al") == [
         f"{tmp_path}/all/",
         f"{tmp_path}/Alpha.md",
         f"{tmp_path}/alps",
     ]
-    assert file_paths.folder_paths(f"{tmp_path}/öl") == [f"{tmp_path}/O\u0308l"]
-    assert len(file_paths.folder_paths(f"{tmp_path}/")) == 4
-    assert file_paths.folder_paths(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
-    assert file_paths.folder_paths(f"{tmp_path}/none/x") == []
+    assert menu_entries.folder_paths(f"{tmp_path}/öl") == [f"{tmp_path}/O\u0308l"]
+    assert len(menu_entries.folder_paths(f"{tmp_path}/")) == 4
+    assert menu_entries.folder_paths(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
+    assert menu_entries.folder_paths(f"{tmp_path}/none/x") == []
 
 
 def test_exports_never_overwrite(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from baton.history import Store
 from baton.tui import crash_report, themes
 from baton.tui.answer_markdown import parse_blocks
 from baton.tui.app import BatonApp
-from baton.tui.screens.ledger_screens import SentScreen
+from baton.tui.screens.traffic_screens import SentScreen
 from baton.tui.screens.workflow_screen import WorkflowScreen
 from baton.tui.widgets.answer import block_painter
 from support.app_session import GPT, AppSession, open_app
@@ -89,16 +89,14 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
             chat.footer.say(current)
             await chat.transcript.note(current, error=True)
             chat.composer.show_waiting([current])
-            await session.pilot.pause()
+            await session.settled()
             assert_calm(session)
             await session.press("ctrl+s")
-            await session.wait_until(
-                lambda: type(session.app.screen).__name__ == "ConversationsScreen"
-            )
-            await session.pilot.pause(0.05)
+            await session.wait_until(lambda: session.screen_name == "ConversationsScreen")
+            await session.settled()
             assert_calm(session)
             await session.press("escape")
-            await session.wait_until(lambda: type(session.app.screen).__name__ == "ChatScreen")
+            await session.wait_until(lambda: session.screen_name == "ChatScreen")
             await store.purge(begun.conversation)
 
 
@@ -157,10 +155,10 @@ async def test_an_answer_streamed_anyhow_ends_as_one_drawn_at_once(
             whole, grown = AnswerView(clean), AnswerView()
             await session.chat.transcript.insert(whole)
             await session.chat.transcript.insert(grown)
-            await session.pilot.pause()
+            await session.settled()
             for piece in pieces(clean, number) if number < 5 else clean:
                 grown.append(piece)
-            await session.pilot.pause()
+            await session.settled()
             if not re.search(r"^ {0,3}\[[^\]]+\]:", clean, re.M):  # links defined in another place
                 drawn = [[line.text.rstrip() for line in one._lines] for one in (whole, grown)]
                 assert drawn[0] == drawn[1], repr(clean)
@@ -180,7 +178,7 @@ async def test_a_hostile_question_and_notice(tmp_path: Path) -> None:
         question = Question(text, (Choice("a", text), Choice("b", text)), "b")
         session.chat.run_worker(session.chat.questions.ask(question))
         await session.wait_until(lambda: session.chat.question)
-        await session.pilot.pause()
+        await session.settled()
         assert_calm(session)
 
 
@@ -198,7 +196,7 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
     async with open_app(tmp_path, size=(60, 40)) as session:
         asked = session.chat.run_worker(session.chat.questions.ask(question))
         await session.wait_until(lambda: session.app.screen.query("OfferCard"))
-        await session.pilot.pause()
+        await session.settled()
         assert_calm(session)
         await session.press("escape")
         assert await asked.wait() == "a"
@@ -206,7 +204,7 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
         screens = (SentScreen(left), WorkflowScreen(lambda: run, roster, session.services.ledger))
         for screen in screens:
             await session.app.push_screen(screen)
-            await session.pilot.pause()
+            await session.settled()
             assert_calm(session)
             await session.press("escape")
 
@@ -264,7 +262,7 @@ async def test_a_text_pasted_while_the_draft_is_read_is_kept(
         session.app.post_message(Paste("word " * 5_000))
         await session.wait_until(lambda: "pasted text (" in session.screen_text())
         pasted.set()
-        await session.app.workers.wait_for_complete()
+        await session.settled()
         assert [file.size for file in session.chat.composer.pasted] == [25_000]
 
 
@@ -377,7 +375,7 @@ async def test_a_prompt_of_no_width_is_drawn_without_a_fault(tmp_path: Path) -> 
     """So it is for a moment where a window beside a panel gets narrow."""
     async with open_app(tmp_path) as session:
         session.chat.composer.prompt.styles.width = 0
-        await session.pilot.pause()
+        await session.settled()
         session.chat.composer.prompt.render_line(0)
         session.chat.composer.prompt.styles.width = "1fr"
         await session.wait_for_text("Ask anything")

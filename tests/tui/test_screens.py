@@ -25,7 +25,7 @@ async def open_conversations(session: AppSession, *prompts: str) -> None:
 
 async def to_conversations(session: AppSession) -> None:
     await session.press("ctrl+s")
-    await session.wait_until(lambda: type(session.app.screen).__name__ == "ConversationsScreen")
+    await session.wait_until(lambda: session.screen_name == "ConversationsScreen")
     await session.wait_until(lambda: "conversations" in session.screen_text().splitlines()[-1])
 
 
@@ -89,7 +89,7 @@ async def go_down_until(session: AppSession, status: str) -> None:
         if session.screen_text().splitlines()[-1].strip().startswith(status):
             return
         await session.press("down")
-        await session.pilot.pause(0.1)
+        await session.settled()
     raise AssertionError(session.screen_text())
 
 
@@ -108,7 +108,7 @@ async def test_a_deleted_conversation_is_kept_for_a_day(tmp_path: Path) -> None:
         await session.press("ctrl+d")
         await session.wait_until(lambda: "deleted" in session.screen_text())
         await session.press("escape")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ChatScreen")
+        await session.wait_until(lambda: session.screen_name == "ChatScreen")
         assert [c.title for c in await session.services.store.conversations()] == ["alpha"]
         assert await session.services.store.purge_hidden() == 1, "leaving the list removes nothing"
         await session.wait_until(lambda: not session.chat.transcript.turns)
@@ -119,7 +119,7 @@ async def test_renaming_in_the_list(tmp_path: Path) -> None:
         await open_conversations(session, "alpha", "beta")
         await to_conversations(session)
         await session.press("ctrl+r")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "RenameScreen")
+        await session.wait_until(lambda: session.screen_name == "RenameScreen")
         await session.press("ctrl+u", *"gamma", "enter")
         await session.wait_until(lambda: "gamma" in session.screen_text())
 
@@ -130,14 +130,14 @@ async def test_choosing_a_model(tmp_path: Path) -> None:
 
     async with open_app(tmp_path, say, strong) as session:
         await session.press("ctrl+l")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ModelsScreen")
+        await session.wait_until(lambda: session.screen_name == "ModelsScreen")
         assert "answers now" in session.screen_text()
         assert (
             "SmolLM2 135M · small · 98.0 MB · Apache-2.0 · 4,096 tokens · CPU"
             in session.screen_text()
         )
         await session.press("down", "enter")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "ChatScreen")
+        await session.wait_until(lambda: session.screen_name == "ChatScreen")
         await session.ask("hello")
         assert "strong" in session.screen_text()
 

@@ -31,7 +31,7 @@ def marked(content: object) -> list[str]:
 
 async def search(session: AppSession, word: str) -> None:
     await session.press("ctrl+s")
-    await session.wait_until(lambda: type(session.app.screen).__name__ == "ConversationsScreen")
+    await session.wait_until(lambda: session.screen_name == "ConversationsScreen")
     await session.press(*word)
     await session.wait_until(lambda: "match" in session.screen_text().splitlines()[-1])
 

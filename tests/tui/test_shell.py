@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.messages import Chunk, Request, Text
-from baton.tui.chat.shell import MAX_BYTES
+from baton.tui.chat.input import MAX_BYTES
 from support.app_session import AppSession, open_app
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="its commands are a POSIX shell's")

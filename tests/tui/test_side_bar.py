@@ -10,7 +10,7 @@ from baton.core.ledger_types import HoldRequest, Policy, Scope
 from baton.core.messages import Chunk, Purpose, Request, Text
 from baton.core.money import FREE, NANO, BilledTokens
 from baton.core.plan_types import Plan, Step
-from baton.tui.widgets.side_bar_view import SideBarView, WaitingList
+from baton.tui.chat.side_bar import SideBarView, WaitingList
 from support.app_session import GPT, AppSession, open_app, play, remote_script, until
 
 WIDE = (140, 40)
@@ -95,7 +95,7 @@ async def test_a_part_leads_to_the_screen_that_says_more(tmp_path: Path) -> None
         rows = bar_text(session).splitlines()
         row = next(place for place, line in enumerate(rows) if "Money" in line)
         assert await session.pilot.click(offset=(bar.region.x + 4, row))
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "MoneyScreen")
+        await session.wait_until(lambda: session.screen_name == "MoneyScreen")
 
 
 async def test_it_is_hidden_and_shown_by_its_key_and_that_is_remembered(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_it_gives_way_in_a_narrow_window_and_beside_the_panel(tmp_path: Pa
         await session.ask("Hello")
         await shows(session, "Context")
         await session.press("escape", "w")
-        await session.wait_until(lambda: type(session.app.screen).__name__ == "WorkflowScreen")
+        await session.wait_until(lambda: session.screen_name == "WorkflowScreen")
         await session.wait_until(lambda: not session.chat.query_one(SideBarView).region)
         await session.press("escape")
         await shows(session, "Context")

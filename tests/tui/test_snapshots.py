@@ -31,7 +31,7 @@ from baton.core.plan_types import Need, Plan, Step
 from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.tui.prompt_queue import QueuedPrompt
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_session import CARD, GPT, STRONG, sorry
+from support.app_session import CARD, GPT, STRONG, settled, sorry
 from support.screen_looks import (
     LARGE,
     MIDDLE,
@@ -43,7 +43,6 @@ from support.screen_looks import (
     each_look,
     freeze_runs,
     look,
-    settle,
 )
 
 __all__ = ["look"]
@@ -90,8 +89,8 @@ def _frozen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path / "work")
     freeze_runs(monkeypatch)
     monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW))
-    monkeypatch.setattr("baton.tui.screens.ledger_screens._month_start", lambda: 0.0)
-    monkeypatch.setattr("baton.tui.screens.ledger_screens._today", lambda: date.fromtimestamp(NOW))
+    monkeypatch.setattr("baton.tui.screens.money_screen._month_start", lambda: 0.0)
+    monkeypatch.setattr("baton.tui.screens.money_screen._today", lambda: date.fromtimestamp(NOW))
     monkeypatch.setenv("TZ", "UTC")
 
 
@@ -100,16 +99,15 @@ async def ask(pilot: Pilot[None], text: str) -> None:
     before = len(app.chat.transcript.turns)
     app.chat.composer.prompt.insert(text)
     await pilot.press("enter")
-    await settle(
+    await settled(
         pilot, lambda: len(app.chat.transcript.turns) > before and not app.chat.queue.is_busy
     )
-    await app.workers.wait_for_complete()
 
 
 async def over(pilot: Pilot[None], key: str, name: str, *typed: str) -> None:
     app = app_of(pilot)
     await pilot.press(key)
-    await settle(pilot, lambda: type(app.screen).__name__ == name)
+    await settled(pilot, lambda: type(app.screen).__name__ == name)
     await pilot.press(*typed)
     await pilot.pause(0.4)
     for field in app.screen.query("Input"):
@@ -117,9 +115,8 @@ async def over(pilot: Pilot[None], key: str, name: str, *typed: str) -> None:
 
 
 async def first(pilot: Pilot[None]) -> None:
-    app = app_of(pilot)
-    await pilot.pause()
-    await app.workers.wait_for_complete()
+    app_of(pilot)
+    await settled(pilot)
 
 
 def after_start(act: Play) -> Play:
@@ -153,10 +150,10 @@ async def streaming(pilot: Pilot[None]) -> None:
     app = app_of(pilot)
     app.chat.composer.prompt.insert("slow please")
     await pilot.press("enter")
-    await settle(pilot, lambda: "writing" in app.chat.footer.status)
+    await settled(pilot, lambda: "writing" in app.chat.footer.status)
     app.chat.composer.prompt.insert("and then this")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat.queue.waiting)
+    await settled(pilot, lambda: app.chat.queue.waiting)
 
 
 async def question(pilot: Pilot[None]) -> None:
@@ -164,9 +161,9 @@ async def question(pilot: Pilot[None]) -> None:
     await ask(pilot, "hello")
     app.chat.composer.prompt.insert("too long")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat.question)
+    await settled(pilot, lambda: app.chat.question)
     await pilot.press("tab")
-    await pilot.pause()
+    await settled(pilot)
 
 
 async def commands(pilot: Pilot[None]) -> None:
@@ -178,25 +175,25 @@ async def everything(pilot: Pilot[None]) -> None:
     await answer(pilot)
     await pilot.press("ctrl+p")
     app_of(pilot).chat.context.menu.line.cursor_blink = False
-    await settle(pilot, lambda: app_of(pilot).chat.context.menu.is_open)
+    await settled(pilot, lambda: app_of(pilot).chat.context.menu.is_open)
 
 
 async def filtered(pilot: Pilot[None]) -> None:
     await everything(pilot)
     await pilot.press(*"ver")
-    await pilot.pause(0.1)
+    await settled(pilot)
 
 
 async def files(pilot: Pilot[None]) -> None:
     await first(pilot)
     await pilot.press(*"see @or")
-    await settle(pilot, lambda: app_of(pilot).chat.context.menu.is_open)
+    await settled(pilot, lambda: app_of(pilot).chat.context.menu.is_open)
 
 
 async def colours(pilot: Pilot[None]) -> None:
     await answer(pilot)
     await pilot.press(*"/theme nord")
-    await settle(pilot, lambda: app_of(pilot).theme == "nord")
+    await settled(pilot, lambda: app_of(pilot).theme == "nord")
 
 
 async def keys_here(pilot: Pilot[None]) -> None:
@@ -265,7 +262,7 @@ async def offer(pilot: Pilot[None]) -> None:
         "have the rooms confirmed for the three of us."
     )
     await pilot.press("enter")
-    await settle(pilot, lambda: app.screen.query("OfferCard"))
+    await settled(pilot, lambda: app.screen.query("OfferCard"))
     await pilot.pause(0.25)  # the picture of the run is drawn once more
 
 
@@ -273,16 +270,14 @@ async def replaced(pilot: Pilot[None]) -> None:
     await offer(pilot)
     app = app_of(pilot)
     await pilot.press("tab", "right", "enter")
-    await settle(pilot, lambda: not app.chat.queue.is_busy)
-    await app.workers.wait_for_complete()
+    await settled(pilot, lambda: not app.chat.queue.is_busy)
 
 
 async def declined(pilot: Pilot[None]) -> None:
     await offer(pilot)
     app = app_of(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not app.chat.queue.is_busy)
-    await app.workers.wait_for_complete()
+    await settled(pilot, lambda: not app.chat.queue.is_busy)
 
 
 async def why_remote(pilot: Pilot[None]) -> None:
@@ -295,8 +290,7 @@ async def typed(pilot: Pilot[None], command: str, name: str) -> None:
     app = app_of(pilot)
     app.chat.composer.put(command)
     await over(pilot, "enter", name)
-    await app.workers.wait_for_complete()
-    await pilot.pause(0.1)
+    await settled(pilot)
 
 
 async def money(pilot: Pilot[None]) -> None:
@@ -304,12 +298,12 @@ async def money(pilot: Pilot[None]) -> None:
     app = app_of(pilot)
     app.chat.composer.prompt.insert("now break")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.screen.query("OfferCard"))
+    await settled(pilot, lambda: app.screen.query("OfferCard"))
     await pilot.press("tab", "right", "enter")
-    await settle(pilot, lambda: not app.screen.query("OfferCard"))
-    await settle(pilot, lambda: app.screen.query("OfferCard"))  # it is asked about once more
+    await settled(pilot, lambda: not app.screen.query("OfferCard"))
+    await settled(pilot, lambda: app.screen.query("OfferCard"))  # it is asked about once more
     await pilot.press("escape")
-    await settle(pilot, lambda: not app.chat.queue.is_busy)
+    await settled(pilot, lambda: not app.chat.queue.is_busy)
     await typed(pilot, "/budget", "MoneyScreen")
 
 
@@ -402,12 +396,11 @@ async def planned(pilot: Pilot[None], *, preview: bool = False) -> None:
     conversation = app.chat.context.chat
     app.chat.queue.send(QueuedPrompt(conversation, prompt, plan=WORKFLOW, preview=preview))
     if preview:
-        await settle(pilot, lambda: app.screen.query("PlanCard"))
+        await settled(pilot, lambda: app.screen.query("PlanCard"))
     else:
-        await settle(
+        await settled(
             pilot, lambda: len(app.chat.transcript.turns) > 1 and not app.chat.queue.is_busy
         )
-        await app.workers.wait_for_complete()
 
 
 async def live(pilot: Pilot[None]) -> None:
@@ -415,7 +408,7 @@ async def live(pilot: Pilot[None]) -> None:
     looked = replace(WORKFLOW.steps[1], subtask="Look up distances and opening hours.")
     plan = replace(WORKFLOW, steps=(WORKFLOW.steps[0], looked, WORKFLOW.steps[2]), answer=(3,))
     app.chat.queue.send(QueuedPrompt(app.chat.context.chat, Prompt("Plan it"), plan=plan))
-    await settle(
+    await settled(
         pilot, lambda: app.screen.query("WorkflowView") and "writing" in app.chat.footer.status
     )
     await pilot.pause(0.3)
@@ -438,7 +431,7 @@ async def card(pilot: Pilot[None]) -> None:
 async def interrupted(pilot: Pilot[None]) -> None:
     await card(pilot)
     await pilot.press("escape")
-    await settle(pilot, lambda: not app_of(pilot).chat.queue.is_busy)
+    await settled(pilot, lambda: not app_of(pilot).chat.queue.is_busy)
 
 
 async def timeline(pilot: Pilot[None]) -> None:
@@ -450,13 +443,13 @@ async def timeline(pilot: Pilot[None]) -> None:
 async def compared(pilot: Pilot[None]) -> None:
     await workflow(pilot)
     await pilot.press("right")
-    await pilot.pause(0.1)
+    await settled(pilot)
 
 
 async def reworded(pilot: Pilot[None]) -> None:
     await card(pilot)
     await pilot.press("tab", "down", "w")
-    await settle(pilot, lambda: app_of(pilot).screen.query("WorkerMenu"))
+    await settled(pilot, lambda: app_of(pilot).screen.query("WorkerMenu"))
 
 
 MIDDLE = (100, 30)

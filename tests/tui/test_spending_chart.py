@@ -11,7 +11,7 @@ from baton.core.feedback import GradedAnswer
 from baton.core.ledger_types import DayCharge
 from baton.core.messages import Card
 from baton.core.money import NANO
-from baton.tui.spending_chart import DAYS, ROWS, SIGNS, draw_spending, gain_text
+from baton.tui.screens.money_screen import DAYS, ROWS, SIGNS, draw_spending, gain_text
 
 TODAY = date(2026, 11, 26)
 ROSTER = {

@@ -38,7 +38,7 @@ class Person:
         assert shown in self.screen, f"{shown!r} is not to be read in\n{self.screen}"
         self.count += 1
         await self.session.press(key)
-        await self.session.pilot.pause(0.1)
+        await self.session.settled()
 
     async def click(self, text: str) -> None:
         """Click on a text that stands on the screen."""
@@ -47,11 +47,11 @@ class Person:
         assert row is not None, f"{text!r} is not to be read in\n{self.screen}"
         self.count += 1
         await self.session.pilot.click(offset=(lines[row].index(text) + 1, row))
-        await self.session.pilot.pause(0.1)
+        await self.session.settled()
 
 
 def on(name: str) -> Callable[[AppSession], bool]:
-    return lambda session: type(session.app.screen).__name__ == name
+    return lambda session: session.screen_name == name
 
 
 async def find_quit(person: Person) -> Callable[[AppSession], object]:

@@ -12,7 +12,7 @@ from textual import events
 if sys.platform == "win32":
     pytest.skip("its driver reads keys one by one", allow_module_level=True)
 
-from baton.tui.terminal_input import BurstParser
+from baton.tui.desktop import BurstParser
 
 
 class Keyboard:

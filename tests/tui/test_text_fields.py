@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from textual.widgets.text_area import Selection
 
-from baton.core.messages import Chunk, Request, Text
-from baton.tui.widgets.text_fields import TextField, character_border
-from support.app_session import open_app
+from baton.tui.widgets.text_widgets import TextField, character_border
+from support.app_session import open_app, saying
 
 CHARACTERS = [
     "\u303d\ufe0f",
@@ -25,14 +23,10 @@ CHARACTERS = [
 ]
 
 
-def answer(request: Request) -> Iterable[Chunk]:
-    yield Text("Yes.")
-
-
 @pytest.mark.parametrize("character", CHARACTERS)
 async def test_a_key_takes_a_whole_character(tmp_path: Path, character: str) -> None:
     size = len(character)
-    async with open_app(tmp_path, answer) as session:
+    async with open_app(tmp_path, saying("Yes.")) as session:
         area = session.chat.composer.prompt
         area.insert(f"a{character}{character}b")
         await session.press("left", "left")
@@ -55,7 +49,7 @@ async def test_a_key_takes_a_whole_character(tmp_path: Path, character: str) -> 
 @pytest.mark.parametrize("character", CHARACTERS)
 async def test_a_line_to_type_in_does_the_same(tmp_path: Path, character: str) -> None:
     size = len(character)
-    async with open_app(tmp_path, answer) as session:
+    async with open_app(tmp_path, saying("Yes.")) as session:
         await session.ask("Hello?")
         await session.press("ctrl+r")
         line = session.app.screen.query_one(TextField)
@@ -71,7 +65,7 @@ async def test_a_line_to_type_in_does_the_same(tmp_path: Path, character: str) -
 
 
 async def test_the_joiner_of_an_emoji_can_be_typed(tmp_path: Path) -> None:
-    async with open_app(tmp_path, answer) as session:
+    async with open_app(tmp_path, saying("Yes.")) as session:
         await session.press("\U0001f469", "\u200d", "\U0001f4bb", "backspace", "x")
         assert session.chat.composer.prompt.text == "x"
 

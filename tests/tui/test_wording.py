@@ -161,7 +161,7 @@ async def test_what_was_computed_is_not_computed_again_by_a_stronger_worker(
         tool = Card("calculator", "tool", "Calculator")
         roster = {**session.chat.context.roster, tool.id: tool}
         monkeypatch.setattr(type(session.chat.context), "roster", roster)
-        monkeypatch.setattr(RunController, "play", lambda *_, **__: played.append(1))
+        monkeypatch.setattr(RunController, "send", lambda *_, **__: played.append(1))
         view = session.chat.transcript.view_of(turn.id)
         assert view is not None
         view.turn = replace(turn, worker="calculator")

@@ -60,7 +60,7 @@ async def to_workflow(session: AppSession) -> None:
     session.chat.transcript.focus()
     await session.press("w")
     await session.wait_until(lambda: type(session.app.screen) is WorkflowScreen)
-    await session.pilot.pause(0.1)
+    await session.settled()
 
 
 async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ async def test_the_lines_fit_a_terminal_that_was_resized(tmp_path: Path) -> None
         await to_workflow(session)
         for size in ((40, 10), (140, 40), (80, 24)):
             await session.pilot.resize_terminal(*size)
-            await session.pilot.pause(0.2)
+            await session.settled()
         assert "── 1 draft three days in" in session.screen_text()
         await session.pilot.resize_terminal(40, 10)
-        await session.pilot.pause(0.2)
+        await session.settled()
         await session.pilot.resize_terminal(140, 40)
         await session.wait_until(lambda: "1 draft three days in Lisbon " in session.screen_text())
         assert len(re.findall(r"[█·]{3} +done", session.screen_text())) == 3
@@ -393,7 +393,7 @@ async def test_remote_parts_are_marked_and_local_ones_are_quiet(tmp_path: Path) 
         await session.wait_until(lambda: "Castelo" not in session.screen_text())
         await session.chat.conversation.open(conversation)
         await session.wait_until(lambda: "gpt-5-mini · $0.002" in session.screen_text())
-        await session.pilot.pause(0.1)
+        await session.settled()
         again = session.screen_text().splitlines()
         assert next(line for line in again if "Castelo" in line) == row
         assert next(line for line in again if "3 steps" in line) == head

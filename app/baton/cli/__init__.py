@@ -23,11 +23,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         _open_standard_streams()
         words = sys.argv[1:] if args is None else args
         if words[:1] == ["ask"]:
-            from baton.platform.lean_imports import import_without
+            from baton.platform.import_stubs import import_without
 
             import_without("typing_extensions", "msgspec")
-            from baton.cli.early_start import start_children
-
             start_children(words[1:])
         from baton.cli.root import run
 
@@ -39,6 +37,38 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         print(f"baton: {reason}", file=sys.stderr)
         code = 1
     _exit(code)
+
+
+_OTHER_WORKERS = ("-m", "--worker", "-h", "--help")
+"""Options with which another worker answers than the settings', or none."""
+
+
+def start_children(words: Sequence[str]) -> None:
+    """Start the child processes that an `ask` with these words likely needs.
+
+    The command takes up those that are just so, and else ends them; it also reports any error.
+    """
+    if not words or any(word.startswith(_OTHER_WORKERS) for word in words):
+        return
+    from baton.core.errors import BatonError
+    from baton.core.reading.bare_expressions import is_computable
+    from baton.ipc.process import MODEL_FOLDER, SINGLE_THREAD_VARIABLES, command, environment
+    from baton.ipc.spare_process import start_spare
+    from baton.platform.settings import LocalWorkerSettings, find_paths, load_settings
+
+    try:
+        paths = find_paths()
+        settings = load_settings(paths.config_file)
+    except BatonError:
+        return
+    is_lent = settings.daemon and "--no-daemon" not in words and paths.has_lender
+    if is_lent or (settings.tools and any(map(is_computable, words))):
+        return
+    named = (entry for entry in settings.roster if entry.id == settings.worker)
+    environ = environment()
+    if all(isinstance(entry, LocalWorkerSettings) for entry in named):
+        start_spare(command("runner"), environ, MODEL_FOLDER)
+    start_spare(command("scorer"), {**environ, **SINGLE_THREAD_VARIABLES}, MODEL_FOLDER)
 
 
 def _exit(code: int) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,13 +73,10 @@ def set_(what: str, value: str) -> None:
       baton budget set policy ask       ask each time (or: once, budget, never)
       baton budget set pace frugal      only where it gains much (or: balanced, best)
     """
-    match what:
-        case "policy":
-            _set_policy(value)
-        case "pace":
-            _set_pace(value)
-        case _:
-            _set_ceiling(Scope(what), value)
+    if what in ("policy", "pace"):
+        _set_choice(what, value)
+    else:
+        _set_ceiling(Scope(what), value)
 
 
 @budget.command()
@@ -232,27 +230,20 @@ def _set_ceiling(scope: Scope, value: str) -> None:
     notify(budget_verdict(settings, with_ledger(lambda ledger: ledger.standing(ceilings, ""))))
 
 
-def _set_policy(value: str) -> None:
+def _set_choice(what: str, value: str) -> None:
+    """Set the policy or the pace."""
+    known = Policy if what == "policy" else SpendingStyle
     try:
-        policy = Policy(value.strip().lower())
+        chosen = known(value.strip().lower())
     except ValueError as error:
-        known = ", ".join(Policy)
-        raise ConfigError(f"{value!r} is no policy.", f"Known: {known}.") from error
-    write_settings(find_paths().config_file, {"budget": {"policy": policy.value}})
-    notify(f"When to spend from now on: {POLICY_NAMES[policy]}. Running Batons keep their policy.")
-    _warn_of_variable("policy")
-
-
-def _set_pace(value: str) -> None:
-    try:
-        pace = SpendingStyle(value.strip().lower())
-    except ValueError as error:
-        raise ConfigError(
-            f"{value!r} is no pace.", f"Known: {', '.join(SpendingStyle)}."
-        ) from error
-    write_settings(find_paths().config_file, {"budget": {"pace": pace.value}})
-    notify(f"Baton spends {pace.description}. Running Batons keep their pace.")
-    _warn_of_variable("pace")
+        raise ConfigError(f"{value!r} isn't a {what}.", f"Known: {', '.join(known)}.") from error
+    write_settings(find_paths().config_file, {"budget": {what: chosen.value}})
+    if isinstance(chosen, Policy):
+        now = f"When to spend from now on: {POLICY_NAMES[chosen]}"
+    else:
+        now = f"Baton spends {chosen.description}"
+    notify(f"{now}. Running Batons keep their {what}.")
+    _warn_of_variable(what)
 
 
 def _warn_of_variable(name: str) -> None:
@@ -333,23 +324,18 @@ def price_object(worker: str, model: str, price: Price | None) -> dict[str, Any]
     """Return a price as `budget prices --json` prints it."""
     row: dict[str, Any] = {"worker": worker, "model": model, "source": "", "usd_per_million": None}
     if price is not None:
-        tiers = [{"above": tier.above, **_rates_object(tier.rates)} for tier in price.tiers]
+        tiers = [{"above": tier.above, **rates_object(tier.rates)} for tier in price.tiers]
         row |= {
             "source": price.source,
-            "usd_per_million": _rates_object(price.rates),
+            "usd_per_million": rates_object(price.rates),
             "tiers": tiers,
         }
     return row
 
 
-def _rates_object(rates: Rates) -> dict[str, str]:
-    amounts = {
-        "input": rates.input,
-        "output": rates.output,
-        "cache_read": rates.cache_read,
-        "cache_write": rates.cache_write,
-    }
-    return {name: format_usd(amount) for name, amount in amounts.items()}
+def rates_object(rates: Rates) -> dict[str, str]:
+    """Return US dollars per million tokens as JSON prints them."""
+    return {name: format_usd(amount) for name, amount in asdict(rates).items()}
 
 
 def _price_table(rows: list[_PriceRow]) -> str:
@@ -369,7 +355,7 @@ def _price_table(rows: list[_PriceRow]) -> str:
 
 
 def _rate_cells(rates: Rates) -> list[str]:
-    return [f"${amount}" for amount in _rates_object(rates).values()]
+    return [f"${amount}" for amount in rates_object(rates).values()]
 
 
 def _report_price_list(listed: Snapshot, rows: Sequence[_PriceRow]) -> None:

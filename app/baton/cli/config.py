@@ -20,7 +20,7 @@ from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.sanitiser import sanitise
 from baton.platform.durable_files import create_file, make_folder, read_ordinary
-from baton.platform.os_signals import run_in_foreground
+from baton.platform.processes import run_in_foreground
 from baton.platform.settings import (
     Settings,
     find_paths,
@@ -233,13 +233,13 @@ def setting_sources(
     settings: Settings, file: Path, environ: Mapping[str, str]
 ) -> Iterator[Setting]:
     """Yield every setting in force with its source; `settings` was loaded from these."""
-    typed = read_file(file).tree
+    typed = read_file(file)
     for where, value in _leaf_values(msgspec.to_builtins(settings), ()):
         variable = "BATON_" + "__".join(where).upper()
         source = "default"
-        if _contains(typed, where):
+        if typed.has(where):
             source = "config.toml"
-        if environ.get(variable) and (where != ("offline",) or not typed.get("offline")):
+        if environ.get(variable) and (where != ("offline",) or not typed.tree.get("offline")):
             source = variable
         yield Setting(where, value, source)
 
@@ -275,14 +275,6 @@ def _leaf_values(
             yield (*where, key), value
     for key, value in nested:
         yield from _leaf_values(value, (*where, key))
-
-
-def _contains(tree: Any, where: tuple[str, ...]) -> bool:
-    for key in where:
-        if not isinstance(tree, dict) or key not in tree:
-            return False
-        tree = tree[key]
-    return True
 
 
 def _toml_key(key: str) -> str:

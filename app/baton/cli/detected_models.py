@@ -14,7 +14,7 @@ from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.proxies import is_usable
 from baton.platform.settings import ServerWorkerSettings, Settings, find_paths
-from baton.platform.worker_addresses import plain_address
+from baton.platform.settings_sources import plain_address
 
 if TYPE_CHECKING:
     from baton.workers.local import ServerModel

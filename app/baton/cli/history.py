@@ -163,7 +163,7 @@ def query(sql: str, form: str | None) -> None:
 
     It can read and nothing else. "SELECT sql FROM sqlite_schema" shows tables and columns.
     """
-    with_store(_no_work)  # as every command opens it: brought up to date, repaired
+    with_store(Store.latest)  # as every command opens it: brought up to date, repaired
     rows = query_rows(find_paths().database, sql)
     match form or ("table" if sys.stdout.isatty() else "json"):
         case "csv":
@@ -390,10 +390,6 @@ async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
 
 
 _TURN_COLUMNS = ("id", "parent", "role", "text", "status", "label", "created", "worker", "run")
-
-
-async def _no_work(store: Store) -> None:
-    pass
 
 
 def _emit_csv(rows: Iterator[dict[str, Any]]) -> None:

@@ -29,7 +29,7 @@ from baton.core.errors import BatonError
 from baton.core.labels import Label
 from baton.core.permissions import PromptLimits
 from baton.core.sanitiser import one_line, sanitise
-from baton.platform.os_signals import (
+from baton.platform.processes import (
     ENDING_SIGNALS,
     add_signal_handler,
     is_ignored,

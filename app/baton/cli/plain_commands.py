@@ -15,7 +15,6 @@ from baton.cli.plain_session import PlainSession
 from baton.cli.prompt_run import wait_until_written
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
-from baton.core.messages import Card
 from baton.core.sanitiser import one_line
 from baton.ipc.process import own_command
 from baton.models import ModelState
@@ -74,10 +73,6 @@ def _conversation(session: PlainSession) -> str:
     return session.conversation
 
 
-async def _show(session: PlainSession, _: str) -> None:
-    await _run_own(session, "", "history", "show", _conversation(session))
-
-
 async def _go_on(session: PlainSession, _: str) -> None:
     last = await session.last_run()
     view = record_view(last)
@@ -96,10 +91,6 @@ async def _rename(session: PlainSession, title: str) -> None:
     await session.store.rename(_conversation(session), title)
     session.title = title
     session.say(f"This conversation is \u201c{title}\u201d from now on.")
-
-
-async def _answer_again(session: PlainSession, _: str) -> None:
-    await session.answer_again()
 
 
 def _mark(rating: str) -> Run:
@@ -149,7 +140,10 @@ async def _set_worker(session: PlainSession, worker: str) -> None:
                 "There is no model yet.", "/models recommend says which suit this machine."
             )
         now = session.answering_worker
-        names = {card.id: f"{_card_text(card)}{_now(card.id == now)}" for card in cards}
+        names = {
+            card.id: f"{card.name}, {card.place}, {price_text(card)}{_now(card.id == now)}"
+            for card in cards
+        }
         session.say(_listed(names))
         return
     session.orchestra.worker(worker).warm()
@@ -159,10 +153,6 @@ async def _set_worker(session: PlainSession, worker: str) -> None:
 
 def _listed(texts: Mapping[str, str]) -> str:
     return "\n".join(f"{one_line(name, 40)}: {one_line(text)}" for name, text in texts.items())
-
-
-def _card_text(card: Card) -> str:
-    return f"{card.name}, {card.place}, {price_text(card)}"
 
 
 def _now(is_chosen: bool) -> str:
@@ -269,10 +259,13 @@ _ENTRIES: tuple[tuple[SlashCommand, Run], ...] = (
         _plain("search", "Find what was said (baton history search)", "WORDS"),
         _own("history", "search"),
     ),
-    (_plain("show", "Show this conversation (baton history show)"), _show),
+    (
+        _plain("show", "Show this conversation (baton history show)"),
+        lambda session, _: _run_own(session, "", "history", "show", _conversation(session)),
+    ),
     (_APP["rename"], _rename),
     (_APP["continue"], _go_on),
-    (_APP["regenerate"], _answer_again),
+    (_APP["regenerate"], lambda session, _: session.answer_again()),
     (_plain("good", "Mark the newest answer as good (baton history rate)"), _mark("good")),
     (_plain("bad", "Mark the newest answer as bad"), _mark("bad")),
     (_APP["plan"], _preview),

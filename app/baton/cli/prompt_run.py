@@ -38,7 +38,7 @@ from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ports import Ask, CallOffer, Question, StepPrice
 from baton.core.run.run import Run
 from baton.core.view import RunView, activity_text
-from baton.platform.os_signals import (
+from baton.platform.processes import (
     ENDING_SIGNALS,
     add_signal_handler,
     is_ignored,

@@ -70,7 +70,7 @@ COMMANDS = {
     ),
     "config": CommandEntry("baton.cli.config:config", "Show and edit the settings."),
     "doctor": CommandEntry("baton.cli.doctor:doctor", "Check that everything here works."),
-    "self": CommandEntry("baton.cli.self_:own", "Update this program, go back, or take it away."),
+    "self": CommandEntry("baton.cli.installation:own", "Update, roll back or uninstall Baton."),
     "completion": CommandEntry(
         "baton.cli.completion:completion", "Print the completions for your shell."
     ),
@@ -178,7 +178,11 @@ def baton(ctx: click.Context, /, **typed: Any) -> int | None:
         return _open_app(AppOptions(**typed))
     for option in ctx.command.params:
         if ctx.params.get(option.name or ""):
-            raise _misplaced_option_error(option.opts[-1], ctx.invoked_subcommand)
+            command = ctx.invoked_subcommand
+            raise ConfigError(
+                f"{option.opts[-1]} before `{command}` would be the app's.",
+                f"A command's options go after its name: `baton {command} --help` lists them.",
+            )
     return None
 
 
@@ -195,18 +199,11 @@ def _warn_of_variables() -> None:
         notify(f"baton: {name} is set, and there is no such setting; it is ignored.")
 
 
-def _misplaced_option_error(option: str, command: str) -> ConfigError:
-    return ConfigError(
-        f"{option} before `{command}` would be the app's.",
-        f"A command's options go after its name: `baton {command} --help` lists them.",
-    )
-
-
 def _open_app(options: AppOptions) -> int:
     import gc
     import os
 
-    from baton.platform.lean_imports import import_without
+    from baton.platform.import_stubs import import_without
 
     gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
 

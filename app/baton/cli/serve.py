@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, notify
 from baton.core.money import parse_usd
-from baton.platform.os_signals import (
+from baton.platform.processes import (
     ENDING_SIGNALS,
     add_signal_handler,
     is_ignored,

@@ -19,12 +19,11 @@ from baton.core.errors import ConfigError
 from baton.core.history_types import RunRecord
 from baton.core.ledger_types import Egress
 from baton.core.money import format_usd, show_usd
-from baton.core.plan_types import FILE, HISTORY, PROMPT
 from baton.core.sanitiser import one_line
-from baton.core.view import RunView, StepView
+from baton.core.view import RunView
 from baton.history import Store
 from baton.presentation.answers import route_object
-from baton.presentation.plans import need_text, plan_tree, subtask_text
+from baton.presentation.plans import plan_tree, subtask_text
 from baton.presentation.run_story import (
     event_lines,
     record_view,
@@ -32,7 +31,6 @@ from baton.presentation.run_story import (
     run_story,
     step_destination,
     step_facts,
-    step_place,
     step_summary,
 )
 
@@ -47,26 +45,20 @@ _HANGING_INDENT = " " * 12
 @click.argument("run", required=False, shell_complete=complete_run)
 @click.option("--texts", is_flag=True, help="Show what each step wrote, in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: every event.")
-@click.option("--mermaid", is_flag=True, help="Print a flowchart of the steps for Mermaid.")
 @click.option("--otel", is_flag=True, help="Print spans as OpenTelemetry's JSON Lines.")
-def trace(run: str | None, texts: bool, as_json: bool, mermaid: bool, otel: bool) -> None:
+def trace(run: str | None, texts: bool, as_json: bool, otel: bool) -> None:
     """Show what happened in RUN: its id, the beginning of it, or without one the last run.
 
     What programs log of it is understood, too: chatcmpl-…, resp_…, msg_…, req_….
 
     \b
       baton trace --texts
-      baton trace 3f2a --mermaid > run.mmd
       baton trace 3f2a --otel > run.jsonl       for a collector's otlpjsonfile receiver
     """
-    if sum((texts, as_json, mermaid, otel)) > 1:
-        raise ConfigError(
-            "--texts, --json, --mermaid and --otel exclude each other.", "Choose one."
-        )
+    if sum((texts, as_json, otel)) > 1:
+        raise ConfigError("--texts, --json and --otel exclude each other.", "Choose one.")
     record, answer = with_store(lambda store: _find_run(store, run, texts))
-    if mermaid:
-        emit(flowchart(record_view(record)))
-    elif otel:
+    if otel:
         from baton.cli.otel import span_lines
 
         emit("\n".join(span_lines(record)))
@@ -152,73 +144,6 @@ def _step_lines(view: RunView) -> list[str]:
         for fact in (subtask_text(step.step), *step_facts(step, view), *checks):
             lines += wrap_lines(fact, f"{branch.below:{len(branch.stem) + 2}}")
     return lines
-
-
-_SAFE_CHARS = frozenset(" ,.:?!()/'_+-=")
-"""Besides letters and digits: what means nothing to Mermaid between quotes."""
-
-_MAX_LABEL_CHARS = 120
-
-_STYLES = (
-    "classDef remote stroke-dasharray: 5 5",
-    "classDef failed stroke:#c00",
-    "classDef left_out stroke:#999,color:#999",
-)
-
-
-def flowchart(view: RunView) -> str:
-    """Return the flowchart of a run, or of a plan that nothing was played of."""
-    lines, sources = [], _source_ids(view)
-    for name, id in sources.items():
-        title = {PROMPT: "the prompt", HISTORY: "the conversation"}.get(name)
-        lines.append(f'{id}(["{_escape(title or f"file {name.removeprefix(FILE)}")}"])')
-    for step in view.steps:
-        lines.append(f'{_step_id(step.number)}["{_step_label(step, view)}"]')
-    lines.append('answer(["the answer"])')
-    for step in view.steps:
-        for name in step.step.access:
-            start = _step_id(int(name)) if name.isdecimal() else sources[name]
-            lines.append(f"{start} --> {_step_id(step.number)}")
-    for number in view.plan.answer if view.plan is not None else ():
-        lines.append(f"{_step_id(number)} --> answer")
-    lines += [*_STYLES, *(line for step in view.steps for line in _step_classes(step, view))]
-    return "\n".join(["flowchart TD", *(f"  {line}" for line in lines)])
-
-
-def _source_ids(view: RunView) -> dict[str, str]:
-    """Return the ids of what steps see that isn't a step's text, by the names in access lists."""
-    names = dict.fromkeys(n for s in view.steps for n in s.step.access if not n.isdecimal())
-    files = [name for name in names if name.startswith(FILE)]
-    known = {PROMPT: "prompt", HISTORY: "history"}
-    return {name: known.get(name) or f"file{files.index(name) + 1}" for name in names}
-
-
-def _step_id(number: int) -> str:
-    return f"step{number}"
-
-
-def _step_label(step: StepView, view: RunView) -> str:
-    worker = step.worker or step.step.worker
-    place = f" ({step_place(step, view)})" if step.began is not None else ""
-    head = f"step {step.number}: {worker}{place}, {step.status}"
-    parts = (head, need_text(step.step.need), subtask_text(step.step))
-    return "<br/>".join(_escape(line) for line in parts)
-
-
-def _escape(text: str) -> str:
-    """Write a text so that no letter of it is more than that: others as `#NN;`."""
-    line = one_line(text, _MAX_LABEL_CHARS)
-    return "".join(
-        c if not c.isascii() or c.isalnum() or c in _SAFE_CHARS else f"#{ord(c)};" for c in line
-    )
-
-
-def _step_classes(step: StepView, view: RunView) -> list[str]:
-    names = {"failed": "failed", "skipped": "left_out"}
-    found = ["remote"] * (not step_place(step, view).startswith("local"))
-    if step.status in names:
-        found.append(names[step.status])
-    return [f"class {_step_id(step.number)} {name}" for name in found]
 
 
 def step_texts(view: RunView, answer: str) -> str:

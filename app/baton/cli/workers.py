@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+from baton.cli.budget import rates_object
 from baton.cli.completion import complete_worker
 from baton.cli.detected_models import (
     checked_host,
@@ -24,13 +25,13 @@ from baton.cli.detected_models import (
 )
 from baton.cli.options import AliasedGroup, offline_option
 from baton.cli.output import can_ask, emit, emit_document, notify
-from baton.compose import compose
+from baton.compose import Baton, compose
 from baton.compose.worker_entries import AddOptions, add_worker, append_workers, detected_entries
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label, address_label
 from baton.core.messages import Card
-from baton.core.money import Price, format_usd
+from baton.core.money import format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import expand_home
@@ -44,6 +45,8 @@ from baton.platform.settings import (
     load_settings,
 )
 from baton.presentation.charges import price_text
+
+T = TypeVar("T")
 
 _ADD_EXAMPLES = """\b
 Examples:
@@ -234,7 +237,7 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
     paths = find_paths()
     settings = load_settings(paths.config_file)
     alone = single_addresses(settings, worker)
-    budget = confirm_cost(_find_card(worker), settings, yes, max(1, len(alone)))
+    budget = confirm_cost(_find_worker(worker)[0], settings, yes, max(1, len(alone)))
     if alone:
         tried = asyncio.run(try_addresses(alone, paths, worker, budget))
         return report_addresses(worker, tried, as_json)
@@ -251,40 +254,35 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
 
 def list_workers() -> tuple[tuple[Card, ...], str]:
     """Return the workers there are, and the id of the one that answers by default."""
-
-    async def look() -> tuple[tuple[Card, ...], str]:
-        paths = find_paths()
-        baton = compose(load_settings(paths.config_file), paths, history=False)
-        try:
-            return baton.orchestra.roster, baton.orchestra.default
-        finally:
-            await baton.aclose()
-
-    return asyncio.run(look())
-
-
-def _find_card(worker: str) -> Card:
-    return _find_worker(worker)[0]
+    return _read_parts(lambda baton: (baton.orchestra.roster, baton.orchestra.default))
 
 
 def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
     """Return what is known of a worker, and how it writes unless it is a tool."""
 
-    async def look() -> tuple[Card, WorkerConfiguration | None]:
+    def look(baton: Baton) -> tuple[Card, WorkerConfiguration | None]:
+        card = baton.orchestra.worker(worker).card
+        if card.is_tool:
+            return card, None
+        here = baton.local.here.get(worker)
+        file = here.model.path if here is not None else None
+        return card, worker_configuration(card, baton.settings, file)
+
+    return _read_parts(look)
+
+
+def _read_parts(read: Callable[[Baton], T]) -> T:
+    """Put all parts together without the history, and return what is read of them."""
+
+    async def run() -> T:
         paths = find_paths()
         baton = compose(load_settings(paths.config_file), paths, history=False)
         try:
-            card = baton.orchestra.worker(worker).card
-            if card.is_tool:
-                return card, None
-            here = baton.local.here.get(worker)
-            return card, worker_configuration(
-                card, baton.settings, here.model.path if here is not None else None
-            )
+            return read(baton)
         finally:
             await baton.aclose()
 
-    return asyncio.run(look())
+    return asyncio.run(run())
 
 
 def _worker_row(card: Card, default: bool, width: int) -> str:
@@ -313,12 +311,8 @@ def _skills_text(card: Card) -> str:
 
 def card_object(card: Card) -> dict[str, Any]:
     """Return a card for machines: its price in US dollars per million tokens, as text."""
-    return asdict(card) | {"price": None if card.price is None else _rates_object(card.price)}
-
-
-def _rates_object(price: Price) -> dict[str, str]:
-    rates = {name: format_usd(rate) for name, rate in asdict(price.rates).items()}
-    return rates | {"source": price.source}
+    price = card.price and {**rates_object(card.price.rates), "source": card.price.source}
+    return asdict(card) | {"price": price}
 
 
 def sourced_price_text(card: Card) -> str:

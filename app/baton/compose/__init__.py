@@ -24,7 +24,7 @@ from baton.core.messages import Card
 from baton.core.sanitiser import one_line
 from baton.models.model_types import ModelState
 from baton.platform.durable_files import make_folder, replace_file
-from baton.platform.lean_imports import import_without
+from baton.platform.import_stubs import import_without
 from baton.platform.settings import (
     LocalWorkerSettings as LocalSettings,
     Paths,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.platform import surroundings
+from baton.platform import session_environment
 from baton.platform.settings import Paths, Settings
 
 if TYPE_CHECKING:
@@ -26,11 +26,16 @@ _NOTICE = "lender-noticed"
 
 
 def borrower(settings: Settings, paths: Paths) -> Borrower | None:
-    """Return what borrows models, None where nothing is lent or may be borrowed.
+    """Return what borrows models, None where nothing is lent or may be borrowed."""
+    return _find_lender(paths) if settings.daemon else None
 
-    Where no background process runs, that costs one look at the disk, and no import.
+
+def _find_lender(paths: Paths) -> Borrower | None:
+    """Return what asks the background process, None where none can be.
+
+    Where none runs, that costs one look at the disk, and no import.
     """
-    if not (settings.daemon and paths.has_lender):
+    if not paths.has_lender:
         return None
     from baton.ipc.borrower import Borrower
 
@@ -66,7 +71,7 @@ def share(settings: Settings, paths: Paths, *, stays: bool = True) -> str:
         return fault
     if Borrower(paths.state).description() is not None:
         return ""
-    stays = stays and surroundings.may_leave_process()
+    stays = stays and session_environment.may_leave_process()
     idle_seconds = settings.daemon_minutes * 60 if stays else ENDING_SECONDS
     is_started = start_lender(paths.state, idle_seconds, ())
     return (
@@ -90,32 +95,23 @@ def _make_folder(state: Path) -> str:
 
 def may_start(settings: Settings, paths: Paths) -> bool:
     """Whether a background process may be started here, and there is none."""
-    if not (settings.daemon and os.name == "posix" and surroundings.may_leave_process()):
+    if not (settings.daemon and os.name == "posix" and session_environment.may_leave_process()):
         return False
-    if not paths.has_lender:
-        return True
-    from baton.ipc.borrower import Borrower
-
-    found = Borrower(paths.state)
-    return found.description() is None and found.is_alone  # its socket was left behind
+    found = _find_lender(paths)
+    # Where it is alone, its socket was left behind.
+    return found is None or (found.description() is None and found.is_alone)
 
 
 def description(paths: Paths) -> Description | None:
     """Return what the background process holds, None where there is none."""
-    if not paths.has_lender:
-        return None
-    from baton.ipc.borrower import Borrower
-
-    return Borrower(paths.state).description()
+    found = _find_lender(paths)
+    return None if found is None else found.description()
 
 
 def stop(paths: Paths) -> bool:
     """End the background process and its models; return whether there was one."""
-    if not paths.has_lender:
-        return False
-    from baton.ipc.borrower import Borrower
-
-    return Borrower(paths.state).stop()
+    found = _find_lender(paths)
+    return found is not None and found.stop()
 
 
 def _first_notice(file: Path, minutes: float) -> str:

@@ -50,8 +50,7 @@ def library(settings: Settings, paths: Paths) -> Library:
     """Return the models on this machine, and the way others come to it; nothing is read yet."""
     from baton.download import HubSource
     from baton.models.catalogue import read_catalogue
-    from baton.models.library import Library
-    from baton.models.recommendation_memory import RecommendationMemory
+    from baton.models.library import Library, RecommendationMemory
     from baton.models.store import FolderModelStore
 
     return Library(
@@ -183,11 +182,13 @@ class LocalWorkers:
 
     def _worker(self, entry: LocalSettings, held: LibraryModel | None) -> LocalWorker:
         model = find_model(entry.model) if held is None else self._model(held)
-        local = self._settings.local
+        local, name = self._settings.local, model.card.name
+        if entry.adapter:  # those that share a model and differ by an adapter say so
+            name = f"{name} with {Path(entry.adapter).stem}"
         card = replace(
             model.card,
             id=entry.id,
-            name=_named(model.card.name, entry.adapter),
+            name=name,
             context=_first(entry.context, local.context),
             max_output=_first(entry.max_output, model.card.max_output),
             system=model.card.system if entry.system is None else entry.system,
@@ -234,11 +235,6 @@ class LocalWorkers:
                 card, parameters=entry.parameters, note=entry.note, published=entry.skills
             )
         return ModelFile(held.path, card)
-
-
-def _named(model: str, adapter: str) -> str:
-    """Return a worker's name: those that share a model and differ by an adapter say so."""
-    return f"{model} with {Path(adapter).stem}" if adapter else model
 
 
 def _generation_settings(worker: LocalSettings, model: ModelFile) -> GenerationSettings:

@@ -50,7 +50,23 @@ class RemoteWorkers:
 
     def worker(self, entry: CloudSettings | ServerSettings) -> Worker:
         """Return the worker of an entry of the settings."""
-        return _worker(entry, self._shared_gateway(), self._cloud.effort)
+        from baton.workers.cloud import CloudWorker, WorkerAddress
+
+        base_url, addresses = "", []
+        if isinstance(entry, CloudSettings):
+            base_url = entry.base_url
+        else:
+            for url, slots in zip(entry.addresses, entry.address_slots, strict=True):
+                is_here = _reach_of_address(entry, url) is Label.LOCAL
+                addresses.append(WorkerAddress(url, slots, remote=not is_here))
+        return CloudWorker(
+            card_of(entry, self._cloud.effort),
+            self._shared_gateway(),
+            base_url=base_url,
+            addresses=addresses,
+            api_key_env=entry.api_key_env,
+            temperature=entry.temperature,
+        )
 
     def redaction(self) -> Redaction | None:
         """Return what hides things in what is sent; None where the settings want nothing hidden."""
@@ -87,26 +103,6 @@ class RemoteWorkers:
                 environ=self._environ,
             )
         return self.gateway
-
-
-def _worker(entry: CloudSettings | ServerSettings, gateway: Gateway, effort: Effort) -> Worker:
-    from baton.workers.cloud import CloudWorker, WorkerAddress
-
-    base_url, addresses = "", []
-    if isinstance(entry, CloudSettings):
-        base_url = entry.base_url
-    else:
-        for url, slots in zip(entry.addresses, entry.address_slots, strict=True):
-            is_here = _reach_of_address(entry, url) is Label.LOCAL
-            addresses.append(WorkerAddress(url, slots, remote=not is_here))
-    return CloudWorker(
-        card_of(entry, effort),
-        gateway,
-        base_url=base_url,
-        addresses=addresses,
-        api_key_env=entry.api_key_env,
-        temperature=entry.temperature,
-    )
 
 
 async def find_host_models(
@@ -166,7 +162,7 @@ def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Ca
         name or model,
         privacy=privacy,
         context=entry.context or (known.context if known else 0),
-        max_output=_least(entry.max_output, known.max_output if known else 0),
+        max_output=min(entry.max_output, (known and known.max_output) or entry.max_output),
         price=price,
         provider=provider,
         model=model,
@@ -244,7 +240,3 @@ def entry_warning(entry: CloudSettings | ServerSettings) -> str:
     if label.allows(travels):
         return ""
     return f"The worker {entry.id!r} is set to {label}, but what it is sent travels to: {travels}."
-
-
-def _least(wanted: int, possible: int) -> int:
-    return min(wanted, possible) if possible else wanted

@@ -18,8 +18,7 @@ from baton.platform.settings import (
     WorkerSettings,
     write_settings,
 )
-from baton.platform.settings_sources import read_file
-from baton.platform.worker_addresses import plain_address
+from baton.platform.settings_sources import plain_address, read_file
 
 if TYPE_CHECKING:
     from baton.workers.local import ServerModel
@@ -34,17 +33,13 @@ _HERE_QUESTION = (
 )
 
 
-def _decline(_: str) -> bool:
-    """Answer no, where there is no way to ask."""
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class AddOptions:
     """What the person says besides the target of `workers add`.
 
-    `agree` asks them a question, without a mark at its end. `ask_price` asks what a million tokens
-    cost that a model reads and that it writes, in US dollars; None: there is no way to ask.
+    `agree` asks the user a question, without a mark at its end. `ask_price` asks what a million
+    tokens cost that a model reads and that it writes, in US dollars. Where there is no way to ask,
+    the one answers no, and the other is None.
     """
 
     id: str = ""
@@ -52,7 +47,7 @@ class AddOptions:
     price: tuple[str, str] | None = None
     here: bool = False
     private: bool = False
-    agree: Callable[[str], bool] = _decline
+    agree: Callable[[str], bool] = lambda _: False
     ask_price: Callable[[str], tuple[str, str]] | None = None
 
 

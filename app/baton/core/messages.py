@@ -14,6 +14,9 @@ from baton.core.labels import Label
 from baton.core.money import FREE, Price
 from baton.core.sanitiser import one_line
 
+DEFAULT_CONTEXT = 8192
+"""The context of a local model in tokens, unless the settings choose another."""
+
 
 class Role(StrEnum):
     """Who speaks, in the field's standard terms."""

@@ -11,6 +11,7 @@ import re
 from baton.core.errors import BatonError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.sanitiser import one_line
+from baton.gguf.split_files import is_sha256
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
@@ -24,7 +25,6 @@ MAX_BINARY_BYTES = 1 << 33
 
 _VERSION = re.compile(r"(\d{1,5})\.(\d{1,5})\.(\d{1,5})(?:(a|b|rc)(\d{1,4}))?", re.ASCII)
 _STAGE_ORDER = {"a": 0, "b": 1, "rc": 2, None: 3}
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @frozen_dataclass
@@ -165,7 +165,7 @@ def _checked_file(file: ReleaseFile, version: str) -> ReleaseFile:
     """Refuse an impossible entry: a name must follow from the other fields."""
     right = release_file_name(version, file.platform, file.flavour, file.gpu)
     plain = is_version(version) and re.fullmatch(r"[a-z0-9_-]+", file.platform) is not None
-    sound = 0 < file.size < MAX_BINARY_BYTES and _SHA256.fullmatch(file.sha256) is not None
+    sound = 0 < file.size < MAX_BINARY_BYTES and is_sha256(file.sha256)
     if not plain or not sound or file.name != right:
         raise BatonError(
             f"The release's list is wrong about {one_line(file.name, 80)!r}, so nothing was"

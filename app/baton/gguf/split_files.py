@@ -1,4 +1,4 @@
-"""Models that come in several files: their names, their order, and whether they belong together.
+"""Names and hashes of model files, and the order of those that belong together.
 
 llama.cpp names the parts NAME-00001-of-00003.gguf and finds the others by the first one's name. The
 first part says what the model is; each says which part it is.
@@ -19,7 +19,35 @@ MAX_PARTS = 256
 _PART = re.compile(r"-(\d{5})(-of-(\d{5})\.gguf)")
 """As llama.cpp knows them, for which the case counts."""
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DEVICE_NAMES = frozenset(
+    {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
+)
+_MAX_NAME_BYTES = 200
+
 JOIN_PARTS_HINT = "Put all parts into one folder, under the names that they came with."
+
+
+def is_sha256(text: object) -> bool:
+    """Whether that is a sha256 in hex."""
+    return isinstance(text, str) and _SHA256.fullmatch(text) is not None
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name is one file's or folder's, that any system and any terminal can take."""
+    return (
+        name.isprintable()
+        and not set(name) & set('/\\<>:"|?*')
+        and not name.startswith(".")
+        and name == name.strip().rstrip(".")
+        and 0 < len(name.encode()) <= _MAX_NAME_BYTES
+        and not is_device_name(name)
+    )
+
+
+def is_device_name(name: str) -> bool:
+    """Whether a name is a device's on Windows, where only the part before the first dot counts."""
+    return name.partition(".")[0].strip().lower() in _DEVICE_NAMES
 
 
 def part_names(name: str) -> tuple[str, ...]:

@@ -4,22 +4,8 @@
 store inside one transaction on its one background thread.
 """
 
-from typing import TYPE_CHECKING
-
-from baton.core.lazy_loading import lazy_exports
-
-if TYPE_CHECKING:
-    from baton.history.changes import new_id as new_id
-    from baton.history.export import ImportResult as ImportResult
-    from baton.history.queries import query_rows as query_rows
-    from baton.history.recovery import schema_fault as schema_fault
-    from baton.history.store import Store as Store
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        changes="new_id",
-        export="ImportResult",
-        queries="query_rows",
-        recovery="schema_fault",
-        store="Store",
-    )
+from baton.history.changes import new_id as new_id
+from baton.history.export import ImportResult as ImportResult
+from baton.history.queries import query_rows as query_rows
+from baton.history.recovery import schema_fault as schema_fault
+from baton.history.store import Store as Store

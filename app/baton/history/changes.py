@@ -24,7 +24,7 @@ from baton.history.client_records import (
     text_marks,
 )
 from baton.history.queries import turn_position
-from baton.platform.process_owner import current_process
+from baton.platform.processes import current_process
 from baton.platform.sqlite import Connection, Row, clean_text
 
 _MAX_KEY_DRIFT_MS = 1 << 32

@@ -174,7 +174,7 @@ _SIGNALS = Migration(
 
 _OWNER = Migration(
     "0005_owner",
-    # When the process `owner` began (see process_owner); NULL where an older Baton wrote it.
+    # When the process `owner` began (see platform/processes); NULL where an older Baton wrote it.
     ("ALTER TABLE runs ADD COLUMN started REAL",),
 )
 

@@ -40,7 +40,7 @@ from baton.history.export import ImportResult
 from baton.history.recovery import complete_schema, recover_conversations
 from baton.history.schema import MIGRATIONS
 from baton.platform.database_thread import DatabaseThread
-from baton.platform.process_owner import Owner, is_alive
+from baton.platform.processes import Owner, is_alive
 from baton.platform.sqlite import (
     CHECK_ALWAYS_BYTES,
     HISTORY,
@@ -444,16 +444,12 @@ def _replace_damaged(path: Path, before: os.stat_result) -> OpenedHistory:
     if path.stat().st_ino != before.st_ino:
         return OpenedHistory(_open(path))  # another Baton did all this a moment ago
     aside = set_aside(path)
-    connection = _open_new(path)
+    create_database_file(path)
+    connection = _open(path)
     recovered = recover_conversations(aside, connection)
     return OpenedHistory(
         connection, f"The history file was damaged: {recovered}, and the file is kept as {aside}."
     )
-
-
-def _open_new(path: Path) -> Connection:
-    create_database_file(path)
-    return _open(path)
 
 
 def mark_lost_runs(connection: Connection) -> None:

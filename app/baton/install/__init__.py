@@ -1,25 +1,18 @@
 """The packaged binary on this machine: update, rollback and removal."""
 
-from typing import TYPE_CHECKING
-
-from baton.core.lazy_loading import lazy_exports
-
-if TYPE_CHECKING:
-    from baton.install.installation import Installation as Installation
-    from baton.install.uninstaller import (
-        InstalledFiles as InstalledFiles,
-        RemovableFiles as RemovableFiles,
-    )
-    from baton.install.updater import (
-        FoundRelease as FoundRelease,
-        ReleaseStanding as ReleaseStanding,
-        Updater as Updater,
-        UpdateResult as UpdateResult,
-    )
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        installation="Installation",
-        uninstaller="InstalledFiles RemovableFiles",
-        updater="FoundRelease ReleaseStanding UpdateResult Updater",
-    )
+from baton.install.installation import (
+    Installation as Installation,
+    own_installation as own_installation,
+)
+from baton.install.uninstaller import (
+    InstalledFiles as InstalledFiles,
+    RemovableFiles as RemovableFiles,
+    own_files as own_files,
+)
+from baton.install.updater import (
+    FoundRelease as FoundRelease,
+    ReleaseStanding as ReleaseStanding,
+    Updater as Updater,
+    UpdateResult as UpdateResult,
+    own_updater as own_updater,
+)

@@ -14,7 +14,6 @@ after it forwards.
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
 import os
 import shutil
@@ -22,19 +21,22 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from baton.core.errors import BatonError
+import baton
+from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.download.releases import RELEASE_SCHEMA, KeptBuild, Receipt, Switch, is_address
 from baton.install.unpack_cache import UnpackCache, tree_key
-from baton.platform.durable_files import sync_folder
+from baton.platform import build_info as building
+from baton.platform.durable_files import hold_lock, is_disk_full, sync_folder
 from baton.platform.secrets import plain_environ
 
-_DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+if TYPE_CHECKING:
+    from baton.platform.settings import Paths
 
 
 class Installation:
@@ -67,25 +69,18 @@ class Installation:
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
         """Hold the installation's lock. Raises BatonError, also while another process holds it."""
-        from filelock import FileLock, Timeout
-
-        lock = FileLock(self.place.lock, timeout=0, mode=0o600)
-        with self._explain_errors("nothing was changed"):
-            self.place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                lock.acquire()
-            except Timeout:
-                raise BatonError(
-                    f"Another Baton is just changing {self.target}, so nothing was done here.",
-                    "Wait for it, then try again.",
-                ) from None
-        try:
+        with ExitStack() as held:
+            with self._explain_errors("nothing was changed"):
+                self.place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                try:
+                    held.enter_context(hold_lock(self.place.lock))
+                except TimeoutError:
+                    raise BatonError(
+                        f"Another Baton is just changing {self.target}, so nothing was done here.",
+                        "Wait for it, then try again.",
+                    ) from None
             self._refuse_folders()
             yield
-        finally:
-            with suppress(OSError):
-                self.place.lock.unlink()
-            lock.release()
 
     def _refuse_folders(self) -> None:
         """Raise BatonError where a folder has a file's name: no switch could be completed."""
@@ -222,8 +217,9 @@ class Installation:
             yield
         except OSError as error:
             where = error.filename if isinstance(error.filename, str) else str(self.place.home)
-            why = "the disk is full" if error.errno in _DISK_FULL else error.strerror or str(error)
-            hint = "Make room" if error.errno in _DISK_FULL else "Check who owns the folder"
+            why, hint = error.strerror or str(error), "Check who owns the folder"
+            if is_disk_full(error):
+                why, hint = "the disk is full", "Make room"
             raise BatonError(
                 f"{where} can't be changed: {why}; {standing}.", f"{hint}, and run it again."
             ) from error
@@ -403,3 +399,41 @@ def _start_error(file: Path, why: str) -> BatonError:
         f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.",
         "`baton self update --from` takes any release, an older one with --force.",
     )
+
+
+# The installation of this very program
+
+
+def own_installation(paths: Paths) -> Installation:
+    """Return this installation. Raises ConfigError where `baton self` can't change it."""
+    file = building.binary_path()
+    if building.build_info() is None or file is None:
+        raise _not_packaged(paths)
+    if not os.environ.get(building.BINARY_VARIABLE):
+        raise ConfigError(
+            f"This Baton is a folder, {file.parent}, which `baton self` doesn't change.",
+            "A newer release's folder takes its place; to be rid of it, delete it."
+            f" {_yours(paths)}",
+        )
+    return Installation(file, paths.state, paths.cache)
+
+
+def _not_packaged(paths: Paths) -> ConfigError:
+    package = Path(baton.__file__).resolve().parent
+    root = package.parents[1]
+    if (root / "pyproject.toml").is_file():
+        return ConfigError(
+            f"This Baton runs from a checkout, {root}, which `baton self` doesn't change.",
+            "`git pull` there gets a newer one, `git checkout` an older one; to be rid of it,"
+            f" delete that folder. {_yours(paths)}",
+        )
+    return ConfigError(
+        f"This Baton was installed as a Python package, in {package}.",
+        "`pip install -U baton` gets a newer one, `pip uninstall baton` takes it away."
+        f" {_yours(paths)}",
+    )
+
+
+def _yours(paths: Paths) -> str:
+    folders = dict.fromkeys(map(str, (paths.config, paths.data, paths.state, paths.cache)))
+    return f"Models, history and settings are in {', '.join(folders)}."

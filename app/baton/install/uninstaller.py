@@ -12,9 +12,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from baton.install.installation import STATE_FOLDER, InstallationPaths, read_receipt
+from baton.install.installation import (
+    STATE_FOLDER,
+    InstallationPaths,
+    own_installation,
+    read_receipt,
+)
 from baton.install.unpack_cache import UnpackCache, is_single_file
+
+if TYPE_CHECKING:
+    from baton.platform.settings import Paths
 
 _STAGED_NAME = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 
@@ -70,14 +79,11 @@ class InstalledFiles:
         ]
         names = [path for path in listed if path.resolve() == place.target]
         last = [place.receipt, *names, place.target]
-        left = [path for home in self._moved_homes() for path in _home_files(home)]
+        moved = [home for home in self._homes() if home != place.home]
+        gone = filter(_is_of_gone_binary, moved)
+        left = [path for home in gone for path in _home_files(home)]
         name = "the program, and what was installed with it"
         return _collect(name, others, notes, staged, left, last)
-
-    def _moved_homes(self) -> list[Path]:
-        """Return the folders of binaries that aren't any more where they were updated."""
-        found = [home for home in self._homes() if home != self._place.home]
-        return [home for home in found if _is_of_gone_binary(home)]
 
     def _homes(self) -> list[Path]:
         entries = _folder_entries(self._state / STATE_FOLDER)
@@ -136,16 +142,19 @@ class InstalledFiles:
                     entries[0].unlink()
                 if not folder.is_symlink():
                     folder.rmdir()
-        self._remove_created_folders()
-        return [
-            path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _folder_entries(path)
-        ]
-
-    def _remove_created_folders(self) -> None:
         for folder in sorted(self._made, key=lambda path: len(path.parts), reverse=True):
             with suppress(OSError):
                 if folder.is_absolute() and not folder.is_symlink():
                     folder.rmdir()
+        return [
+            path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _folder_entries(path)
+        ]
+
+
+def own_files(paths: Paths) -> InstalledFiles:
+    """Return what belongs to this very program's installation. Raises ConfigError for another."""
+    place = own_installation(paths).place
+    return InstalledFiles(place, paths.config, paths.data, paths.state, paths.cache)
 
 
 def _is_of_gone_binary(home: Path) -> bool:

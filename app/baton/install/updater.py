@@ -8,6 +8,7 @@ before is kept.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
@@ -25,13 +26,15 @@ from baton.core.errors import (
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
 from baton.download.releases import Build, ReleaseFile, Switch, is_address, is_newer
-from baton.install.installation import Installation, probe_version
+from baton.install.installation import Installation, own_installation, probe_version
 from baton.install.unpack_cache import has_damaged_payload
+from baton.platform import build_info as building
 from baton.platform.build_info import BuildInfo
 from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
     from baton.download import ReleaseSource
+    from baton.platform.settings import Paths
 
 
 class ReleaseStanding(StrEnum):
@@ -224,6 +227,15 @@ class Updater:
             raise BatonError(
                 f"{error.message} It was not taken; Baton is as it was.", error.hint
             ) from error
+
+
+def own_updater(paths: Paths, *, offline: bool = False) -> Updater:
+    """Return what changes this very program's installation. Raises ConfigError for another."""
+    from baton.download import ReleaseSource
+
+    installed, built = own_installation(paths), building.build_info()
+    assert built is not None, "an installation was built"
+    return Updater(built, installed, ReleaseSource(environ=dict(os.environ)), offline=offline)
 
 
 @contextmanager

@@ -37,6 +37,12 @@ STOPPING_SECONDS = 5.0
 class BorrowedProcess:
     """The connection to a child of the background process; ending it leaves the child alone."""
 
+    went_idle = False
+    """It is the lender that says so, with Ended."""
+
+    stderr_end = ""
+    """What it prints stays with the lender."""
+
     def __init__(self, connection: socket.socket, replies: BinaryIO, pid: int) -> None:
         self.pid = pid
         self.replies = replies
@@ -53,19 +59,9 @@ class BorrowedProcess:
         self.kill()
         self._connection.close()
 
-    @property
-    def went_idle(self) -> bool:
-        """It is the lender that says so, with Ended."""
-        return False
-
     def ending(self) -> str:
         """Return how it ended, in a sentence, where the lender didn't say so."""
         return "The background process that held it ended."
-
-    @property
-    def stderr_end(self) -> str:
-        """What it prints stays with the lender."""
-        return ""
 
 
 class Borrower:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from baton.platform.lean_imports import import_without
+from baton.platform.import_stubs import import_without
 
 MODULES = {
     "fetcher": "baton.download.child.main",
     "lender": "baton.ipc.lender",
+    "library_loader": "baton.doctor.child.library_loader",
     "gateway": "baton.workers.cloud.child.main",
     "network_watch": "baton.doctor.child.network_watch",
     "runner": "baton.workers.local.child.main",
     "scorer": "baton.routing.child.main",
     "tools": "baton.workers.tools.child.main",
-    "trial": "baton.doctor.child.main",
 }
 """The module whose `main` each child process runs."""
 

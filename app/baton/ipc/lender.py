@@ -40,7 +40,7 @@ from baton.ipc.lending_protocol import (
     Stop,
 )
 from baton.ipc.parent_channel import keep_quiet_and_private
-from baton.ipc.process import command, file_stamps
+from baton.ipc.process import command, file_versions
 from baton.ipc.shared_child import (
     ChildUser,
     Malformed,
@@ -94,11 +94,7 @@ class Lender:
         await self._ended.wait()
         watching.cancel()
         server.close()
-        children = list(self._children)
-        for child in children:
-            child.end()
-        for child in children:
-            await child.gone()
+        await _end_children(self._children)
         for task in self._connections:
             task.cancel()
 
@@ -154,7 +150,7 @@ class Lender:
                     writer.write(messages.encode(Lent(pid=child.pid)))
                     await self._lend(child, reader, ChildUser(writer))
             case FreeMemory():
-                await self._free_memory()
+                await _end_children([one for one in self._children if not one.borrowers])
                 writer.write(messages.encode(Done()))
             case Describe():
                 writer.write(messages.encode(self._description()))
@@ -184,7 +180,7 @@ class Lender:
         for child in self._children:
             if child.key == key and child.slots >= slots and child.is_lendable:
                 return child
-        current = file_stamps(*(file.path for file in borrow.files))
+        current = file_versions(*(file.path for file in borrow.files))
         is_unchanged = bool(current) and current == borrow.files
         can_start = borrow.child in LENDABLE_CHILDREN and borrow.priority == os.nice(0)
         if not (is_unchanged and can_start):
@@ -211,13 +207,6 @@ class Lender:
         finally:
             child.detach(borrower, discards)
 
-    async def _free_memory(self) -> None:
-        unused = [child for child in self._children if not child.borrowers]
-        for child in unused:
-            child.end()
-        for child in unused:
-            await child.gone()
-
     def _description(self) -> Description:
         children = [
             LentChild(child.kind, child.pid, len(child.borrowers)) for child in self._children
@@ -229,6 +218,15 @@ class Lender:
         return Description(
             pid=os.getpid(), build=self._start.build, children=children, ends_in=ends_in
         )
+
+
+async def _end_children(children: Sequence[SharedChild]) -> None:
+    """End children, which leave the lender's list then, and wait until they are gone."""
+    ending = list(children)
+    for child in ending:
+        child.end()
+    for child in ending:
+        await child.gone()
 
 
 def has_little_memory() -> bool:
@@ -312,12 +310,8 @@ def main() -> None:
     place = start.folder / lending.SOCKET_NAME
     number = place.stat().st_ino
     try:
-        asyncio.run(_lend(start, adopted, listening))
+        asyncio.run(Lender(start).run(adopted, listening))
     finally:
         if _is_there(place, number):
             place.unlink(missing_ok=True)
     os._exit(0)
-
-
-async def _lend(start: StartLending, adopted: list[Adopt], listening: socket.socket) -> None:
-    await Lender(start).run(adopted, listening)

@@ -20,7 +20,7 @@ import msgspec
 
 from baton import __version__
 from baton.ipc.messages import FinalReply, Message
-from baton.ipc.process import FileStamp
+from baton.ipc.process import FileVersion
 
 PROTOCOL = 1
 """The version of the messages below. Stop and Describe must keep their form for good."""
@@ -52,7 +52,7 @@ class Borrow(Message, tag="borrow"):
     child: str
     environ: dict[str, str]
     opening: msgspec.Raw
-    files: tuple[FileStamp, ...]
+    files: tuple[FileVersion, ...]
     finals: list[str]
     priority: int
 

@@ -246,7 +246,7 @@ class Call(Mailbox):
             await child.aclose()
 
 
-class FileStamp(msgspec.Struct, frozen=True):
+class FileVersion(msgspec.Struct, frozen=True):
     """A file as it was: what shows that it has changed."""
 
     path: Path
@@ -255,13 +255,13 @@ class FileStamp(msgspec.Struct, frozen=True):
     changed: int
 
 
-def file_stamps(*paths: Path) -> tuple[FileStamp, ...]:
+def file_versions(*paths: Path) -> tuple[FileVersion, ...]:
     """Return files as they are now; nothing if one of them isn't there."""
     try:
         found = [(path, path.stat()) for path in paths]
     except OSError:
         return ()
-    return tuple(FileStamp(path, s.st_ino, s.st_size, s.st_mtime_ns) for path, s in found)
+    return tuple(FileVersion(path, s.st_ino, s.st_size, s.st_mtime_ns) for path, s in found)
 
 
 @frozen_dataclass
@@ -275,7 +275,7 @@ class ModelOrder:
     name: str
     environ: Mapping[str, str]
     opening: Message
-    files: tuple[FileStamp, ...]
+    files: tuple[FileVersion, ...]
 
 
 class Transport(Protocol):
@@ -538,28 +538,31 @@ class Child:
                 commands.flush()
 
 
-def start_child(name: str, environ: Mapping[str, str], replies: Any, title: str) -> Child:
-    """Start a child that has a title for people. Raises WorkerUnavailable."""
+def start_child(
+    name: str,
+    environ: Mapping[str, str],
+    replies: Any,
+    title: str,
+    order: ModelOrder | None = None,
+) -> Child:
+    """Start a child that has a title for people, and can be shared if it has an order.
+
+    Raises WorkerUnavailable.
+    """
     try:
-        return Child(ChildProcess(name, environ), replies)
+        process = ChildProcess(name, environ, MODEL_FOLDER if order is not None else None)
     except OSError as error:
-        raise _unstartable(title, error) from error
+        raise WorkerUnavailable(
+            f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
+        ) from error
+    return Child(process, replies, order)
 
 
 def start_model(order: ModelOrder, replies: Any, title: str) -> Child:
     """Start a child of this process's own that holds a model. Raises WorkerUnavailable."""
-    try:
-        child = Child(ChildProcess(order.name, order.environ, MODEL_FOLDER), replies, order)
-    except OSError as error:
-        raise _unstartable(title, error) from error
+    child = start_child(order.name, order.environ, replies, title, order)
     child.send(order.opening)
     return child
-
-
-def _unstartable(title: str, error: OSError) -> WorkerUnavailable:
-    return WorkerUnavailable(
-        f"{title} can't be started: {error.strerror}.", "Close other programs, then try again."
-    )
 
 
 def without_build_paths(text: str) -> str:

@@ -23,7 +23,7 @@ from baton.ipc.process import (
     SILENT_SECONDS,
     STARTING_SECONDS,
     ending_text,
-    file_stamps,
+    file_versions,
 )
 
 GRACE_SECONDS = 1.5
@@ -105,7 +105,7 @@ class SharedChild:
     @property
     def is_lendable(self) -> bool:
         """Whether it can be lent: it lives, could load its model, and that has not changed."""
-        is_current = file_stamps(*(file.path for file in self.files)) == self.files
+        is_current = file_versions(*(file.path for file in self.files)) == self.files
         return not self.is_ending and "failed" not in self.notices and is_current
 
     def attach(self, borrower: ChildUser) -> None:

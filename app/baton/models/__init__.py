@@ -16,8 +16,11 @@ if TYPE_CHECKING:
         ModelState as ModelState,
         NeedsAgreement as NeedsAgreement,
     )
-    from baton.models.recommendation import Pick as Pick, Recommendation as Recommendation
-    from baton.models.speed_estimate import expected_speed as expected_speed
+    from baton.models.recommendation import (
+        Pick as Pick,
+        Recommendation as Recommendation,
+        expected_speed as expected_speed,
+    )
     from baton.models.store import FolderModelStore as FolderModelStore
 else:
     __getattr__ = lazy_exports(
@@ -28,6 +31,5 @@ else:
         library="Library",
         model_download="ModelDownload",
         model_types="DoesNotFit ExternalModel LibraryModel ModelState NeedsAgreement",
-        recommendation="Pick Recommendation",
-        speed_estimate="expected_speed",
+        recommendation="Pick Recommendation expected_speed",
     )

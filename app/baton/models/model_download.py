@@ -152,7 +152,7 @@ class ModelDownload:
     async def _find_offer(self, wanted: ModelRef) -> ModelOffer:
         """Return the file that is wanted, pinned: from the catalogue alone where that says all."""
         entry, source = wanted.entry, wanted.source
-        if entry is not None and entry.size and entry.sha256 and _is_pinned(source.revision):
+        if entry is not None and entry.size and entry.sha256 and len(source.revision) == 40:
             return ModelOffer(source, entry.size, entry.sha256, entry.licence)
         if source.file or source.url:
             offer = await self._source.look_up(source)
@@ -388,10 +388,6 @@ def make_id(file: str, taken: Mapping[str, object]) -> str:
         number += 1
         suggestion = f"{short}-{number}"
     return suggestion
-
-
-def _is_pinned(revision: str) -> bool:
-    return len(revision) == 40
 
 
 def _offline_error() -> ConfigError:

@@ -1,4 +1,4 @@
-"""Which models suit a machine.
+"""Which models suit a machine, and how fast each will write there before it is there.
 
 The conductor and the router that come with Baton stay loaded and the models of a set come one at a
 time, so what must fit is these two and the largest model together. Another conductor is never
@@ -7,7 +7,18 @@ the disk too, the best one has the models that are expected to do their roles be
 speed. A model that is here already costs no download, and a larger download must bring more.
 
 Nothing is recommended that wouldn't fit right now, beside what else runs. Where that makes the set
-a poorer one, `why` says so: the person can close other programs.
+a poorer one, `why` says so: the user can close other programs.
+
+Speeds are estimated from the starter model's. A model reads all the weights that a token uses for
+each token that it writes, and on a processor the memory's speed is the limit. So a model of ten
+times the bytes takes ten times as long. The starter model is so small that it waits for other
+things too, which makes the estimate low: a file of 1.4 GB was reported to write 10 tokens/s on two
+cores like those on which the starter wrote 100, where this says 7.
+
+On a GPU the starter hardly waits for memory at all, so its speed shows only the delay that every
+token has. What cards read per second grows with the memory they have: from 14 times
+(Tesla P40) over 28 (RTX 3050) to 56 times (RTX 3070) all of it per second, and 6 to 12 times where
+it is the machine's own (Apple). Taken are 15 and 6.
 """
 
 from __future__ import annotations
@@ -23,6 +34,7 @@ from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, ThinkingMode
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.machine import Hardware
+from baton.core.messages import DEFAULT_CONTEXT
 from baton.core.planning.skill_estimates import skill_by_size
 from baton.gguf.memory_fit import (
     SPARE_BYTES,
@@ -30,13 +42,9 @@ from baton.gguf.memory_fit import (
     FitVerdict,
     ModelLoad,
     estimate_entry_load,
+    gpu_room,
     judge_fit,
-)
-from baton.models.speed_estimate import (
-    estimate_speed,
-    gpu_share,
-    round_speed,
-    usual_starter_speed,
+    layers_on_gpu,
 )
 
 ROUTER_LOAD = ModelLoad("the router", 0, 0, 0, 250_000_000)
@@ -102,27 +110,13 @@ class Recommendation:
     worth: float = 0.0
 
 
-@frozen_dataclass
-class RoleOption:
-    """A model for a role: how difficult tasks may be for it, how fast it is, and whether it fits.
-
-    `speed` is about how many tokens/s, None if nothing was measured.
-    """
-
-    entry: CatalogueEntry
-    level: float
-    speed: float | None
-    verdict: FitVerdict
-    here: bool = False
-
-
 def recommend(
     entries: Sequence[CatalogueEntry],
     machine: Hardware,
     *,
     speed: float | None = None,
     here: Collection[str] = (),
-    context: int = 8192,
+    context: int = DEFAULT_CONTEXT,
     before: Collection[str] = (),
 ) -> Recommendation:
     """Return the set that suits a machine best, of those models that need no agreement.
@@ -145,20 +139,6 @@ def recommend(
     download = sum(pick.entry.size for pick in picks if not pick.here)
     why = _reason(machine, verdict, more, speed)
     return Recommendation(picks, download, verdict.needed, verdict, why, best.worth)
-
-
-def role_options(
-    entries: Sequence[CatalogueEntry],
-    machine: Hardware,
-    *,
-    speed: float | None = None,
-    here: Collection[str] = (),
-    context: int = 8192,
-) -> Mapping[ModelRole, Sequence[RoleOption]]:
-    """Return by role all models that need no agreement, the best first and what won't fit last."""
-    starter = speed or usual_starter_speed(machine)
-    chooser = _Selector(entries, _with_reserve(machine), starter, here, context)
-    return {role: chooser.options(role, speed) for role in ModelRole}
 
 
 @frozen_dataclass
@@ -207,7 +187,7 @@ class _Selector:
             fit = judge_fit(self._loads_at_work(entry), self._machine).fit
             if fit is Fit.WONT:
                 continue
-            pace = self._speed(entry)
+            pace = estimate_speed(entry, self._machine, self._starter, context=self._context)
             for role in found.keys() & set(entry.roles):
                 if is_fast_enough(entry, role, pace):
                     value = role_worth(entry, role, pace) - self._spill_cost(entry, role)
@@ -216,7 +196,7 @@ class _Selector:
         for chat in found[ModelRole.CHAT]:
             for others, whole in _model_sets(chat, found, best.worth if best else -math.inf):
                 entries = {chat.entry, *(one.entry for one in others.values())}
-                download = self._download_bytes(entries)
+                download = sum(entry.size for entry in entries if entry.id not in self._here)
                 whole -= _COST_PER_GB * download / 1e9
                 if (best is None or whole > best.worth) and self._has_room(download):
                     best = self._make_set({ModelRole.CHAT: chat, **others}, whole)
@@ -251,20 +231,6 @@ class _Selector:
             return None
         return round_speed(estimate_speed(entry, self._machine, measured, context=self._context))
 
-    def options(self, role: ModelRole, measured: float | None) -> tuple[RoleOption, ...]:
-        """Return the models that could take a role, the best first."""
-        listed = []
-        for entry in self._entries:
-            if role in entry.roles:
-                verdict = judge_fit([self._loads[entry.id], ROUTER_LOAD], self._machine)
-                pace = self._speed(entry)
-                fits = verdict.fit is not Fit.WONT and is_fast_enough(entry, role, pace)
-                shown = self._shown_speed(entry, measured)
-                here = entry.id in self._here
-                option = RoleOption(entry, role_level(entry, role), shown, verdict, here)
-                listed.append((not fits, -role_worth(entry, role, pace), entry.id, option))
-        return tuple(option for *_, option in sorted(listed, key=lambda line: line[:3]))
-
     def _make_set(self, chosen: Mapping[ModelRole, _Candidate], whole: float) -> _ModelSet:
         loads = (self._loads_at_work(one.entry) for one in chosen.values())
         largest = max(loads, key=lambda together: sum(load.total for load in together))
@@ -280,15 +246,9 @@ class _Selector:
         is_whole = not machine.gpus or gpu_share(load, machine) == 1
         return 0.0 if is_whole else ROLE_WEIGHTS[role] * _SPILL_COST
 
-    def _download_bytes(self, entries: Collection[CatalogueEntry]) -> int:
-        return sum(entry.size for entry in entries if entry.id not in self._here)
-
     def _has_room(self, needed: int) -> bool:
         free = self._machine.disk
         return not needed or not free or needed * DISK_MARGIN + DISK_RESERVE <= free
-
-    def _speed(self, entry: CatalogueEntry) -> float:
-        return estimate_speed(entry, self._machine, self._starter, context=self._context)
 
 
 def _model_sets(
@@ -370,45 +330,24 @@ def _machine_text(machine: Hardware) -> str:
     return f"{show_memory(machine.memory)}, {cores}, {cards or 'no GPU'}"
 
 
-ROLE_KINDS = {
+_ROLE_SKILLS = {
     ModelRole.CHAT: ("chat", "knowledge", "reasoning", "writing"),
-    ModelRole.CONDUCTOR: ("planning",),
     ModelRole.CODER: ("code",),
     ModelRole.REASONING: ("reasoning", "math"),
 }
 """The kinds of tasks that a role is about."""
 
-ROLE_WEIGHTS = {
-    ModelRole.CHAT: 1.0,
-    ModelRole.CONDUCTOR: 1.0,
-    ModelRole.CODER: 0.7,
-    ModelRole.REASONING: 0.7,
-}
+ROLE_WEIGHTS = {ModelRole.CHAT: 1.0, ModelRole.CODER: 0.7, ModelRole.REASONING: 0.7}
 """How much a role counts in a set."""
 
-_MIN_SPEEDS = {
-    ModelRole.CHAT: 5.0,
-    ModelRole.CONDUCTOR: 8.0,
-    ModelRole.CODER: 5.0,
-    ModelRole.REASONING: 5.0,
-}
+_MIN_SPEED = 5.0
 """Tokens/s below which a model isn't recommended."""
 
-_FAST_SPEEDS = {
-    ModelRole.CHAT: 15.0,
-    ModelRole.CONDUCTOR: 25.0,
-    ModelRole.CODER: 15.0,
-    ModelRole.REASONING: 15.0,
-}
+_FAST_SPEED = 15.0
 """Tokens/s beyond which more speed is worth nothing."""
 
-_HALVING_COSTS = {
-    ModelRole.CHAT: 0.25,
-    ModelRole.CONDUCTOR: 0.35,
-    ModelRole.CODER: 0.25,
-    ModelRole.REASONING: 0.25,
-}
-"""What each halving below that costs, in levels. Every step waits for the conductor."""
+_HALVING_COST = 0.25
+"""What each halving below that costs, in levels."""
 
 _THINKING_COST = 0.3
 """What it costs that a chat model thinks before each answer."""
@@ -416,10 +355,8 @@ _THINKING_COST = 0.3
 
 def role_worth(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
     """Return what a model is worth in a role if it writes so many tokens/s."""
-    halvings = math.log2(_FAST_SPEEDS[role] / max(_useful_speed(entry, role, pace), 0.01))
-    return ROLE_WEIGHTS[role] * (
-        role_level(entry, role) - _HALVING_COSTS[role] * max(0.0, halvings)
-    )
+    halvings = math.log2(_FAST_SPEED / max(_useful_speed(entry, role, pace), 0.01))
+    return ROLE_WEIGHTS[role] * (role_level(entry, role) - _HALVING_COST * max(0.0, halvings))
 
 
 @lru_cache(maxsize=1024)
@@ -427,20 +364,93 @@ def role_level(entry: CatalogueEntry, role: ModelRole) -> float:
     """Return how difficult a role's tasks may be for a model: as published, else by its size."""
     parameters = entry.parameters or entry.size * 5 // 3
     size = math.sqrt(parameters * (entry.active or parameters)) / 1e9 or 1.0
-    levels = [entry.skills.get(kind) or skill_by_size(size, kind) for kind in ROLE_KINDS[role]]
+    levels = [entry.skills.get(kind) or skill_by_size(size, kind) for kind in _ROLE_SKILLS[role]]
     thinks = role is ModelRole.CHAT and entry.thinking is ThinkingMode.ALWAYS
     return sum(levels) / len(levels) - (_THINKING_COST if thinks else 0.0)
 
 
 def is_fast_enough(entry: CatalogueEntry, role: ModelRole, pace: float) -> bool:
     """Whether a role can be done at so many tokens/s."""
-    return _useful_speed(entry, role, pace) >= _MIN_SPEEDS[role]
+    return _useful_speed(entry, role, pace) >= _MIN_SPEED
 
 
 def _useful_speed(entry: CatalogueEntry, role: ModelRole, pace: float) -> float:
     """Return the tokens/s of the answer: thoughts come before it."""
+    thinks = entry.thinking is ThinkingMode.ALWAYS and role is not ModelRole.REASONING
+    return pace / 2 if thinks else pace
+
+
+STARTER_BYTES = 98_000_000
+"""What the starter model reads for each token: its whole file."""
+
+_STARTER_CORE_SPEED, _MAX_CORES = 45.0, 8
+"""Tokens/s of the starter for each core where nothing was measured; more cores than that share the
+same memory. Two cores of a server from 2021 made 100."""
+
+_STARTER_GPU_SPEED = 200.0
+"""The same on a GPU."""
+
+_GPU_READS_PER_SECOND, _SHARED_READS_PER_SECOND = 15, 6
+"""How many times per second a GPU reads all of its memory, at least."""
+
+_BYTES_PER_PARAMETER = 0.6
+"""Bytes per parameter of a file of unknown size."""
+
+
+def expected_speed(entry: CatalogueEntry, machine: Hardware, starter: float) -> float:
+    """Return about how many tokens/s a model will make, from the starter model's tokens/s."""
+    return round_speed(estimate_speed(entry, machine, starter))
+
+
+def round_speed(tokens: float) -> float:
+    """Round a speed to the precision of the estimate."""
+    step = 1 if tokens < 10 else 5 if tokens < 50 else 10
+    return round(max(tokens, 0.0) / step) * step if tokens >= 1 else round(max(tokens, 0.0), 1)
+
+
+def usual_starter_speed(machine: Hardware) -> float:
+    """Return how many tokens/s the starter model usually makes on such a machine, unmeasured."""
     return (
-        pace / 2
-        if entry.thinking is ThinkingMode.ALWAYS and role is not ModelRole.REASONING
-        else pace
+        _STARTER_GPU_SPEED
+        if machine.gpus
+        else _STARTER_CORE_SPEED * min(max(machine.cores, 1), _MAX_CORES)
     )
+
+
+def estimate_speed(
+    entry: CatalogueEntry, machine: Hardware, starter: float, *, context: int = DEFAULT_CONTEXT
+) -> float:
+    """Return the tokens/s unrounded."""
+    starter = max(starter, 0.1)
+    needed = _bytes_per_token(entry)
+    if not machine.gpus:
+        return starter * STARTER_BYTES / needed
+    share = gpu_share(estimate_entry_load(entry, context), machine)
+    on_card = needed * share / max(_gpu_bytes_per_second(machine), starter * STARTER_BYTES)
+    # What the processor reads from memory per second, unmeasured.
+    read = STARTER_BYTES * _STARTER_CORE_SPEED * min(max(machine.cores, 1), _MAX_CORES)
+    beside = needed * (1 - share) / read
+    return 1 / (1 / starter + on_card + beside)
+
+
+def gpu_share(load: ModelLoad, machine: Hardware) -> float:
+    """Return the share of a model that fits on the GPUs, from 0 to 1."""
+    fitting = layers_on_gpu(load, gpu_room(machine.gpus))
+    return min(max(fitting, 0) / (load.layers or 32), 1.0)
+
+
+def _bytes_per_token(entry: CatalogueEntry) -> float:
+    """Return the bytes that a model reads for each token: of experts, the few that are asked."""
+    size = entry.size or entry.parameters * _BYTES_PER_PARAMETER or STARTER_BYTES
+    if not 0 < entry.active < entry.parameters:
+        return float(size)
+    return size * entry.active / entry.parameters
+
+
+def _gpu_bytes_per_second(machine: Hardware) -> float:
+    """Return the bytes that a GPU reads per second, at least."""
+    reads = sum(
+        gpu.total * (_SHARED_READS_PER_SECOND if gpu.has_shared_memory else _GPU_READS_PER_SECOND)
+        for gpu in machine.gpus
+    )
+    return reads / len(machine.gpus)  # one after the other reads its share

@@ -4,18 +4,6 @@
 by the ledger inside one transaction on its one background thread.
 """
 
-from typing import TYPE_CHECKING
-
-from baton.core.lazy_loading import lazy_exports
-
-if TYPE_CHECKING:
-    from baton.money.ledger import Ledger as Ledger
-    from baton.money.queries import UsageGrouping as UsageGrouping
-    from baton.money.schema import MIGRATIONS as MIGRATIONS
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        ledger="Ledger",
-        queries="UsageGrouping",
-        schema="MIGRATIONS",
-    )
+from baton.money.ledger import Ledger as Ledger
+from baton.money.queries import UsageGrouping as UsageGrouping
+from baton.money.schema import MIGRATIONS as MIGRATIONS

@@ -13,9 +13,9 @@ from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.hold_decision import MAX_AMOUNT_NANOS, decide_hold, overcharge_error, without_holds
 from baton.core.ledger_types import Hold, HoldRequest, Scope, ScopeBalance, Standing, Status
 from baton.core.money import BilledTokens
-from baton.money.queries import parse_price, price_text
+from baton.money.queries import decode_price, encode_price
 from baton.money.schema import SUMS
-from baton.platform.process_owner import Owner
+from baton.platform.processes import Owner
 from baton.platform.sqlite import Connection, Row, clean_text
 
 _DAY = timedelta(days=1)
@@ -67,7 +67,7 @@ def hold(connection: Connection, bill: HoldRequest, here: LedgerContext) -> Hold
         "purpose": bill.purpose.value,
         "status": Status.HELD.value,
         "held": granted.amount,
-        "price": price_text(bill.price),
+        "price": encode_price(bill.price),
         "keep": bill.keep,
         "owner": here.owner.pid,
         "started": here.owner.started,
@@ -309,7 +309,7 @@ def settle_call(connection: Connection, call: str, used: BilledTokens, now: floa
     is_open = status in (Status.HELD, Status.UNCONFIRMED, Status.RELEASED)
     if not is_open and not _was_taken_over(row, Status.VOID):
         raise _not_held_error(row)
-    price = parse_price(row["price"])
+    price = decode_price(row["price"])
     cost = min(price.cost(used), MAX_AMOUNT_NANOS)
     if cost > row["held"]:
         free = row["worker"] if price.is_free else ""
@@ -339,7 +339,7 @@ def charge_unconfirmed(
         raise _not_held_error(row)
     if most is not None:
         tokens = (_bounded_count(most.tokens_in), _bounded_count(most.tokens_out))
-        cost = min(parse_price(row["price"]).max_cost(*tokens), MAX_AMOUNT_NANOS)
+        cost = min(decode_price(row["price"]).max_cost(*tokens), MAX_AMOUNT_NANOS)
     if cost > row["held"]:
         freeze(connection, overcharge_error(row["worker"], cost, row["held"]).message, now)
     if status is Status.UNCONFIRMED:  # it was taken for lost: nothing is lowered now
@@ -400,7 +400,7 @@ def record_sent(
             "Another Baton took this call for lost and gave its money back; nothing was sent.",
             "Try again.",
         )
-    if not parse_price(row["price"]).is_free and connection.execute(_LEFT, [call]).fetchone():
+    if not decode_price(row["price"]).is_free and connection.execute(_LEFT, [call]).fetchone():
         raise LookupError(f"call {call} was sent before; another request needs a hold of its own")
     import hashlib
 

@@ -37,7 +37,7 @@ from baton.money.ledger_file import (
 )
 from baton.money.queries import UsageGrouping
 from baton.platform.database_thread import DatabaseThread
-from baton.platform.process_owner import Owner, current_process, is_alive
+from baton.platform.processes import Owner, current_process, is_alive
 from baton.platform.sqlite import Connection, transaction
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Literal, get_args
 
 from baton.core.errors import ConfigError
 from baton.core.ledger_types import Charge, DayCharge, Egress, Status, UsageRow
@@ -12,12 +12,6 @@ from baton.core.money import Price, Rates, Tier
 from baton.platform.sqlite import Connection, Row, clean_text
 
 UsageGrouping = Literal["day", "worker", "purpose"]
-_GROUPING_COLUMNS: dict[UsageGrouping, str] = {
-    "day": "day",
-    "worker": "worker",
-    "purpose": "purpose",
-}
-
 _EGRESS_QUERY = """SELECT egress.*, run, worker, held, charged, status,
     EXISTS (SELECT 1 FROM unsent_requests WHERE unsent_requests.egress = egress.key) AS unsent
     FROM egress JOIN calls ON calls.id = egress.call"""
@@ -40,15 +34,15 @@ def charges(connection: Connection, run: str | None, limit: int) -> list[Charge]
 
 def usage(connection: Connection, by: UsageGrouping, since: float | None) -> list[UsageRow]:
     """Return what calls came to; days in their order, else the dearest first."""
-    column = _GROUPING_COLUMNS[by]
+    assert by in get_args(UsageGrouping), "it is a column's name"
     order = "name" if by == "day" else "charged DESC, name"
     rows = connection.execute(
-        f"""SELECT {column} AS name, count(*), sum(tokens_in), sum(tokens_out),
+        f"""SELECT {by} AS name, count(*), sum(tokens_in), sum(tokens_out),
             sum(charged) AS charged, sum((status = 'unconfirmed') * charged)
-        FROM calls WHERE status <> 'void' AND at >= ? GROUP BY {column} ORDER BY {order}""",
+        FROM calls WHERE status <> 'void' AND at >= ? GROUP BY {by} ORDER BY {order}""",
         [since or 0],
     )
-    return [to_usage(row) for row in rows]
+    return [UsageRow(*row) for row in rows]
 
 
 def day_charges(connection: Connection, since: float) -> list[DayCharge]:
@@ -96,13 +90,13 @@ def _run_range(run: str | None) -> list[str]:
     return [] if run is None else [clean_text(run), clean_text(run) + "\U0010ffff"]
 
 
-def price_text(price: Price) -> str:
+def encode_price(price: Price) -> str:
     """Write a price as JSON: what a call was held and settled at stays known."""
     tiers = [[tier.above, _rates_list(tier.rates)] for tier in price.tiers]
     return json.dumps([_rates_list(price.rates), tiers, price.source])
 
 
-def parse_price(text: str) -> Price:
+def decode_price(text: str) -> Price:
     """Read a price."""
     rates, tiers, source = json.loads(text)
     return Price(Rates(*rates), tuple(Tier(above, Rates(*own)) for above, own in tiers), source)
@@ -128,7 +122,7 @@ def to_charge(row: Row) -> Charge:
         charged=row["charged"],
         tokens_in=row["tokens_in"],
         tokens_out=row["tokens_out"],
-        source=parse_price(row["price"]).source,
+        source=decode_price(row["price"]).source,
     )
 
 
@@ -149,8 +143,3 @@ def to_egress(row: Row) -> Egress:
         body=row["body"],
         left=not row["unsent"],
     )
-
-
-def to_usage(row: Row) -> UsageRow:
-    """Read what several calls came to."""
-    return UsageRow(*row)

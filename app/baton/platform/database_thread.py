@@ -23,16 +23,11 @@ T = TypeVar("T")
 
 
 class OpenedDatabase(Protocol):
-    """An open database; `warning` is a sentence for the person, or empty."""
+    """An open database."""
 
     @property
     def connection(self) -> Connection:
         """The connection, used by one thread only."""
-        ...
-
-    @property
-    def warning(self) -> str:
-        """What the person must know about the opening."""
         ...
 
 
@@ -102,18 +97,19 @@ class DatabaseThread(Generic[Opened]):
 
         The room that they took is given back.
         """
-        await self.run(self._wipe_copies)
+
+        def wipe(connection: Connection) -> None:
+            connection.execute("PRAGMA incremental_vacuum").fetchall()  # a page freed for each row
+            _empty_log(connection)
+            if self.path is not None:
+                for backup in self.path.parent.glob(f"{self.path.name}.before-*"):
+                    backup.unlink(missing_ok=True)
+
+        await self.run(wipe)
 
     async def empty_log(self) -> None:
         """Remove the copies of deleted texts in the log."""
         await self.run(_empty_log)
-
-    def _wipe_copies(self, connection: Connection) -> None:
-        connection.execute("PRAGMA incremental_vacuum").fetchall()  # each row read is a page freed
-        _empty_log(connection)
-        if self.path is not None:
-            for backup in self.path.parent.glob(f"{self.path.name}.before-*"):
-                backup.unlink(missing_ok=True)
 
     async def aclose(self) -> None:
         """Close the file. Nothing may be called afterwards."""

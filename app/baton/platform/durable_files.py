@@ -26,6 +26,7 @@ PRIVATE_FOLDER = 0o700
 STALE_SECONDS = 60
 """After how long an unfinished draft is removed: a write takes milliseconds."""
 
+_WINDOWS_FULL = {39, 112}  # ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL
 _BASE_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
@@ -114,6 +115,35 @@ def _write_through(file: BinaryIO, text: str | bytes = b"") -> None:
     file.write(text.encode() if isinstance(text, str) else text)
     file.flush()
     os.fsync(file.fileno())
+
+
+@contextmanager
+def hold_lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
+    """Hold a lock among processes, whose file is taken away again.
+
+    Raises TimeoutError where another process keeps it for so many seconds.
+    """
+    from filelock import FileLock
+
+    lock = FileLock(path, mode=PRIVATE_FILE, poll_interval=0.01, thread_local=False)
+    lock.acquire(timeout=seconds)
+    try:
+        yield
+    finally:
+        # A process that waits for it notices that it is deleted, and makes a new one. Where what is
+        # open can't be deleted, that fails until it was released.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+        if os.name == "nt":
+            with suppress(OSError):
+                path.unlink()
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether the system refuses a write because the disk, or this user's part of it, is full."""
+    full = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+    return error.errno in full or getattr(error, "winerror", None) in _WINDOWS_FULL
 
 
 def sync_folder(folder: Path) -> None:

@@ -179,8 +179,9 @@ def idle_gpu_names(gpus: Sequence[Gpu], found: Sequence[GpuCard]) -> tuple[str, 
 
 def find_gpu_cards(root: Path = Path("/")) -> list[GpuCard]:
     """Return the GPUs of this machine on which models may gain something."""
-    if sys.platform == "darwin":
-        return _apple_gpus()
+    if sys.platform == "darwin":  # what Intel's Macs have is of no use to models
+        is_useful = platform.machine() == "arm64"
+        return [GpuCard("apple", "Apple GPU", f"macOS {platform.mac_ver()[0]}")] * is_useful
     named = list(_by_driver(root)) or list(_by_program())
     others = _by_bus(root)
     return [*named, *(card for card in others if card.vendor != "nvidia" or not named)]
@@ -253,12 +254,6 @@ def _pci_name(root: Path, maker: str, model: str) -> str:
                 f"{_VENDOR_NAMES[_PCI_VENDORS[maker]]} {inner[1] if inner else line[1]}", 80
             )
     return ""
-
-
-def _apple_gpus() -> list[GpuCard]:
-    if platform.machine() != "arm64":
-        return []  # what Intel's Macs have is of no use to models
-    return [GpuCard("apple", "Apple GPU", f"macOS {platform.mac_ver()[0]}")]
 
 
 def _vendor(gpu: Gpu) -> str:

@@ -81,7 +81,10 @@ def physical_cores(root: Path = Path("/")) -> int:
     """Return the physical cores this process may use: more threads than that slow a model down."""
     processors = os.cpu_count() or 1
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(processors)
-    cores = _linux_cores(root, allowed) or _counted_cores() or processors
+    if not (cores := _linux_cores(root, allowed)):
+        import psutil  # worth its 15 ms only where nothing lists them
+
+        cores = psutil.cpu_count(logical=False) or processors
     return max(1, min(cores, len(allowed), allowed_processors(file_reader(root)) or cores))
 
 
@@ -93,12 +96,6 @@ def _linux_cores(root: Path, allowed: Collection[int]) -> int:
             folder = root / f"sys/devices/system/cpu/cpu{number}"
             cores.add((folder / "topology/thread_siblings_list").read_text("ascii"))
     return len(cores)
-
-
-def _counted_cores() -> int | None:
-    import psutil  # worth its 15 ms only where nothing lists them
-
-    return psutil.cpu_count(logical=False)
 
 
 def _group_folders(read: Read, controller: str) -> Iterator[tuple[str, bool]]:

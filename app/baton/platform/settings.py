@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from baton.core.errors import ConfigError
-from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
+from baton.core.messages import DEFAULT_CONTEXT
 from baton.core.model_roles import OWN_MODELS_PREFIX, RULE_CONDUCTOR
 from baton.core.money import parse_usd
 from baton.core.plan_types import KINDS, Kind
 from baton.core.sanitiser import one_line
-from baton.platform.durable_files import PRIVATE_FILE, make_folder, read_ordinary, replace_file
+from baton.platform.durable_files import (
+    PRIVATE_FILE,
+    hold_lock,
+    make_folder,
+    read_ordinary,
+    replace_file,
+)
 from baton.platform.secrets import is_no_key, key_variables, remove_keys
 from baton.platform.settings_sources import (
     DOLLARS,
@@ -29,6 +35,7 @@ from baton.platform.settings_sources import (
     SettingsSource,
     amount_error,
     apply_changes,
+    check_addresses,
     check_source,
     inverse_changes,
     merge_tree,
@@ -37,7 +44,6 @@ from baton.platform.settings_sources import (
     unknown_variables,
     value_error,
 )
-from baton.platform.worker_addresses import check_addresses
 
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -256,7 +262,7 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     threads: Threads = 0
     gpu_layers: Layers = -1
-    context: Tokens = 8192
+    context: Tokens = DEFAULT_CONTEXT
     kv: Kv = "f16"
     memory_gb: Amount = 0
     idle_minutes: Amount = 10
@@ -324,59 +330,36 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple({w.id: w for w in (BUILT_IN_WORKER, *self.workers)}.values())
 
 
-@frozen_dataclass
 class Paths:
     """Where Baton keeps its things. Folders are made when something is first written to them."""
 
-    config: Path
-    data: Path
-    state: Path
-    cache: Path
-
-    @property
-    def config_file(self) -> Path:
-        """The settings a person edits."""
-        return self.config / "config.toml"
-
-    @property
-    def database(self) -> Path:
+    def __init__(self, config: Path, data: Path, state: Path, cache: Path) -> None:
+        self.config, self.data, self.state, self.cache = config, data, state, cache
+        self.config_file = config / "config.toml"
+        """The settings, which the user edits."""
+        self.keys_file = config / "keys.toml"
+        """Keys as plain text, where there is no keyring and the user said yes to that."""
+        self.database = data / "baton.db"
         """History and traces."""
-        return self.data / "baton.db"
-
-    @property
-    def ledger(self) -> Path:
+        self.ledger = data / "ledger.db"
         """Money, and what left this machine."""
-        return self.data / "ledger.db"
-
-    @property
-    def ledger_records(self) -> Path:
-        """How far each ledger had come: reveals one that is lost or older than it was."""
-        return self.state / "ledgers"
-
-    @property
-    def models(self) -> Path:
+        self.models = data / "models"
         """The models that were fetched, each in a folder of its own."""
-        return self.data / "models"
-
-    @property
-    def keys_file(self) -> Path:
-        """Keys as plain text, where there is no keyring and the person said yes to that."""
-        return self.config / "keys.toml"
-
-    @property
-    def learned_settings(self) -> Path:
-        """What remote models refused to be asked with."""
-        return self.state / "learned-settings.json"
-
-    @property
-    def server_tokens(self) -> Path:
+        self.server_tokens = data / "server-tokens.json"
         """What other programs show to use `baton serve`."""
-        return self.data / "server-tokens.json"
+        self.ledger_records = state / "ledgers"
+        """How far each ledger had come: reveals one that is lost or older than it was."""
+        self.learned_settings = state / "learned-settings.json"
+        """What remote models refused to be asked with."""
+        self.lender_socket = state / "lender.sock"
+        """Where the background process lends its models, if there is one."""
+        self.logs = state / "log"
+        """Crash reports and the children's own prints."""
 
     @property
-    def lender_socket(self) -> Path:
-        """Where the background process lends its models, if there is one."""
-        return self.state / "lender.sock"
+    def has_lender(self) -> bool:
+        """Whether a background process may be there, and may be asked."""
+        return os.access(self.lender_socket, os.F_OK)
 
     def id(self) -> str:
         """Return what tells this home from all others, also on other machines, and names none."""
@@ -388,16 +371,6 @@ class Paths:
             status = self.data.stat()
             place = (*place, status.st_dev, status.st_ino)
         return sha256(repr(place).encode("utf-8", "replace")).hexdigest()[:16]
-
-    @property
-    def has_lender(self) -> bool:
-        """Whether a background process may be there, and may be asked."""
-        return os.access(self.lender_socket, os.F_OK)
-
-    @property
-    def logs(self) -> Path:
-        """Crash reports and the children's own prints."""
-        return self.state / "log"
 
 
 def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
@@ -453,21 +426,21 @@ def load_settings(
     )
 
 
-def configured_values(file: Path, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def configured_values(file: Path) -> dict[str, Any]:
     """Return what the file and the environment set, without the defaults. Raises ConfigError."""
     raw: dict[str, Any] = {}
-    for source in (read_file(file), read_environment(environ, Settings)):
+    for source in (read_file(file), read_environment(os.environ, Settings)):
         merge_tree(raw, check_source(source, Settings, WORKER_KINDS))
     return raw
 
 
-def ceiling_variables(environ: Mapping[str, str] = os.environ) -> dict[Scope, tuple[int, str]]:
+def ceiling_variables() -> dict[Scope, tuple[int, str]]:
     """Return the ceilings that the environment sets, each with its variable.
 
     Variables that can't be read set none: `load_settings` refuses them, so nothing is spent.
     """
     try:
-        ceilings = _combine(read_environment(environ, Settings)).budget.ceilings
+        ceilings = _combine(read_environment(os.environ, Settings)).budget.ceilings
     except ConfigError:
         return {}
     return {scope: (most, f"BATON_BUDGET__{scope.upper()}") for scope, most in ceilings.items()}
@@ -531,29 +504,19 @@ def _lock_file(file: Path) -> Iterator[None]:
 
     Two models that arrive at once, in one Baton or two, would lose one of their roles.
     """
-    from filelock import FileLock, Timeout
-
-    path = file.with_name(f".{file.name}.lock")
-    lock = FileLock(path, mode=0o600, poll_interval=0.01)
-    try:
-        make_folder(file.parent)
-        lock.acquire(timeout=_LOCK_SECONDS)
-    except Timeout as error:
-        raise ConfigError(
-            f"Another Baton has kept {file} locked for {_LOCK_SECONDS:.0f} seconds;"
-            " nothing was changed.",
-            "Wait for it, or end it, and try again.",
-        ) from error
-    except OSError as error:
-        raise _write_error(file, error) from error
-    try:
+    with ExitStack() as held:
+        try:
+            make_folder(file.parent)
+            held.enter_context(hold_lock(file.with_name(f".{file.name}.lock"), _LOCK_SECONDS))
+        except TimeoutError as error:
+            raise ConfigError(
+                f"Another Baton has kept {file} locked for {_LOCK_SECONDS:.0f} seconds;"
+                " nothing was changed.",
+                "Wait for it, or end it, and try again.",
+            ) from error
+        except OSError as error:
+            raise _write_error(file, error) from error
         yield
-    finally:
-        # A process that waits for it notices that it is deleted, and makes a new one. Where what is
-        # open can't be deleted, it stays.
-        with suppress(OSError):
-            path.unlink()
-        lock.release()
 
 
 def _write_error(file: Path, error: OSError) -> ConfigError:

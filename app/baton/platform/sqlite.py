@@ -114,19 +114,14 @@ def connect(path: Path | None, mode: str = "rw") -> Connection:
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     if path is not None and mode == "rw" and path.exists() and is_empty(path):
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which only a new file can take up
-    _use_wal(connection)
-    for pragma in _PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
-
-
-def _use_wal(connection: Connection) -> None:
-    """Change to WAL mode; two that do so at the same new file get in each other's way at once."""
-    try:
+    try:  # two that change to WAL mode at the same new file get in each other's way at once
         _retry_while_busy(connection, "PRAGMA journal_mode = WAL")
     except BaseException:
         connection.close()
         raise
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
 
 
 def _retry_while_busy(connection: Connection, statement: str) -> None:
@@ -262,9 +257,8 @@ def _means_damage(code: int, path: Path | None) -> bool:
     return _primary_code(code) in _DAMAGE_CODES
 
 
-def clean_text(text: str) -> str:
-    """Return the text as SQLite can keep it."""
-    return whole_characters(text)
+clean_text = whole_characters
+"""Returns a text as SQLite can keep it."""
 
 
 @frozen_dataclass
@@ -367,7 +361,9 @@ def open_database(
                 _check_contents(connection, migrations if closely else (), wording)
                 if proof is not None:
                     proof(connection)
-            _mark_checked(path)
+            if not _is_recent(_seconds_since_check(path)):
+                os.close(open_private(check_stamp(path), os.O_WRONLY | os.O_CREAT))
+                os.utime(check_stamp(path))
         except BaseException:
             connection.close()
             raise
@@ -459,12 +455,6 @@ def _is_recent(age: float | None) -> bool:
     return age is not None and 0 <= age < CHECK_EVERY_SECONDS
 
 
-def _mark_checked(path: Path) -> None:
-    if not _is_recent(_seconds_since_check(path)):
-        os.close(open_private(check_stamp(path), os.O_WRONLY | os.O_CREAT))
-        os.utime(check_stamp(path))
-
-
 def _check_contents(
     connection: Connection, migrations: Sequence[Migration], wording: DatabaseWording
 ) -> None:
@@ -474,7 +464,10 @@ def _check_contents(
     """
     if migrations:
         _require_ok(connection.execute("PRAGMA integrity_check").fetchone(), wording)
-        _check_schema(connection, migrations, wording)
+        # Writing what stands there already: a header can forbid it, which nothing else would show.
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        if fault := schema_fault(connection, migrations):
+            raise DatabaseDamaged(fault, wording)
         return
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage")
     for row in tables.fetchall():
@@ -491,15 +484,6 @@ def schema_fault(connection: Connection, migrations: Sequence[Migration]) -> str
         is_older = 0 < schema_version(connection) < len(migrations)
         is_same = is_older or _schema(connection) == _schema(reference)
     return "" if is_same else "its schema is not as Baton made it"
-
-
-def _check_schema(
-    connection: Connection, migrations: Sequence[Migration], wording: DatabaseWording
-) -> None:
-    # Writing what stands there already: a header can forbid it, which nothing else would show.
-    connection.execute(f"PRAGMA user_version = {len(migrations)}")
-    if fault := schema_fault(connection, migrations):
-        raise DatabaseDamaged(fault, wording)
 
 
 def _require_ok(row: tuple[str] | None, wording: DatabaseWording) -> None:

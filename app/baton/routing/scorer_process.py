@@ -23,7 +23,7 @@ from baton.ipc.process import (
     ModelOrder,
     environment,
     error_of,
-    file_stamps,
+    file_versions,
     start_child,
     start_model,
 )
@@ -225,7 +225,7 @@ class ScorerProcess(Supervisor):
         opening = self._begin_to_load()
         learned = () if opening.learned is None else (opening.learned,)
         files = [self._folder / name for name in SHIPPED_FILES]
-        order = ModelOrder("scorer", environ, opening, file_stamps(*files, *learned))
+        order = ModelOrder("scorer", environ, opening, file_versions(*files, *learned))
         borrower = self._find_borrower()
         child = None if borrower is None else borrower.borrow(order, REPLIES)
         return child or start_model(order, REPLIES, self._title)

@@ -5,24 +5,27 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.server.access import DEFAULT_PORT as DEFAULT_PORT, LOOPBACK as LOOPBACK
+    from baton.server.access import (
+        DEFAULT_PORT as DEFAULT_PORT,
+        LOOPBACK as LOOPBACK,
+        ServerTokens as ServerTokens,
+        read_tokens as read_tokens,
+    )
     from baton.server.http_server import (
         OpenEndpoint as OpenEndpoint,
         is_loopback as is_loopback,
         serving as serving,
     )
-    from baton.server.player import (
-        Player as Player,
+    from baton.server.request_runner import (
+        RequestRunner as RequestRunner,
         ServingLimits as ServingLimits,
     )
     from baton.server.served_run import ServedRun as ServedRun
-    from baton.server.tokens import ServerTokens as ServerTokens, read_tokens as read_tokens
 else:
     __getattr__ = lazy_exports(
         __name__,
-        access="DEFAULT_PORT LOOPBACK",
+        access="DEFAULT_PORT LOOPBACK ServerTokens read_tokens",
         http_server="OpenEndpoint is_loopback serving",
-        player="Player ServingLimits",
+        request_runner="RequestRunner ServingLimits",
         served_run="ServedRun",
-        tokens="ServerTokens read_tokens",
     )

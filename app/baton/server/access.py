@@ -1,6 +1,6 @@
-"""Who may ask the endpoint: the exact address, no page of another origin, and a token.
+"""Who asks the endpoint, and who may: the exact address, no foreign page, and a token.
 
-A page in the person's own browser can send requests to this machine. It can't choose the Host that
+A page in the user's own browser can send requests to this machine. It can't choose the Host that
 the browser writes, can't hide its origin, and doesn't know the token; each of the three would do
 alone.
 """
@@ -10,13 +10,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import ip_address
+from pathlib import Path
+
+import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
+from baton.platform.durable_files import make_folder, replace_file
 from baton.server.api_errors import ApiError
 from baton.server.program_names import OTHER_PROGRAM, program_name
 
@@ -24,6 +29,7 @@ DEFAULT_PORT = 8765
 LOOPBACK = ("127.0.0.1", "::1")
 
 CLIENT_ID_DIGITS = 16
+
 
 OPEN_PATHS = frozenset({"/", "/health"})
 """What is answered without a token: that Baton runs, and nothing else."""
@@ -86,9 +92,9 @@ class Access:
             hint = "`baton serve --allow-host NAME` allows a name."
             raise ApiError(421, "host_not_allowed", "This address isn't Baton's.", hint)
         if headers.get("origin") not in self.origins and not _is_of_origin(headers, host):
-            said = "Pages of other origins may not use Baton."
+            message = "Pages of other origins may not use Baton."
             hint = "`baton serve --allow-origin ORIGIN` allows one."
-            raise ApiError(403, "origin_not_allowed", said, hint)
+            raise ApiError(403, "origin_not_allowed", message, hint)
 
     def check_token(self, headers: Mapping[str, str], path: str) -> Client | None:
         """Return who a request's token makes it, None where it needs none.
@@ -187,3 +193,58 @@ def _tokens(headers: Mapping[str, str]) -> list[str]:
         scheme, _, token = credentials.strip().partition(" ")
         shown += [token.strip()] if scheme.lower() == "bearer" else []
     return [token for token in shown if token]
+
+
+_TOKEN_BYTES = 32
+
+
+class ServerTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What clients show, one for each Grant."""
+
+    free: str
+    spend: str
+    private: str = ""
+
+    def grants(self) -> dict[bytes, Grant]:
+        """Return what each allows, by its hash."""
+        return {hash_token(getattr(self, grant)): grant for grant in Grant}
+
+
+def read_tokens(file: Path) -> ServerTokens:
+    """Return the tokens in a file, made now if it isn't there. Raises ConfigError."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return _write_tokens(file, ServerTokens(*map(_new_token, (Grant.FREE, Grant.SPEND))))
+    except OSError as error:
+        raise _unusable(file, f"can't be read ({error.strerror})") from error
+    try:
+        tokens = msgspec.json.decode(data, type=ServerTokens)
+    except ValueError as error:  # what msgspec raises, and bytes that aren't UTF-8
+        raise _unusable(file, "holds no tokens") from error
+    shown = [tokens.free, tokens.spend, *([tokens.private] if tokens.private else [])]
+    if min(map(len, shown)) < _TOKEN_BYTES or len(set(shown)) < len(shown):
+        raise _unusable(file, "holds no tokens")
+    return tokens if tokens.private else _write_tokens(file, tokens)  # an older Baton made two
+
+
+def _new_token(grant: Grant) -> str:
+    return f"baton-{grant}-{secrets.token_urlsafe(_TOKEN_BYTES)}"
+
+
+def _write_tokens(file: Path, tokens: ServerTokens) -> ServerTokens:
+    """Write the tokens with a new private one; of two Batons that do so, the last one's count."""
+    whole = msgspec.structs.replace(tokens, private=_new_token(Grant.PRIVATE))
+    try:
+        make_folder(file.parent)
+        replace_file(file, msgspec.json.encode(whole))
+    except OSError as error:
+        raise _unusable(file, f"can't be written ({error.strerror})") from error
+    return whole
+
+
+def _unusable(file: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"The file with the endpoint's tokens, {file}, {why}.",
+        "Remove it: new tokens are made then, and clients need those.",
+    )

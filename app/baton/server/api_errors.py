@@ -94,18 +94,20 @@ class ApiError(Exception):
             "message": self.message,
         }
         if self.tokens is not None:  # by these words its clients know that they have to shorten it
-            said = f"prompt is too long: {self.tokens[0]} tokens > {self.tokens[1]} maximum"
-            error["message"] = f"{said}. {self.message}"
+            message = f"prompt is too long: {self.tokens[0]} tokens > {self.tokens[1]} maximum"
+            error["message"] = f"{message}. {self.message}"
         if self.details is not None:
             error["details"] = dict(self.details)
         return {"type": "error", "error": error}
 
 
 def api_error(error: BatonError) -> ApiError:
-    """Return what a client is shown of an error of Baton's."""
-    kinds = (_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
-    status, code = next(kinds, (502, "failed"))
-    return ApiError(status, code, error.message, error.hint)
+    """Return what a client is shown of a BatonError."""
+    return ApiError(*_kind_of(type(error)), error.message, error.hint)
+
+
+def _kind_of(error: type[BatonError]) -> tuple[int, str]:
+    return next((_KINDS[cls] for cls in error.__mro__ if cls in _KINDS), (502, "failed"))
 
 
 def stopped_error() -> ApiError:
@@ -127,10 +129,9 @@ def shown_error(error: Exception) -> ApiError:
 def failure_error(failure: Failed) -> ApiError:
     """Return what a client is shown of an error that a run recorded by its class's name."""
     kind = ERROR_CLASSES.get(failure.error, BatonError)
-    fitting = next((_KINDS[cls] for cls in kind.__mro__ if cls in _KINDS), (502, "failed"))
     if kind is ContextTooLong and failure.limit:
         return too_long(failure.needed, failure.limit)
-    return ApiError(*fitting, failure.message, failure.hint)
+    return ApiError(*_kind_of(kind), failure.message, failure.hint)
 
 
 def too_long(needed: int, limit: int, largest: str = "") -> ApiError:
@@ -138,13 +139,13 @@ def too_long(needed: int, limit: int, largest: str = "") -> ApiError:
 
     Clients that shorten conversations themselves look for OpenAI's and Anthropic's very words.
     """
-    said = (
+    message = (
         f"This model's maximum context length is {limit} tokens."
         f" However, your messages resulted in {needed} tokens."
     )
     hint = f"{largest} Leave the oldest messages out, or send less.".strip()
     sizes = (needed, limit)
-    return ApiError(400, "context_length_exceeded", said, hint, "messages", tokens=sizes)
+    return ApiError(400, "context_length_exceeded", message, hint, "messages", tokens=sizes)
 
 
 def bad_request(message: str, param: str | None = None, hint: str = "") -> ApiError:

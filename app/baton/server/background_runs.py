@@ -1,4 +1,4 @@
-"""Responses in the background: played while no client waits, and asked for by their id."""
+"""Responses in the background: run while no client waits, and asked for by their id."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from baton.server.access import Client
 from baton.server.api_errors import ApiError, failure_error, stopped_error
 from baton.server.client_request import ClientRequest, run_of
 from baton.server.offered_models import OfferedModel
-from baton.server.player import Player
+from baton.server.request_runner import RequestRunner
 from baton.server.responses import failed_response, response, response_id
-from baton.server.served_answer import answer_head, make_answer
-from baton.server.served_run import MAX_SHOWN_CHARS, ServedRun
+from baton.server.served_run import MAX_SHOWN_CHARS, ServedRun, answer_head, make_answer
 from baton.server.tool_calls import FoundCalls, ToolCall, past_calls, read_calls
 
 MAX_REMEMBERED = 200
@@ -50,7 +49,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A response that is played, or was, and the task that does so (None: another one did)."""
+    """A response that runs, or did, and the task that does so (None: another one did)."""
 
     served: ServedRun
     written: _Written
@@ -63,19 +62,19 @@ class _Kept:
 
 
 class BackgroundRuns:
-    """The responses that are played in the background, and what others said.
+    """The responses that run in the background, and what others said.
 
     Those of long ago are found in the history.
     """
 
-    def __init__(self, player: Player) -> None:
-        self._player = player
+    def __init__(self, runner: RequestRunner) -> None:
+        self._runner = runner
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     async def begin(self, served: ServedRun) -> dict[str, Any]:
         """Begin a response; return it as it stands, once it is recorded. Raises ApiError."""
         written = _Written()
-        task = asyncio.create_task(self._play(served, written))
+        task = asyncio.create_task(self._run(served, written))
         recorded = asyncio.create_task(served.recorded.wait())
         await asyncio.wait({task, recorded}, return_when=asyncio.FIRST_COMPLETED)
         recorded.cancel()
@@ -97,7 +96,7 @@ class BackgroundRuns:
         return kept
 
     async def follow(self, served: ServedRun) -> FoundCalls:
-        """Yield what a response says while it is played. Raises ApiError where it fails."""
+        """Yield what a response says while it runs. Raises ApiError where it fails."""
         kept, at = self._kept[served.id], 0
         assert kept.task is not None
         while at < len(kept.written.pieces) or not kept.task.done():
@@ -126,7 +125,7 @@ class BackgroundRuns:
 
         Raises ApiError (404) for one that isn't there, or was deleted, and BatonError.
         """
-        own = await self._player.store.clients.run(run_of(id), client.id)
+        own = await self._runner.store.clients.run(run_of(id), client.id)
         kept = self._find(id, client)
         if kept is not None and (own is not None or kept.served.is_withdrawn):
             return self._describe(kept)
@@ -156,11 +155,11 @@ class BackgroundRuns:
         return {**body, "input": placed}, strictest(labels)
 
     async def _label(self, run: str, client: Client) -> Label:
-        own = await self._player.store.clients.run(run, client.id)
+        own = await self._runner.store.clients.run(run, client.id)
         if own is None:
             return Label.LOCAL
         record = own.record
-        thread = await self._player.store.thread(record.conversation, record.answer)
+        thread = await self._runner.store.thread(record.conversation, record.answer)
         return strictest(turn.label for turn in thread)
 
     async def cancel(self, id: str, client: Client) -> dict[str, Any]:
@@ -169,7 +168,7 @@ class BackgroundRuns:
         Raises ApiError: 404 for one that isn't there, 409 for one that isn't this server's to stop.
         """
         if (kept := self._find(id, client)) is None or kept.task is None:
-            own = await self._player.store.clients.run(run_of(id), client.id)
+            own = await self._runner.store.clients.run(run_of(id), client.id)
             if own is not None and own.record.status == "running":
                 message = "This server doesn't answer that response in the background."
                 hint = "Cancel it at the server that does."
@@ -189,12 +188,12 @@ class BackgroundRuns:
             if kept.task is not None:
                 await _stop(kept.task)
 
-    async def _play(self, served: ServedRun, written: _Written) -> None:
+    async def _run(self, served: ServedRun, written: _Written) -> None:
         with suppress(ApiError):  # it stays in `served`
-            async with aclosing(self._player.play(served)) as pieces:
+            async with aclosing(self._runner.run(served)) as pieces:
                 calls = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
-                async for found in calls:
-                    written.pieces.append(found)
+                async for piece in calls:
+                    written.pieces.append(piece)
                     written.changed.set()
 
     def _describe(self, kept: _Kept) -> dict[str, Any]:
@@ -203,7 +202,7 @@ class BackgroundRuns:
             return response(answer_head(served), served.asked, "in_progress")
         if served.error is not None and served.view.status != "cancelled":
             return failed_response(answer_head(served), served.asked, served.error)
-        roster, pieces = self._player.orchestra.roster, kept.written.pieces
+        roster, pieces = self._runner.orchestra.roster, kept.written.pieces
         text = "".join(text for text, _ in pieces)
         calls = [call for _, called in pieces for call in called]
         answer = make_answer(served, roster, text, calls)
@@ -211,14 +210,14 @@ class BackgroundRuns:
 
     async def _past(self, run: str, client: Client) -> dict[str, Any]:
         """Return the response of a run in the history."""
-        record = await self._player.store.runs.get(run)
+        record = await self._runner.store.runs.get(run)
         asked, model = ClientRequest("baton/auto", ""), OfferedModel("baton/auto", "auto")
         view = fold_events(record.events)
         served = ServedRun(asked, client, model, began=record.created, _view=view)
-        thread = await self._player.store.thread(record.conversation, record.answer)
+        thread = await self._runner.store.thread(record.conversation, record.answer)
         text = next((turn.text for turn in thread if turn.id == record.answer), "")
         text, calls = past_calls(text, record.id)
-        answer = make_answer(served, self._player.orchestra.roster, text, calls)
+        answer = make_answer(served, self._runner.orchestra.roster, text, calls)
         if (failure := served.view.failure) is None:
             return response(answer, asked, _STATUSES.get(record.status, "failed"))
         return failed_response(answer, asked, failure_error(failure))
@@ -228,8 +227,8 @@ def _reference(item: object) -> str:
     """Return the run that an item of the input refers to, "" where it is something else."""
     if not isinstance(item, Mapping) or item.get("type") != "item_reference":
         return ""
-    found = _ITEM_ID.match(str(item.get("id")))
-    return found[1] if found else ""
+    match = _ITEM_ID.match(str(item.get("id")))
+    return match[1] if match else ""
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

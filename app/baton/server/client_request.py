@@ -26,6 +26,18 @@ from baton.server.tool_offer import (
 
 DEFAULT_MODEL = f"{OWN_MODELS_PREFIX}auto"
 
+OPENAI_HARMLESS = frozenset(
+    {
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "user",
+    }
+)
+"""Fields of OpenAI's protocols that tune how a provider makes or bills an answer."""
+
 MAX_BODY_BYTES = 8 * 10**6
 MAX_BRACKETS, MAX_COMMAS = 200_000, 1_000_000
 """How many objects and lists a body may hold, counted in its texts too: reading a million takes
@@ -132,7 +144,9 @@ def parse_body(body: bytes) -> dict[str, Any]:
         try:
             parsed = msgspec.json.decode(body)
         except msgspec.DecodeError:
-            parsed = msgspec.json.decode(_with_whole_characters(body))
+            # Clients that cut a text write half a character: a mark stands for it.
+            whole = json.dumps(json.loads(body.decode()), ensure_ascii=False)
+            parsed = msgspec.json.decode(whole.encode("utf-8", "replace"))
         if isinstance(parsed, dict) and not _SAFETY_FIELDS.isdisjoint(parsed):
             json.loads(body, object_pairs_hook=_refuse_doubles)
     except (ValueError, RecursionError) as error:  # bytes that aren't UTF-8 are a ValueError
@@ -142,14 +156,6 @@ def parse_body(body: bytes) -> dict[str, Any]:
     if is_too_deep(parsed):
         raise bad_request(f"The body is nested more than {MAX_DEPTH} levels deep.")
     return parsed
-
-
-def _with_whole_characters(body: bytes) -> bytes:
-    """Return JSON with a mark for each half of a character, as clients write where they cut a text.
-
-    Raises ValueError, and RecursionError.
-    """
-    return json.dumps(json.loads(body.decode()), ensure_ascii=False).encode("utf-8", "replace")
 
 
 _SAFETY_FIELDS = frozenset({"baton", "store"})
@@ -172,10 +178,12 @@ def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(whole, kind)
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$")
+        problem, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
         where = f" (at {param})" if param else ""
-        raise bad_request(f"The request is not as it should be: {said}{where}.", param) from error
+        raise bad_request(
+            f"The request is not as it should be: {problem}{where}.", param
+        ) from error
 
 
 def check_fields(
@@ -198,9 +206,9 @@ def check_fields(
         if name in neutral:
             if any(value == allowed for allowed in neutral[name]):
                 continue
-            said = f"Baton doesn't support {name!r}"
+            message = f"Baton doesn't support {name!r}"
             other = f" other than {json.dumps(neutral[name][0])}" if neutral[name] else ""
-            raise ApiError(400, "unsupported_parameter", f"{said}{other}.", param=name)
+            raise ApiError(400, "unsupported_parameter", f"{message}{other}.", param=name)
         if name in _SAMPLING:
             own, least, most = _SAMPLING[name]
             sampling[own] = _read_number(value, least, most, name)
@@ -268,6 +276,27 @@ ANY_OBJECT: Mapping[str, str] = {"type": "object"}
 """The schema of an answer that must be some JSON object."""
 
 
+def read_form(
+    kind: str | None, schema: object, param: str, warnings: list[str], place: str = "schema"
+) -> AnswerFormat | None:
+    """Return the form of an answer, None for any text; `place` is where `param` has the schema."""
+    match kind or "text":
+        case "text":
+            return None
+        case "json_object":
+            return json_shape(ANY_OBJECT, param, warnings)
+        case "json_schema":
+            return json_shape(schema, f"{param}.{place}", warnings)
+    raise bad_request(f"There is no response format {str(kind)[:40]!r}.", f"{param}.type")
+
+
+class FormatFields(msgspec.Struct, frozen=True):
+    """The form that the answer must have."""
+
+    type: str | None = None
+    schema: dict[str, Any] | None = None
+
+
 class ConditionFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The field `baton` of a body: conditions that OpenAI's protocol has no words for."""
 
@@ -278,22 +307,41 @@ class ConditionFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: bool = True
 
 
+class SharedFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request of each protocol may say."""
+
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stream: bool | None = None
+    baton: ConditionFields | None = None
+
+    def values(self, warnings: list[str], *, max_temperature: float = 2.0) -> dict[str, Any]:
+        """Return what it means for a ClientRequest, with all warnings so far. Raises ApiError."""
+        return {
+            "temperature": check_range(self.temperature, max_temperature, "temperature"),
+            "top_p": check_range(self.top_p, 1.0, "top_p"),
+            "is_streamed": bool(self.stream),
+            "warnings": tuple(warnings),
+        }
+
+
 def read_conditions(
-    headers: Mapping[str, str], said: ConditionFields | None, store: bool | None = None
+    headers: Mapping[str, str], fields: ConditionFields | None, store: bool | None = None
 ) -> Conditions:
     """Return what a request allows: of headers and fields that contradict, the strictest counts.
 
     Where it says that it is not to be stored, it isn't kept.
     """
-    said = said or ConditionFields()
-    budgets = _header_values(headers, "x-baton-budget", said.budget)
-    deadlines = _header_values(headers, "x-baton-deadline", said.deadline)
+    fields = fields or ConditionFields()
+    budgets = _header_values(headers, "x-baton-budget", fields.budget)
+    deadlines = _header_values(headers, "x-baton-deadline", fields.deadline)
     return Conditions(
         min(map(_read_budget, budgets), default=None),
         min(map(_read_deadline, deadlines), default=None),
-        said.strict or True in _read_flags(headers, "x-baton-strict"),
-        said.private or True in _read_flags(headers, "x-baton-private"),
-        said.keep and store is not False and False not in _read_flags(headers, "x-baton-keep"),
+        fields.strict or True in _read_flags(headers, "x-baton-strict"),
+        fields.private or True in _read_flags(headers, "x-baton-private"),
+        fields.keep and store is not False and False not in _read_flags(headers, "x-baton-keep"),
     )
 
 

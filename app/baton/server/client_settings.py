@@ -10,10 +10,10 @@ from importlib import resources
 import msgspec
 
 from baton.core.errors import ConfigError
-from baton.core.messages import Card
-from baton.server.tokens import ServerTokens
+from baton.core.messages import DEFAULT_CONTEXT, Card
+from baton.server.access import ServerTokens
 
-ASSUMED_CONTEXT = 8192
+ASSUMED_CONTEXT = DEFAULT_CONTEXT
 """What is declared where how much a worker reads isn't known, in tokens."""
 
 _SUFFIX = ".toml"

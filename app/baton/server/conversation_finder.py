@@ -47,11 +47,13 @@ class ConversationFinder:
         if asked.continues:
             named = await self.earlier_run(asked.continues, client)
             return await self._continued(served, named, asked.earlier)
-        said = await asyncio.to_thread(_said_marks, asked)
-        place = ConversationPosition(earlier=asked.earlier, program=client.program, said=said.whole)
+        marks = await asyncio.to_thread(_said_marks, asked)
+        place = ConversationPosition(
+            earlier=asked.earlier, program=client.program, said=marks.whole
+        )
         if not asked.conditions.is_kept:
             return place, Label.CLOUD
-        for same in await self._store.clients.answers(said.whole, client.id):
+        for same in await self._store.clients.answers(marks.whole, client.id):
             own = await self._store.clients.run(same.run, client.id)
             if own is None or not own.is_sole:
                 continue
@@ -60,12 +62,12 @@ class ConversationFinder:
         if not asked.earlier:
             return place, Label.CLOUD
         last = await asyncio.to_thread(_without_form, asked.earlier[-1].text)
-        for known in await self._store.clients.answers(said.before, client.id):
+        for known in await self._store.clients.answers(marks.before, client.id):
             if last in await asyncio.to_thread(_answers_as_sent, known.text, asked):
                 own = await self._store.clients.run(known.run, client.id)
                 if own is not None:
                     place, kept_label = await self._continued(served, own, ())
-                    return replace(place, said=said.whole), kept_label
+                    return replace(place, said=marks.whole), kept_label
         return place, Label.CLOUD
 
     async def _is_same(self, own: OwnRun, asked: ClientRequest, program: str, label: Label) -> bool:
@@ -96,12 +98,14 @@ class ConversationFinder:
         own = await self._store.clients.run(run_of(response), client.id)
         param = "previous_response_id"
         if own is None:
-            said = "There is no earlier response of yours with this id."
+            message = "There is no earlier response of yours with this id."
             hint = "One that wasn't stored can't be continued."
-            raise ApiError(404, "response_not_found", said, hint, param)
+            raise ApiError(404, "response_not_found", message, hint, param)
         if own.record.status == "running":
-            said = "That response is still in progress."
-            raise ApiError(409, "response_in_progress", said, "Ask again once it is done.", param)
+            message = "That response is still in progress."
+            raise ApiError(
+                409, "response_in_progress", message, "Ask again once it is done.", param
+            )
         return own
 
     async def system(self, asked: ClientRequest, position: ConversationPosition) -> str | None:
@@ -126,8 +130,8 @@ def _said_marks(asked: ClientRequest) -> _SaidMarks:
         is_answer = message.role is Role.ASSISTANT
         if is_answer:
             before = digest.hexdigest()
-        said = _without_form(message.text) if is_answer else message.text.strip()
-        text = said.encode("utf-8", "replace")
+        content = _without_form(message.text) if is_answer else message.text.strip()
+        text = content.encode("utf-8", "replace")
         digest.update(f"{message.role.value}\0{len(text)}\0".encode() + text)
     return _SaidMarks(digest.hexdigest(), before)
 

@@ -38,19 +38,21 @@ def read_embeddings(body: Mapping[str, Any]) -> tuple[EmbeddingsRequest, list[st
     asked = read_fields(body, EmbeddingsRequest)
     texts = [asked.input] if isinstance(asked.input, str) else asked.input
     if not all(isinstance(text, str) for text in texts):
-        said = "Baton embeds texts, and these are numbers of another model's tokens."
+        message = "Baton embeds texts, and these are numbers of another model's tokens."
         hint = "Send texts: in LangChain that is check_embedding_ctx_length=False."
-        raise bad_request(said, "input", hint)
+        raise bad_request(message, "input", hint)
     if not 0 < len(texts) <= MAX_INPUTS:
         raise bad_request(f"There may be 1 to {MAX_INPUTS:,} texts.", "input")
     if not all(texts):
         raise bad_request("A text to embed is empty.", "input")
     if (longest := max(map(len, texts))) > MAX_INPUT_CHARS:
-        said = f"A text has {longest:,} characters, and {MAX_INPUT_CHARS:,} are the most."
-        raise bad_request(said, "input", "Send it in parts.")
+        message = f"A text has {longest:,} characters, and {MAX_INPUT_CHARS:,} are the most."
+        raise bad_request(message, "input", "Send it in parts.")
     if asked.dimensions is not None and not 0 < asked.dimensions <= VECTOR_WIDTH:
-        said = f"Vectors have {VECTOR_WIDTH} dimensions, of which 1 to {VECTOR_WIDTH} can be had."
-        raise bad_request(said, "dimensions")
+        message = (
+            f"Vectors have {VECTOR_WIDTH} dimensions, of which 1 to {VECTOR_WIDTH} can be had."
+        )
+        raise bad_request(message, "dimensions")
     return asked, texts
 
 
@@ -72,9 +74,9 @@ class Embedder:
     ) -> dict[str, Any]:
         """Return the answer to a request that names this model. Raises ApiError."""
         if model is not EMBEDDING:
-            said = f"{asked.model[:80]!r} makes no vectors, {EMBEDDING.id} does."
+            message = f"{asked.model[:80]!r} makes no vectors, {EMBEDDING.id} does."
             hint = "The setting serve.aliases allows other names of it."
-            raise ApiError(404, "model_not_found", said, hint, "model")
+            raise ApiError(404, "model_not_found", message, hint, "model")
         if (encoder := self.encoder) is None:
             why = getattr(self._router, "trouble", "") or "The encoder isn't installed."
             raise ApiError(503, "model_unavailable", why, "`baton doctor` says what to do.")

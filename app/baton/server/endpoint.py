@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,21 +25,26 @@ from baton.core.sanitiser import one_line
 from baton.history import new_id
 from baton.presentation.served_requests import ServedRequest
 from baton.server.access import OPEN_PATHS, Access, Client
-from baton.server.addresses import canonical_path, is_anthropic, no_address_text
 from baton.server.api_errors import ApiError, shown_error, stopped_error
 from baton.server.background_runs import BackgroundRuns
 from baton.server.client_request import ClientRequest, parse_body
-from baton.server.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Dialect
+from baton.server.dialects import (
+    CHAT,
+    COMPLETIONS,
+    MESSAGES,
+    RESPONSES,
+    Dialect,
+    EventStream,
+    canonical_path,
+    is_anthropic,
+    no_address_text,
+)
 from baton.server.embeddings import Embedder, read_embeddings
-from baton.server.event_stream import EventStream
 from baton.server.offered_models import OfferedModel
-from baton.server.openapi import describe_endpoint
-from baton.server.player import Player
 from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
-from baton.server.request_log import PlainRequest
-from baton.server.served_answer import Answer, answer_head, make_answer
-from baton.server.served_run import ServedRun
+from baton.server.request_runner import RequestRunner
+from baton.server.served_run import Answer, PlainRequest, ServedRun, answer_head, make_answer
 from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
 
 T = TypeVar("T")
@@ -59,52 +64,52 @@ RETRY_SECONDS = 2
 MAX_ENDPOINTS = 8
 """How many endpoints of Baton a request may have come through."""
 
-Work = Callable[[bytearray, Mapping[str, str], Client], Awaitable[dict[str, Any]]]
-"""Computes an answer from a body, the headers and who asks. Raises ApiError."""
+
+class Posted(NamedTuple):
+    """What was sent to an address, and by whom."""
+
+    body: bytearray
+    headers: Mapping[str, str]
+    client: Client
+
+
+Work = Callable[[Posted], Awaitable[dict[str, Any]]]
+"""Computes an answer from what was sent. Raises ApiError."""
 
 
 class Endpoint:
-    """Answers requests with a player. `access` says who may ask.
+    """Answers requests through a runner. `access` says who may ask.
 
     `report` takes each request that is over, but for those whether Baton runs.
     """
 
     def __init__(
         self,
-        player: Player,
+        runner: RequestRunner,
         access: Access,
         report: Callable[[ServedRequest], object] = lambda request: None,
     ) -> None:
-        self._home = player.home
-        self._player = player
+        self._home = runner.home
+        self._runner = runner
         self._access = access
         self._report = report
         self._bodies = BodyReader()
-        self._background = BackgroundRuns(player)
-        self._embedder = Embedder(player.orchestra.services.router)
+        self._background = BackgroundRuns(runner)
+        self._embedder = Embedder(runner.orchestra.services.router)
         routes = [
             Route("/", self._health, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
-            Route("/openapi.json", self._describe, methods=["GET"]),
             Route("/v1/models", self._models, methods=["GET"]),
             Route("/v1/models/{name:path}", self._model, methods=["GET"]),
-            Route("/v1/chat/completions", _Ask(self, CHAT), methods=["POST"]),
-            Route("/v1/completions", _Ask(self, COMPLETIONS), methods=["POST"]),
-            Route("/v1/embeddings", _Ask(self, CHAT, self._embed), methods=["POST"]),
-            Route("/v1/responses", _Ask(self, RESPONSES), methods=["POST"]),
-            Route(
-                "/v1/responses/input_tokens",
-                _Ask(self, RESPONSES, self._count_response),
-                methods=["POST"],
-            ),
+            self._posted("chat/completions", CHAT),
+            self._posted("completions", COMPLETIONS),
+            self._posted("embeddings", CHAT, self._embed),
+            self._posted("responses", RESPONSES),
+            self._posted("responses/input_tokens", RESPONSES, self._count_response),
             Route("/v1/responses/{id}", self._response, methods=["GET"]),
             Route("/v1/responses/{id}/cancel", self._cancel, methods=["POST"]),
-            Route("/v1/messages", _Ask(self, MESSAGES), methods=["POST"]),
-            Route(
-                "/v1/messages/count_tokens",
-                _Ask(self, MESSAGES, self._count_messages),
-                methods=["POST"],
-            ),
+            self._posted("messages", MESSAGES),
+            self._posted("messages/count_tokens", MESSAGES, self._count_messages),
         ]
         self._app = Starlette(
             routes=routes,
@@ -122,6 +127,10 @@ class Endpoint:
             allow_private_network=True,
             expose_headers=["request-id", "retry-after", "x-request-id"],
         )
+
+    def _posted(self, name: str, dialect: Dialect, work: Work | None = None) -> Route:
+        """Return the route of an address that asks for a run, or has `work` done."""
+        return Route(f"/v1/{name}", _Ask(self, dialect, work), methods=["POST"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -185,44 +194,40 @@ class Endpoint:
     async def _health(self, request: Request) -> Response:
         return _json({"status": "ok", "name": "baton", "version": __version__})
 
-    async def _describe(self, request: Request) -> Response:
-        return _json(describe_endpoint())
-
     async def _models(self, request: Request) -> Response:
         has_encoder = (
             self._embedder.encoder is not None and "anthropic-version" not in request.headers
         )
-        models = self._player.listed_models(has_encoder=has_encoder)
+        models = self._runner.listed_models(has_encoder=has_encoder)
         listed = [_model_object(model) for model in models]
         ends = {"first_id": models[0].id, "last_id": models[-1].id, "has_more": False}
         return _json({"object": "list", "data": listed, **ends})
 
     async def _model(self, request: Request) -> Response:
         named = request.path_params["name"]
-        return _json(_model_object(replace(self._player.find_model(named), id=named)))
+        return _json(_model_object(replace(self._runner.find_model(named), id=named)))
 
     async def _response(self, request: Request) -> Response:
-        client = request.scope[CLIENT]
-        return _json(await self._background.describe(request.path_params["id"], client))
+        id, client = request.path_params["id"], request.scope[CLIENT]
+        return _json(await self._background.describe(id, client))
 
     async def _cancel(self, request: Request) -> Response:
-        client = request.scope[CLIENT]
-        return _json(await self._background.cancel(request.path_params["id"], client))
+        id, client = request.path_params["id"], request.scope[CLIENT]
+        return _json(await self._background.cancel(id, client))
 
     async def ask(self, dialect: Dialect, request: Request, send: Send) -> None:
         """Answer a request for a run, as long as the client is there. Raises ApiError."""
-        headers = _headers(request.scope)
         async with self._bodies.read(request) as body:
             client, id = request.scope[CLIENT], request.scope[REQUEST_ID]
-            asked = await self._read(dialect, body, headers, client)
+            asked = await self._read(dialect, Posted(body, _headers(request.scope), client))
             body.clear()
             request.scope[MODEL] = asked.model
-            served = request.scope[SERVED] = self._player.begin(asked, client, id)
+            served = request.scope[SERVED] = self._runner.begin(asked, client, id)
             if served.asked.is_background:
                 begun = await self._background.begin(served)
                 if asked.is_streamed:
-                    found = self._background.follow(served)
-                    stream = self._stream(dialect, served, found, send)
+                    written = self._background.follow(served)
+                    stream = self._stream(dialect, served, written, send)
                     await _while_connected(request.receive, stream)
                 else:
                     await _json(begun)(request.scope, request.receive, send)
@@ -235,61 +240,48 @@ class Endpoint:
         """Answer a request without a run, as long as the client is there. Raises ApiError."""
 
         async def answer(body: bytearray) -> None:
-            result = await work(body, _headers(request.scope), request.scope[CLIENT])
+            result = await work(Posted(body, _headers(request.scope), client))
             await _json(result)(request.scope, request.receive, send)
 
-        place = self._player.place(request.scope[CLIENT])
+        client = request.scope[CLIENT]
+        place = self._runner.place(client)
         async with place, self._bodies.read(request) as body:
             await _while_connected(request.receive, answer(body))
 
-    async def _embed(
-        self, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> dict[str, Any]:
-        is_large = len(body) > SMALL_BODY_BYTES
-        fields = await _worked_on(is_large, parse_body, bytes(body))
-        asked, texts = read_embeddings(fields)
-        return await self._embedder.embed(asked, texts, self._player.find_model(asked.model))
+    async def _embed(self, posted: Posted) -> dict[str, Any]:
+        asked, texts = read_embeddings(await _parsed(posted.body))
+        return await self._embedder.embed(asked, texts, self._runner.find_model(asked.model))
 
-    async def _count_messages(
-        self, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> dict[str, Any]:
-        return {"input_tokens": await self._count(MESSAGES, body, headers, client)}
+    async def _count_messages(self, posted: Posted) -> dict[str, Any]:
+        asked = await self._read(MESSAGES, posted)
+        return {"input_tokens": await self._runner.count(asked, posted.client)}
 
-    async def _count_response(
-        self, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> dict[str, Any]:
-        count = await self._count(RESPONSES, body, headers, client)
+    async def _count_response(self, posted: Posted) -> dict[str, Any]:
+        asked = await self._read(RESPONSES, posted)
+        count = await self._runner.count(asked, posted.client)
         return {"object": "response.input_tokens", "input_tokens": count}
 
-    async def _count(
-        self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> int:
-        return await self._player.count(await self._read(dialect, body, headers, client), client)
-
-    async def _read(
-        self, dialect: Dialect, body: bytearray, headers: Mapping[str, str], client: Client
-    ) -> ClientRequest:
+    async def _read(self, dialect: Dialect, posted: Posted) -> ClientRequest:
         """Return what a body asks for; private if it refers to what is. Raises ApiError."""
-        is_large = len(body) > SMALL_BODY_BYTES
-        fields: Mapping[str, Any] = await _worked_on(is_large, parse_body, bytes(body))
+        fields: Mapping[str, Any] = await _parsed(posted.body)
         label = Label.CLOUD
         if dialect is RESPONSES:
-            fields, label = await self._background.resolve(fields, client)
-        asked = await _worked_on(is_large, dialect.read, fields, headers)
+            fields, label = await self._background.resolve(fields, posted.client)
+        asked = await _worked_on(posted.body, dialect.read, fields, posted.headers)
         is_private = asked.conditions.is_private or label is not Label.CLOUD
         conditions = replace(asked.conditions, is_private=is_private)
-        return replace(asked, weight=len(body), conditions=conditions)
+        return replace(asked, weight=len(posted.body), conditions=conditions)
 
     async def _play(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        async with aclosing(self._player.play(served)) as pieces:
-            found = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
+        async with aclosing(self._runner.run(served)) as pieces:
+            written = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
             if served.asked.is_streamed:
-                await self._stream(dialect, served, found, send)
+                await self._stream(dialect, served, written, send)
                 return
             text, calls = "", list[ToolCall]()
-            async for shown, called in found:
+            async for shown, called in written:
                 text += shown
                 calls += called
         self._background.remember(served, text, calls)
@@ -297,7 +289,7 @@ class Endpoint:
         await _json(whole)(scope, receive, send)
 
     async def _stream(
-        self, dialect: Dialect, served: ServedRun, found: FoundCalls, send: Send
+        self, dialect: Dialect, served: ServedRun, written: FoundCalls, send: Send
     ) -> None:
         """Send an answer as server-sent events.
 
@@ -308,7 +300,7 @@ class Endpoint:
         text, calls = "", list[ToolCall]()
         try:
             async with stream.kept_alive(served.recorded):
-                async for shown, called in found:
+                async for shown, called in written:
                     await stream.begin()
                     head = answer_head(served)
                     if shown:
@@ -335,7 +327,7 @@ class Endpoint:
         await stream.finish()
 
     def _answer(self, served: ServedRun, text: str, calls: list[ToolCall]) -> Answer:
-        return make_answer(served, self._player.orchestra.roster, text, calls)
+        return make_answer(served, self._runner.orchestra.roster, text, calls)
 
 
 class _Ask:
@@ -398,8 +390,13 @@ def _with_request_id(id: str, send: Send) -> Send:
     return send_with_id
 
 
-async def _worked_on(is_large: bool, work: Callable[..., T], *given: object) -> T:
-    """Return what a function does, in a thread where it has much to do."""
+async def _parsed(body: bytearray) -> dict[str, Any]:
+    return await _worked_on(body, parse_body, bytes(body))
+
+
+async def _worked_on(body: bytearray, work: Callable[..., T], *given: object) -> T:
+    """Return what a function does, in a thread where it has much to do with a body."""
+    is_large = len(body) > SMALL_BODY_BYTES
     return await asyncio.to_thread(work, *given) if is_large else work(*given)
 
 
@@ -432,10 +429,10 @@ def _model_object(model: OfferedModel) -> dict[str, Any]:
 
 
 def _show_error(request: Request, error: Exception) -> Response:
-    said = shown_error(error)
-    request.scope[ERROR] = said
+    api_error = shown_error(error)
+    request.scope[ERROR] = api_error
     shown = MESSAGES if is_anthropic(request.scope["path"], request.headers) else CHAT
-    return _json(shown.error(said), said.status)
+    return _json(shown.error(api_error), api_error.status)
 
 
 def _show_http_error(request: Request, error: Exception) -> Response:

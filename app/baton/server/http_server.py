@@ -1,37 +1,46 @@
-"""The HTTP server: its sockets on loopback, its limits, and its end."""
+"""The HTTP server: its sockets on loopback, its limits, its log, and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import ipaddress
+import logging
+import os
 import socket
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from baton.compose import Baton
 from baton.core.errors import ConfigError
-from baton.platform.lean_imports import skip_package_init
-from baton.presentation.served_requests import ServedRequest
+from baton.platform.durable_files import make_folder, open_private
+from baton.platform.import_stubs import skip_package_init
+from baton.presentation.served_requests import ServedRequest, request_line
+from baton.presentation.words import count_text
 from baton.server.access import (
     LOOPBACK,
     WILDCARDS,
     Access,
+    ServerTokens,
     allowed_hosts,
     allowed_name,
     allowed_origin,
+    read_tokens,
 )
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
-from baton.server.player import AS_CONFIGURED, Player, ServingLimits
-from baton.server.request_log import RequestLog
-from baton.server.tokens import ServerTokens, read_tokens
+from baton.server.request_runner import AS_CONFIGURED, RequestRunner, ServingLimits
+from baton.server.served_run import PlainRequest
 
 skip_package_init("uvicorn")  # it imports what starts processes, which the packaged binary lacks
 
@@ -157,12 +166,12 @@ class _Server(Server):
 
 @dataclass(frozen=True, slots=True)
 class OpenEndpoint:
-    """An endpoint that is open: where it is, the tokens for it, and what plays its requests."""
+    """An endpoint that is open: where it is, the tokens for it, and what runs its requests."""
 
     hosts: tuple[str, ...]
     port: int
     tokens: ServerTokens
-    player: Player
+    runner: RequestRunner
     log: RequestLog
 
     @property
@@ -173,7 +182,7 @@ class OpenEndpoint:
     @property
     def requests(self) -> Sequence[ServedRequest]:
         """The requests, the newest last."""
-        return sorted((*self.player.served, *self.log.plain), key=lambda one: one.began)
+        return sorted((*self.runner.served, *self.log.plain), key=lambda one: one.began)
 
     @property
     def url(self) -> str:
@@ -207,23 +216,23 @@ async def serving(
     is_wildcard = not set(asked).isdisjoint(WILDCARDS)
     sockets = _listen(asked, port)
     bound = sockets[0].getsockname()[1]
-    player = Player(baton, allowed)
+    runner = RequestRunner(baton, allowed)
     access = Access(
         allowed_hosts(bound, asked), tokens.grants(), names, origins, is_wildcard=is_wildcard
     )
     log = RequestLog(baton.paths.logs / "serve.log", report)
-    endpoint = Endpoint(player, access, log.add)
+    endpoint = Endpoint(runner, access, log.add)
     server = _Server(_config(endpoint, grace))
     running = asyncio.create_task(server.serve(sockets))
     try:
-        yield OpenEndpoint(asked, bound, tokens, player, log)
+        yield OpenEndpoint(asked, bound, tokens, runner, log)
     finally:
         server.should_exit = True
         await endpoint.aclose()
         await running
         if cancelled := set(server.server_state.tasks):  # their runs end in history and ledger
             await asyncio.wait(cancelled, timeout=END_SECONDS)
-        await player.aclose()
+        await runner.aclose()
         log.close()
 
 
@@ -315,3 +324,79 @@ def _is_free(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+MAX_PLAIN = 100
+"""How many requests without a run are remembered."""
+
+MAX_REFUSALS = 20
+REFUSAL_SECONDS = 10.0
+"""So many refused requests in so many seconds have a line each; of more only the number is said."""
+
+MAX_LOG_BYTES = 256 * 1024
+
+
+class RequestLog:
+    """Takes requests that are over: `report` gets each, `file` a line of each that was refused.
+
+    Of a flood of refused ones they get the number.
+    """
+
+    def __init__(self, file: Path, report: Callable[[ServedRequest], object] | None = None) -> None:
+        self.plain: deque[PlainRequest] = deque(maxlen=MAX_PLAIN)
+        self._report = report
+        self._file = _LogFile(file)
+        self._since = time.monotonic()
+        self._refused = 0
+
+    def add(self, request: ServedRequest) -> None:
+        """Take a request."""
+        if isinstance(request, PlainRequest):
+            self.plain.append(request)
+        self._begin_period()
+        self._refused += bool(request.failure)
+        if request.failure and self._refused > MAX_REFUSALS:
+            return
+        self._show(request)
+
+    def close(self) -> None:
+        """Say what was left out, and close the file."""
+        self._report_rest()
+        self._file.close()
+
+    def _begin_period(self) -> None:
+        if time.monotonic() - self._since > REFUSAL_SECONDS:
+            self._report_rest()
+            self._since, self._refused = time.monotonic(), 0
+
+    def _report_rest(self) -> None:
+        if (rest := self._refused - MAX_REFUSALS) > 0:
+            text = f"{count_text(rest, 'more request')} refused."
+            self._show(PlainRequest("", "", status=0, failure=text))
+
+    def _show(self, request: ServedRequest) -> None:
+        if self._report is not None:
+            self._report(request)
+        if request.failure:
+            id = f"  (req_{request.run})" if request.run else ""
+            self._file.write(f"{request_line(request)}{id}")
+
+
+class _LogFile(RotatingFileHandler):
+    """A file of lines with the time, of which the oldest leave."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, maxBytes=MAX_LOG_BYTES, backupCount=1, delay=True)
+
+    def write(self, line: str) -> None:
+        """Add a line with the date. A disk that won't have it fails no request."""
+        text = f"{time.strftime('%Y-%m-%d')} {line}"
+        self.emit(logging.LogRecord("baton", logging.INFO, "", 0, text, None, None))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Leave a line out that can't be written."""
+
+    def _open(self) -> TextIOWrapper:
+        make_folder(Path(self.baseFilename).parent)
+        number = open_private(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return TextIOWrapper(os.fdopen(number, "ab"), "utf-8")

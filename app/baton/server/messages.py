@@ -12,10 +12,10 @@ from baton.core.messages import AnswerFormat, Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
     ClientRequest,
-    ConditionFields,
+    FormatFields,
+    SharedFields,
     check_count,
     check_fields,
-    check_range,
     json_shape,
     read_conditions,
     read_fields,
@@ -23,7 +23,7 @@ from baton.server.client_request import (
     read_stop,
 )
 from baton.server.request_messages import Spoken, read_content, read_role, split_conversation
-from baton.server.served_answer import Answer
+from baton.server.served_run import Answer, StreamWriter
 from baton.server.tool_calls import ToolCall, call_text, called_name, result_text
 from baton.server.tool_offer import Tool, offer_tools, read_choice, read_tools
 
@@ -55,43 +55,31 @@ class MessageFields(msgspec.Struct, frozen=True):
     content: str | list[Any] | dict[str, Any] | None = None
 
 
-class FormatFields(msgspec.Struct, frozen=True):
-    """The form that the answer must have."""
-
-    type: str | None = None
-    schema: dict[str, Any] | None = None
-
-
 class OutputFields(msgspec.Struct, frozen=True):
     """How the answer must be."""
 
     format: FormatFields | None = None
 
 
-class MessagesRequest(msgspec.Struct, frozen=True):
+class MessagesRequest(SharedFields, frozen=True, kw_only=True):
     """A request's fields, as far as Baton keeps to them."""
 
-    model: str | None = None
-    messages: list[MessageFields] = []
+    messages: tuple[MessageFields, ...] = ()
     max_tokens: int | None = None
     system: str | list[Any] | dict[str, Any] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
     stop_sequences: list[str] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: dict[str, Any] | None = None
     output_config: OutputFields | None = None
     output_format: FormatFields | None = None
-    stream: bool | None = None
-    baton: ConditionFields | None = None
 
 
 def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
     """Return what a request asks for. Raises ApiError."""
     if body.get("thread") is not None:  # by these details Anthropic's clients do without it
-        said = "Baton keeps no threads: send the whole conversation along."
+        message_text = "Baton keeps no threads: send the whole conversation along."
         details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-        raise ApiError(400, "unsupported_parameter", said, param="thread", details=details)
+        raise ApiError(400, "unsupported_parameter", message_text, param="thread", details=details)
     warnings: list[str] = []
     sampling = check_fields(body, MessagesRequest, HARMLESS, {}, warnings)
     asked = read_fields(body, MessagesRequest)
@@ -110,15 +98,12 @@ def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> Client
         read_model(asked.model),
         *split_conversation(spoken, "messages"),
         max_tokens=check_count(asked.max_tokens, "max_tokens"),
-        temperature=check_range(asked.temperature, 1.0, "temperature"),
-        top_p=check_range(asked.top_p, 1.0, "top_p"),
         stop=read_stop(asked.stop_sequences, "stop_sequences"),
         shape=_shape(asked, warnings),
         tools=offer_tools(tools, choice, warnings),
-        is_streamed=bool(asked.stream),
         sampling=sampling,
         conditions=read_conditions(headers, asked.baton),
-        warnings=tuple(warnings),
+        **asked.values(warnings, max_temperature=1.0),
     )
 
 
@@ -152,14 +137,14 @@ def _spoken(
 
 
 def _shape(asked: MessagesRequest, warnings: list[str]) -> AnswerFormat | None:
-    form = asked.output_config.format if asked.output_config is not None else None
-    form = form or asked.output_format
-    if form is None or form.type in (None, "text"):
+    answer_format = asked.output_config.format if asked.output_config is not None else None
+    answer_format = answer_format or asked.output_format
+    if answer_format is None or answer_format.type in (None, "text"):
         return None
-    if form.type != "json_schema":
-        message = f"There is no output format {str(form.type)[:40]!r}."
+    if answer_format.type != "json_schema":
+        message = f"There is no output format {str(answer_format.type)[:40]!r}."
         raise bad_request(message, "output_config.format.type")
-    return json_shape(form.schema, "output_config.format.schema", warnings)
+    return json_shape(answer_format.schema, "output_config.format.schema", warnings)
 
 
 def message_object(answer: Answer) -> dict[str, Any]:
@@ -169,7 +154,7 @@ def message_object(answer: Answer) -> dict[str, Any]:
     return {**_head(answer), "content": content, **_ending(answer)}
 
 
-class MessageStream:
+class MessageStream(StreamWriter):
     """Writes an answer as the events of a stream, while it comes."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The models that the endpoint offers: Baton itself in four manners, and each of its workers."""
+"""The models that the endpoint offers: Baton itself in four modes, and each of its workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from baton.core.messages import Card
 from baton.core.model_roles import OWN_MODELS_PREFIX
 from baton.server.api_errors import ApiError
 
-MANNERS = {
+MODES_OFFERED = {
     "auto": "Answers here where that suffices, plans or asks for help where it doesn't.",
     "local": "Uses this machine only.",
     "mini": "Answers at once: never waits for a plan.",
@@ -29,10 +29,10 @@ MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class OfferedModel:
-    """A model of the endpoint: a manner of Baton's, or one of its workers (the other is "")."""
+    """A model of the endpoint: a mode of Baton, or one of its workers (the other is "")."""
 
     id: str
-    manner: str = ""
+    mode: str = ""
     worker: str = ""
     note: str = ""
 
@@ -60,11 +60,12 @@ def listed_models(
 
 def offered_models(roster: Sequence[Card]) -> list[OfferedModel]:
     """Return all models that a client can name."""
-    manners = [
-        OfferedModel(OWN_MODELS_PREFIX + name, name, note=note) for name, note in MANNERS.items()
+    modes = [
+        OfferedModel(OWN_MODELS_PREFIX + name, name, note=note)
+        for name, note in MODES_OFFERED.items()
     ]
     workers = [card for card in roster if not card.is_tool]
-    return manners + [
+    return modes + [
         OfferedModel(card.id, worker=card.id, note=card.note or card.name) for card in workers
     ]
 

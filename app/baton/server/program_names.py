@@ -11,7 +11,7 @@ from baton.core.sanitiser import one_line
 OTHER_PROGRAM = "another program"
 """One that doesn't say who it is."""
 
-MAX_NAME_CHARS = 25
+MAX_PROGRAM_CHARS = 25
 
 _NAMES = {
     "aider": "aider",
@@ -56,14 +56,14 @@ _HOSTS = {"aider.chat": "aider", "cline.bot": "cline", "opencode.ai": "opencode"
 
 
 def program_name(headers: Mapping[str, str]) -> str:
-    """Return the name of the program with these headers, at most MAX_NAME_CHARS and harmless.
+    """Return the name of the program with these headers, at most MAX_PROGRAM_CHARS and harmless.
 
     `headers` are by their lower-case names. A program may say anything: the name is only shown.
     """
     agent = headers.get("user-agent", "")
     titled = headers.get("x-title", "") or headers.get("x-openrouter-title", "")
-    for said in (titled, headers.get("originator", ""), _referring_site(headers)):
-        if name := _plain(said):
+    for named in (titled, headers.get("originator", ""), _referring_site(headers)):
+        if name := _plain(named):
             return _NAMES.get(name.lower(), name)
     if sdk := _SDK.match(agent):
         language = _LANGUAGES.get(sdk[1].lower())
@@ -83,8 +83,8 @@ def _referring_site(headers: Mapping[str, str]) -> str:
     return _HOSTS.get(host, host)
 
 
-def _plain(said: str) -> str:
+def _plain(text: str) -> str:
     """Return a name on one line without what isn't a letter, a digit or usual in names."""
-    text = one_line(said[:200], 200)
-    kept = "".join(sign for sign in text if sign.isalnum() or sign in " ._-+")
-    return " ".join(kept.split())[:MAX_NAME_CHARS].strip()
+    line = one_line(text[:200], 200)
+    kept = "".join(sign for sign in line if sign.isalnum() or sign in " ._-+")
+    return " ".join(kept.split())[:MAX_PROGRAM_CHARS].strip()

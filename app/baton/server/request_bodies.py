@@ -70,8 +70,8 @@ class BodyReader:
                     body.data += part
                     self._make_room(body)
         except TimeoutError as error:
-            said = "The body was too slow, or others needed its room."
-            raise ApiError(408, "timeout", said) from error
+            message = "The body was too slow, or others needed its room."
+            raise ApiError(408, "timeout", message) from error
         finally:
             self._arriving.pop(body, None)
 
@@ -87,8 +87,8 @@ class BodyReader:
         others = (other for other in list(self._arriving) if other.held and other is not body)
         while self._used + size - body.held > MAX_LARGE_BYTES:
             if (other := next(others, None)) is None:
-                said = "Too many large requests are being answered."
-                raise ApiError(429, "too_many_requests", said, "Try again in a moment.")
+                message = "Too many large requests are being answered."
+                raise ApiError(429, "too_many_requests", message, "Try again in a moment.")
             self._cut_off(other)
         self._used += size - body.held
         body.held = size

@@ -40,7 +40,7 @@ _MEDIA = {
 
 
 class Spoken(NamedTuple):
-    """A message; `media` is what of it can't be read, as it came from the person ("": nothing)."""
+    """A message; `media` is what of it can't be read, as it came from the user ("": nothing)."""
 
     role: Role
     text: str
@@ -120,16 +120,16 @@ def split_conversation(
     Turns alternate: what one side says twice is put together. Raises ApiError where the last
     message holds what can't be read, or where there are none or too many.
     """
-    said = tuple(islice(spoken, MAX_MESSAGES + 1))
-    if len(said) > MAX_MESSAGES:
+    read = tuple(islice(spoken, MAX_MESSAGES + 1))
+    if len(read) > MAX_MESSAGES:
         problem = f"There are more than {MAX_MESSAGES:,} messages, which are the most."
         raise ApiError(400, "too_many_messages", problem, "Leave the oldest ones out.", param)
-    if not said and not may_be_empty:
+    if not read and not may_be_empty:
         raise bad_request("There are no messages.", param)
-    if said and said[-1].media:
-        problem = f"Baton's workers read text, and the last message holds {said[-1].media!r}."
+    if read and read[-1].media:
+        problem = f"Baton's workers read text, and the last message holds {read[-1].media!r}."
         raise ApiError(400, "unsupported_content", problem, param=param)
-    messages = tuple(Message(one.role, one.text) for one in said)
+    messages = tuple(Message(one.role, one.text) for one in read)
     system, turns = _turns(messages)
     whole = "\n\n".join(system) if system else None
     if not turns:
@@ -137,7 +137,7 @@ def split_conversation(
     if turns[-1].role is Role.ASSISTANT:
         turns.append(Message(Role.USER, GO_ON))
     if turns[0].role is Role.ASSISTANT:
-        turns.insert(0, Message(Role.USER, NOTHING))  # chat templates want the person to begin
+        turns.insert(0, Message(Role.USER, NOTHING))  # chat templates want the user to begin
     prompt = turns[-1].text
     return prompt if prompt.strip() else NOTHING, tuple(turns[:-1]), whole, messages
 
@@ -159,10 +159,10 @@ def _turns(messages: Iterable[Message]) -> tuple[list[str], list[Message]]:
     return system, turns
 
 
-def warn(warnings: list[str], said: str) -> None:
+def warn(warnings: list[str], warning: str) -> None:
     """Add a warning, once, and not without end."""
-    if len(warnings) < MAX_WARNINGS and said not in warnings:
-        warnings.append(said)
+    if len(warnings) < MAX_WARNINGS and warning not in warnings:
+        warnings.append(warning)
 
 
 def note_unknown(names: Iterable[Any], warnings: list[str]) -> None:

@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from baton.core.messages import AnswerFormat, Role
+from baton.core.messages import Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
-    ANY_OBJECT,
+    OPENAI_HARMLESS,
     ClientRequest,
-    ConditionFields,
+    FormatFields,
+    SharedFields,
     check_count,
     check_fields,
-    check_range,
-    json_shape,
     read_conditions,
     read_fields,
+    read_form,
     read_model,
 )
 from baton.server.request_messages import (
@@ -29,27 +29,18 @@ from baton.server.request_messages import (
     read_role,
     split_conversation,
 )
-from baton.server.served_answer import Answer
+from baton.server.served_run import Answer, StreamWriter
 from baton.server.tool_calls import ToolCall, call_text, called_name, result_text
 from baton.server.tool_offer import Tool, offer_tools, read_choice, read_tools
 
-HARMLESS = frozenset(
-    {
-        "client_metadata",
-        "include",
-        "max_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning",
-        "safety_identifier",
-        "service_tier",
-        "stream_options",
-        "truncation",
-        "user",
-    }
-)
-"""Fields that tune how a provider makes or bills an answer, not what is asked for."""
+HARMLESS = OPENAI_HARMLESS | {
+    "client_metadata",
+    "include",
+    "max_tool_calls",
+    "reasoning",
+    "stream_options",
+    "truncation",
+}
 
 MAX_METADATA_CHARS = 20_000
 
@@ -60,13 +51,6 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 
 
-class FormatFields(msgspec.Struct, frozen=True):
-    """The form that the answer must have."""
-
-    type: str | None = None
-    schema: dict[str, Any] | None = None
-
-
 class TextFields(msgspec.Struct, frozen=True):
     """How the answer's text must be."""
 
@@ -74,25 +58,20 @@ class TextFields(msgspec.Struct, frozen=True):
     verbosity: str | None = None
 
 
-class ResponsesRequest(msgspec.Struct, frozen=True):
+class ResponsesRequest(SharedFields, frozen=True, kw_only=True):
     """A request's fields, as far as Baton keeps to them."""
 
-    model: str | None = None
     input: str | list[Any] | dict[str, Any] | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
     text: TextFields | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     metadata: dict[str, Any] | None = None
     previous_response_id: str | None = None
-    stream: bool | None = None
     background: bool | None = None
     store: bool | None = None
-    baton: ConditionFields | None = None
 
 
 def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
@@ -104,9 +83,10 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
         most = f"The metadata may have {MAX_METADATA_CHARS:,} characters."
         raise bad_request(most, "metadata")
     tools = read_tools(asked.tools or (), warnings)
-    said = [Spoken(Role.SYSTEM, asked.instructions)] if asked.instructions else []
+    spoken = [Spoken(Role.SYSTEM, asked.instructions)] if asked.instructions else []
     items = [asked.input] if isinstance(asked.input, dict) else asked.input or []
-    said += _spoken(items, tools, warnings)
+    spoken += _spoken(items, tools, warnings)
+    answer_format = (asked.text or TextFields()).format or FormatFields()
     conditions = read_conditions(headers, asked.baton, asked.store)
     if asked.background and not conditions.is_kept:
         raise bad_request("A response in the background has to be stored.", "store")
@@ -114,13 +94,10 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
     choice = read_choice(asked.tool_choice, is_single=is_single, warnings=warnings)
     return ClientRequest(
         read_model(asked.model),
-        *split_conversation(said, "input", may_be_empty=True),
+        *split_conversation(spoken, "input", may_be_empty=True),
         max_tokens=check_count(asked.max_output_tokens, "max_output_tokens"),
-        temperature=check_range(asked.temperature, 2.0, "temperature"),
-        top_p=check_range(asked.top_p, 1.0, "top_p"),
-        shape=_shape(asked.text, warnings),
+        shape=read_form(answer_format.type, answer_format.schema, "text.format", warnings),
         tools=offer_tools(tools, choice, warnings),
-        is_streamed=bool(asked.stream),
         is_background=bool(asked.background),
         continues=asked.previous_response_id or "",
         sampling=sampling,
@@ -132,7 +109,7 @@ def read_responses(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clien
             "tool_choice": asked.tool_choice or "auto",
             "tools": asked.tools or [],
         },
-        warnings=tuple(warnings),
+        **asked.values(warnings),
     )
 
 
@@ -141,14 +118,14 @@ def response_id(run: str) -> str:
     return f"resp_{run}"
 
 
-def _spoken(said: str | list[Any], tools: Sequence[Tool], warnings: list[str]) -> Iterator[Spoken]:
+def _spoken(items: str | list[Any], tools: Sequence[Tool], warnings: list[str]) -> Iterator[Spoken]:
     """Yield items as workers read them; thoughts of an earlier turn are left out."""
-    if isinstance(said, str):
-        yield Spoken(Role.USER, said)
+    if isinstance(items, str):
+        yield Spoken(Role.USER, items)
         return
     names: dict[str, str] = {}
     skipped: dict[str, None] = {}
-    for place, item in enumerate(said):
+    for place, item in enumerate(items):
         param = f"input[{place}]"
         if isinstance(item, str):
             yield Spoken(Role.USER, item)
@@ -192,20 +169,6 @@ def _called(
     return Spoken(Role.USER, result_text(called_name(call, names, tools), text))
 
 
-def _shape(asked: TextFields | None, warnings: list[str]) -> AnswerFormat | None:
-    form = asked.format if asked is not None else None
-    match form.type or "text" if form is not None else "text":
-        case "text":
-            return None
-        case "json_object":
-            return json_shape(ANY_OBJECT, "text.format", warnings)
-        case "json_schema":
-            schema = form.schema if form is not None else None
-            return json_shape(schema, "text.format.schema", warnings)
-        case kind:
-            raise bad_request(f"There is no format {kind[:40]!r}.", "text.format.type")
-
-
 _ECHOED: Mapping[str, Any] = {
     "instructions": None,
     "metadata": {},
@@ -230,6 +193,10 @@ def response(answer: Answer, asked: ClientRequest, status: str = "completed") ->
         if answer.text or not answer.calls:
             output.append(_text_item(answer, answer.text))
         output += [_call_item(call) for call in answer.calls]
+    answer_format: dict[str, Any] = {"type": "text"}
+    if asked.shape is not None:
+        schema = json.loads(asked.shape.schema)
+        answer_format = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
     used = answer.usage
     usage = {
         "input_tokens": used.read,
@@ -253,7 +220,7 @@ def response(answer: Answer, asked: ClientRequest, status: str = "completed") ->
         "previous_response_id": asked.continues or None,
         "store": asked.conditions.is_kept,
         "temperature": asked.temperature,
-        "text": {"format": _format(asked)},
+        "text": {"format": answer_format},
         "top_p": asked.top_p,
         "truncation": "disabled",
         "usage": usage if status == "completed" else None,
@@ -263,17 +230,10 @@ def response(answer: Answer, asked: ClientRequest, status: str = "completed") ->
     }
 
 
-def _format(asked: ClientRequest) -> dict[str, Any]:
-    if asked.shape is None:
-        return {"type": "text"}
-    schema = json.loads(asked.shape.schema)
-    return {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
-
-
 _ARGUMENTS = "function_call_arguments"
 
 
-class ResponseStream:
+class ResponseStream(StreamWriter):
     """Writes an answer as the events of a stream, while it comes."""
 
     def __init__(self, asked: ClientRequest) -> None:

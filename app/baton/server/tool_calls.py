@@ -38,6 +38,7 @@ _LANGUAGES = ("json", "tool_call", "tool_code")
 _FENCE = re.compile(rf"```(?:{'|'.join(_LANGUAGES)})?[ \t]*\n?")
 _XML_CALL = re.compile(r"<function=([^<>\s]{1,200})>(.*?)(?:</function>|\Z)", re.DOTALL)
 _XML_ARGUMENT = re.compile(r"<parameter=([^<>\s]{1,200})>\n?(.*?)\n?(?:</parameter>|\Z)", re.DOTALL)
+_GAP = re.compile(r"[\s,;]*")
 _CALL_ID = re.compile(r"call_[0-9a-f]{14}_(.+)")
 _NAMES, _ARGUMENTS = ("name", "tool_name", "tool"), ("arguments", "parameters", "args", "input")
 
@@ -92,7 +93,7 @@ class ToolCallReader:
         self._has_called = False
 
     def feed(self, text: str) -> tuple[str, list[ToolCall]]:
-        """Return the text that is no part of a call, and the calls that are whole now."""
+        """Return the text that isn't part of a call, and the calls that are whole now."""
         self._pending += text
         return ("", []) if self._offer.must_call else self._split()
 
@@ -113,7 +114,7 @@ class ToolCallReader:
         return text + ("" if calls and left.isspace() else left), calls, ""
 
     def _split(self) -> tuple[str, list[ToolCall]]:
-        shown, found = "", list[ToolCall]()
+        shown, calls_found = "", list[ToolCall]()
         while self._pending:
             if not self._opener:
                 at = self._find_opener()
@@ -139,9 +140,9 @@ class ToolCallReader:
             calls = self._take(block)
             shown += self._gap + block if calls is None else ""
             self._misses += calls is None
-            found += calls or []
+            calls_found += calls or []
             self._has_begun = True
-        return shown, found
+        return shown, calls_found
 
     def _find_opener(self) -> int:
         """Look for what a call begins with; return up to where there is mere text."""
@@ -189,7 +190,9 @@ class ToolCallReader:
                     return None
                 arguments = {"input": str(arguments)}
             place = f"{self._run()}{self._count + len(calls):02x}"
-            id = _call_id(place if self._run() else os.urandom(7).hex(), tool.name)
+            place = place if self._run() else os.urandom(7).hex()
+            id = f"call_{place}_{_plain_name(tool.name)}"  # its result may come back without it
+            id = id[:MAX_CALL_ID_CHARS]
             calls.append(ToolCall(id, tool, as_json(arguments)))
         self._count += len(calls)
         return calls or None
@@ -242,18 +245,12 @@ def _written_calls(block: str) -> Iterator[tuple[str, Any]]:
 def _json_values(text: str) -> Iterator[Any]:
     """Yield the JSON values that a text consists of. Raises ValueError."""
     at = 0
-    while (at := _skipped(text, at)) < len(text):
+    while (at := _GAP.match(text, at).end()) < len(text):  # type: ignore[union-attr]
         try:
             value, at = _decoder.raw_decode(text, at)
         except RecursionError as error:
             raise ValueError from error
         yield value
-
-
-def _skipped(text: str, at: int) -> int:
-    while at < len(text) and (text[at].isspace() or text[at] in ",;"):
-        at += 1
-    return at
 
 
 def _named_calls(value: Any) -> Iterator[tuple[str, Any]]:
@@ -325,11 +322,6 @@ async def read_calls(
         text += lost
     if text or calls:
         yield text, calls
-
-
-def _call_id(place: str, name: str) -> str:
-    """Return an id for a call, which names the tool: its result may come back without the call."""
-    return f"call_{place}_{_plain_name(name)}"[:MAX_CALL_ID_CHARS]
 
 
 def _plain_name(name: str) -> str:

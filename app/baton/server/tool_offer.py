@@ -90,8 +90,8 @@ class ToolOffer:
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of that name, with or without its namespace, or None."""
-        found = self.shown.get(name)
-        return found or next((tool for tool in self.tools if tool.name == name), None)
+        tool_shown = self.shown.get(name)
+        return tool_shown or next((tool for tool in self.tools if tool.name == name), None)
 
     @cached_property
     def instructions(self) -> str:
@@ -107,18 +107,18 @@ class ToolOffer:
             f" <arguments-object>}}\n{CLOSE}{must}"
         )
 
-    def shape(self, form: AnswerFormat | None) -> AnswerFormat | None:
+    def shape(self, answer: AnswerFormat | None) -> AnswerFormat | None:
         """Return the form of an answer: of a call, where one must be made, else of either.
 
-        `form` is what an answer that isn't a call must look like (None: any text). Raises ApiError.
+        `answer` is how one that isn't a call must look (None: any text). Raises ApiError.
         """
-        if form is None and not self.must_call:
+        if answer is None and not self.must_call:
             return None
         whole: dict[str, Any] = {}
         kinds = (
             []
-            if form is None or self.must_call
-            else [_placed(json.loads(form.schema), "answer", whole)]
+            if answer is None or self.must_call
+            else [_placed(json.loads(answer.schema), "answer", whole)]
         )
         for number, (name, tool) in enumerate(self.shown.items()):
             if not self.must_call:  # else it was checked with the choice
@@ -173,10 +173,10 @@ def _read_tool(name: str, fields: Mapping[str, Any], namespace: str, *, is_custo
     description = str(fields.get("description") or "")
     parameters = fields.get("parameters", fields.get("input_schema"))
     if parameters is None and is_custom:
-        form = fields.get("format")
-        form = form.get("grammar", form) if isinstance(form, Mapping) else None
-        if isinstance(form, Mapping) and isinstance(form.get("definition"), str):
-            description += f"\n\nThe input has this form:\n{form['definition']}"
+        syntax = fields.get("format")
+        syntax = syntax.get("grammar", syntax) if isinstance(syntax, Mapping) else None
+        if isinstance(syntax, Mapping) and isinstance(syntax.get("definition"), str):
+            description += f"\n\nThe input has this form:\n{syntax['definition']}"
         return Tool(name, description.strip(), _FREE_INPUT, True, namespace)
     if not isinstance(parameters or {}, Mapping):
         raise bad_request(f"The parameters of the tool {name[:60]!r} are not an object.", "tools")
@@ -215,9 +215,7 @@ def _named(tool: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def offer_tools(
-    tools: Iterable[Tool], choice: ToolChoice, warnings: list[str], param: str = "tools"
-) -> ToolOffer | None:
+def offer_tools(tools: Iterable[Tool], choice: ToolChoice, warnings: list[str]) -> ToolOffer | None:
     """Return what a request offers, None for nothing. Raises ApiError."""
     offered = tuple(tools)
     if choice.is_none:
@@ -232,7 +230,7 @@ def offer_tools(
         return None
     if choice.must_call:
         for tool in offered:
-            checked_schema(tool.parameters, param)
+            checked_schema(tool.parameters, "tools")
             warnings += unkept_warnings(tool.parameters, f"the arguments of {tool.name[:60]}")
     return ToolOffer(offered, replace(choice, named=None))
 

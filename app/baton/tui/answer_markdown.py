@@ -76,15 +76,15 @@ def _keep_literal(state: StateInline, silent: bool) -> bool:
     sign = state.src[state.pos]
     if sign not in "\\$*_~":
         return False
-    found = _formula_at(state.src, state.pos)
-    if not found and sign == "\\":
-        found = _kept_backslash(state.src, state.pos)
-    elif not found and sign != "$":
-        found = _literal_marks(state.src, state.pos)
-    if not found:
+    literal = _formula_at(state.src, state.pos)
+    if not literal and sign == "\\":
+        literal = _kept_backslash(state.src, state.pos)
+    elif not literal and sign != "$":
+        literal = _literal_marks(state.src, state.pos)
+    if not literal:
         return False
-    state.pos += len(found)
-    for number, line in enumerate([] if silent else found.split("\n")):
+    state.pos += len(literal)
+    for number, line in enumerate([] if silent else literal.split("\n")):
         if number:
             state.push("hardbreak", "br", 0)
         state.append_pending(line)
@@ -100,12 +100,12 @@ def _formula_at(text: str, at: int) -> str:
     end = text.find(closing, opening.end(), at + MAX_FORMULA_CHARS)
     if end < 0:
         return ""
-    found = text[at : end + len(closing)]
+    formula = text[at : end + len(closing)]
     if closing != "$":
-        return found
+        return formula
     # Prices aren't one: only what LaTeX has signs for, on one line.
-    is_price = not re.search(r"[\\^_]", found) or re.search(r"\n|`|\s\$$", found)
-    return "" if is_price or text[end + 1 : end + 2].isalnum() else found
+    is_price = not re.search(r"[\\^_]", formula) or re.search(r"\n|`|\s\$$", formula)
+    return "" if is_price or text[end + 1 : end + 2].isalnum() else formula
 
 
 def _kept_backslash(text: str, at: int) -> str:

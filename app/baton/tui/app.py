@@ -25,13 +25,13 @@ from textual.worker import WorkerFailed
 from baton.core.errors import BatonError
 from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
-from baton.platform.os_signals import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
+from baton.platform.processes import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
 from baton.tui import crash_report, desktop, key_bindings, themes
+from baton.tui.chat.context import AppServices, Serve
 from baton.tui.chat.runs import AnswerEnded
 from baton.tui.chat.screen import ChatScreen
+from baton.tui.desktop import read_bursts_as_pastes
 from baton.tui.screens.overlay import Overlay
-from baton.tui.services import AppServices, Serve
-from baton.tui.terminal_input import read_bursts_as_pastes
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -40,7 +40,7 @@ QUIT_SECONDS = 1.0
 """Within how many seconds a second Ctrl+C quits."""
 
 NOTICE_SECONDS = 10.0
-"""How long an answer takes of which a person at another window hears, in seconds."""
+"""How long an answer takes of which a user at another window hears, in seconds."""
 
 HANGUP_SECONDS = 10.0
 """After how long Baton ends at the latest when its terminal is gone; texts are kept at once."""
@@ -117,7 +117,7 @@ class BatonApp(App[None], inherit_bindings=False):
         self._write(desktop.title_sequence(f"{title} · Baton" if title else "Baton"))
 
     def on_answer_ended(self, event: AnswerEnded) -> None:
-        """Tell a person who looks at another window that a long answer has ended."""
+        """Tell a user who looks at another window that a long answer has ended."""
         if not self.app_focus and event.seconds >= NOTICE_SECONDS:
             self._write(desktop.notice_sequence(event.text))
 
@@ -211,7 +211,7 @@ class BatonApp(App[None], inherit_bindings=False):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Do what a key or a command asks; show an error that a person can fix, and go on."""
+        """Do what a key or a command asks; show an error that a user can fix, and go on."""
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except BatonError as error:
@@ -219,7 +219,7 @@ class BatonApp(App[None], inherit_bindings=False):
             return True
 
     async def complain(self, error: BatonError) -> None:
-        """Say what went wrong on the screen that the person looks at."""
+        """Say what went wrong on the screen that the user looks at."""
         if isinstance(self.screen, Overlay):
             self.screen.footer.say(str(error), 12)
         else:
@@ -228,7 +228,7 @@ class BatonApp(App[None], inherit_bindings=False):
     def _handle_exception(self, error: Exception) -> None:
         """Write a report without personal data, instead of Textual's screen full of variables.
 
-        Workers and timers end here too, with errors that a person can fix: those are only shown.
+        Workers and timers end here too, with errors that a user can fix: those are only shown.
         Message handlers must not raise one, since Textual stops their widget in any case.
         """
         cause = error.error if isinstance(error, WorkerFailed) else error
@@ -327,7 +327,7 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
 
 
 def crash_message(report: Path | None, logs: Path) -> str:
-    """Say that Baton crashed, once the terminal is the person's again."""
+    """Say that Baton crashed, once the terminal is the user's again."""
     where = (
         f"A report without your texts is in {report}."
         if report is not None

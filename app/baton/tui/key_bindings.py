@@ -1,12 +1,13 @@
 """Every key of the app, by where it works: what the help shows is what the widgets bind.
 
-A person's `[keys]` settings replace keys by the ids given here.
+A user's `[keys]` settings replace keys by the ids given here.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from textual.app import App
@@ -17,261 +18,214 @@ from textual.screen import Screen
 from baton.core.errors import ConfigError
 
 
-def _binding(
-    name: str,
-    keys: str,
-    action: str,
-    words: str,
-    more: str = "",
-    *,
-    show: bool = False,
-    first: bool = False,
+def _key(
+    name: str, keys: str, action: str, words: str, more: str = "", *, first: bool = False
 ) -> Binding:
     """Bind keys under an id.
 
-    `words` stand in the footer (if `show`), `more` in the help where they don't say enough; `first`
-    is for keys that a widget would otherwise take for itself.
+    `words` say what they do, `more` in the help where that isn't enough; `first` is for keys that
+    a widget would otherwise take for itself.
     """
-    return Binding(keys, action, words, show=show, id=name, priority=first, tooltip=more or words)
+    return Binding(keys, action, words, show=False, id=name, priority=first, tooltip=more or words)
+
+
+def _footer_key(*texts: str, first: bool = False) -> Binding:
+    """Bind keys as `_key` does, and show them in the footer."""
+    return replace(_key(*texts, first=first), show=True)
 
 
 APP: list[BindingType] = [
-    _binding("app.menu", "ctrl+p", "menu", "more", "everything there is", show=True, first=True),
-    _binding("app.help", "f1", "help", "help", "this help"),
-    _binding("app.keys", "question_mark", "keys_here", "keys that work here"),
-    _binding("app.answer", "ctrl+g", "answer", "answer", "to the question that waits"),
-    _binding("app.interrupt", "ctrl+c", "interrupt", "copy a selection; stop; twice: quit"),
-    _binding("app.quit", "ctrl+q", "quit", "quit", first=True),
+    _footer_key("app.menu", "ctrl+p", "menu", "more", "everything there is", first=True),
+    _key("app.help", "f1", "help", "help", "this help"),
+    _key("app.keys", "question_mark", "keys_here", "keys that work here"),
+    _key("app.answer", "ctrl+g", "answer", "answer", "to the question that waits"),
+    _key("app.interrupt", "ctrl+c", "interrupt", "copy a selection; stop; twice: quit"),
+    _key("app.quit", "ctrl+q", "quit", "quit", first=True),
 ]
 MENU: list[BindingType] = [
-    _binding("menu.choose", "enter", "choose_in_menu", "choose", show=True, first=True),
-    _binding(
+    _footer_key("menu.choose", "enter", "choose_in_menu", "choose", first=True),
+    _footer_key(
         "menu.complete",
         "tab",
         "complete_in_menu",
         "complete",
         "write it out, and mean it",
-        show=True,
         first=True,
     ),
-    _binding(
-        "menu.close", "escape", "close_menu", "close", "close the menu", show=True, first=True
-    ),
-    _binding("menu.down", "down", "move_in_menu(1)", "next entry", first=True),
-    _binding("menu.up", "up", "move_in_menu(-1)", "entry before", first=True),
-    _binding("menu.page_down", "pagedown", "move_in_menu(8)", "eight entries on", first=True),
-    _binding("menu.page_up", "pageup", "move_in_menu(-8)", "eight entries back", first=True),
+    _footer_key("menu.close", "escape", "close_menu", "close", "close the menu", first=True),
+    _key("menu.down", "down", "move_in_menu(1)", "next entry", first=True),
+    _key("menu.up", "up", "move_in_menu(-1)", "entry before", first=True),
+    _key("menu.page_down", "pagedown", "move_in_menu(8)", "eight entries on", first=True),
+    _key("menu.page_up", "pageup", "move_in_menu(-8)", "eight entries back", first=True),
 ]
 """What works while the menu is open; its letters are typed in the prompt or in its own line."""
 
 CHAT: list[BindingType] = [
-    _binding("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
-    _binding("chat.messages", "tab", "messages", "messages", "to the messages", show=True),
-    _binding("chat.focus", "tab", "next_part", "to the next part of the screen"),
-    _binding("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
-    _binding("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
-    _binding(
-        "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
-    ),
-    _binding(
-        "chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True
-    ),
-    _binding("chat.switch", "escape", "switch", "select", "to the messages, and back", show=True),
-    _binding("chat.new", "ctrl+n", "new", "new conversation", first=True),
-    _binding("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
-    _binding("chat.models", "ctrl+l", "models", "models"),
-    _binding("chat.rename", "ctrl+r", "rename", "rename the conversation"),
-    _binding("chat.editor", "ctrl+o", "editor", "write in your editor"),
-    _binding("chat.side", "ctrl+t", "side", "side bar: show or hide it", first=True),
+    _footer_key("chat.answer", "tab", "to_question", "choose", "to the question"),
+    _footer_key("chat.messages", "tab", "messages", "messages", "to the messages"),
+    _key("chat.focus", "tab", "next_part", "to the next part of the screen"),
+    _footer_key("chat.default", "escape", "take_default", "leave it", "leave a question"),
+    _footer_key("chat.stop", "escape", "stop", "stop", "stop the answer"),
+    _footer_key("chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt"),
+    _footer_key("chat.take_back", "escape", "take_back", "take back", "take back what waits"),
+    _footer_key("chat.switch", "escape", "switch", "select", "to the messages, and back"),
+    _key("chat.new", "ctrl+n", "new", "new conversation", first=True),
+    _key("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
+    _key("chat.models", "ctrl+l", "models", "models"),
+    _key("chat.rename", "ctrl+r", "rename", "rename the conversation"),
+    _key("chat.editor", "ctrl+o", "editor", "write in your editor"),
+    _key("chat.side", "ctrl+t", "side", "side bar: show or hide it", first=True),
 ]
 SIDE: list[BindingType] = [
-    _binding("side.edit", "enter", "edit", "edit", "take the prompt back to edit it", show=True),
-    _binding("side.remove", "d,delete", "remove", "remove", "don't send the prompt", show=True),
+    _footer_key("side.edit", "enter", "edit", "edit", "take the prompt back to edit it"),
+    _footer_key("side.remove", "d,delete", "remove", "remove", "don't send the prompt"),
 ]
 PROMPT: list[BindingType] = [
-    _binding("prompt.send", "enter", "send", "send", show=True, first=True),
-    _binding(
-        "prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True
-    ),
-    _binding("prompt.line_alt", "alt+enter", "line", "new line, in some terminals", first=True),
-    _binding("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
-    _binding("prompt.forget", "down", "forget", "later prompts, then your draft"),
-    _binding("prompt.keys", "question_mark", "keys", "the keys that work here, if empty"),
+    _footer_key("prompt.send", "enter", "send", "send", first=True),
+    _footer_key("prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", first=True),
+    _key("prompt.line_alt", "alt+enter", "line", "new line, in some terminals", first=True),
+    _key("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
+    _key("prompt.forget", "down", "forget", "later prompts, then your draft"),
+    _key("prompt.keys", "question_mark", "keys", "the keys that work here, if empty"),
 ]
 TRANSCRIPT: list[BindingType] = [
-    _binding("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
-    _binding("turn.code", "u", "screen.copy_code", "code", "copy the next code block", show=True),
-    _binding("turn.why", "w", "screen.why", "why", "how the answer came about", show=True),
-    _binding("turn.timeline", "t", "screen.timeline", "timeline", "when each step was at work"),
-    _binding(
-        "turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version", show=True
-    ),
-    _binding("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
-    _binding(
-        "turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer", show=True
-    ),
-    _binding("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
-    _binding("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
-    _binding("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
-    _binding("turn.branch_after", "],right", "screen.branch(1)", "the version after"),
-    _binding("turn.down", "j,down", "move(1)", "next message"),
-    _binding("turn.up", "k,up", "move(-1)", "message before"),
-    _binding("turn.top", "g,home", "top", "first message"),
-    _binding("turn.end", "G,end", "end", "newest message"),
-    _binding("turn.keys", "?", "app.keys_here", "keys", "the keys that work here", show=True),
-    _binding("turn.good", "plus", "screen.good", "good", "a good answer; again: unmark", show=True),
-    _binding("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: unmark", show=True),
+    _footer_key("turn.copy", "y", "screen.copy", "copy", "copy the message"),
+    _footer_key("turn.code", "u", "screen.copy_code", "code", "copy the next code block"),
+    _footer_key("turn.why", "w", "screen.why", "why", "how the answer came about"),
+    _key("turn.timeline", "t", "screen.timeline", "timeline", "when each step was at work"),
+    _footer_key("turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version"),
+    _key("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
+    _footer_key("turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer"),
+    _key("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
+    _key("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
+    _key("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
+    _key("turn.branch_after", "],right", "screen.branch(1)", "the version after"),
+    _key("turn.down", "j,down", "move(1)", "next message"),
+    _key("turn.up", "k,up", "move(-1)", "message before"),
+    _key("turn.top", "g,home", "top", "first message"),
+    _key("turn.end", "G,end", "end", "newest message"),
+    _footer_key("turn.keys", "?", "app.keys_here", "keys", "the keys that work here"),
+    _footer_key("turn.good", "plus", "screen.good", "good", "a good answer; again: unmark"),
+    _footer_key("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: unmark"),
 ]
 QUESTION: list[BindingType] = [
-    _binding("question.choose", "enter", "choose", "choose", show=True),
-    _binding("question.next", "right", "step(1)", "next choice"),
-    _binding("question.before", "left", "step(-1)", "choice before"),
-    _binding("question.down", "down", "move(1)", "next step of a plan, or choice"),
-    _binding("question.up", "up", "move(-1)", "step or choice before"),
-    _binding("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
-    _binding("question.read_back", "pageup", "page(-1)", "read back in it"),
-    _binding("question.unfold", "i", "unfold", "Baton's own instructions"),
+    _footer_key("question.choose", "enter", "choose", "choose"),
+    _key("question.next", "right", "step(1)", "next choice"),
+    _key("question.before", "left", "step(-1)", "choice before"),
+    _key("question.down", "down", "move(1)", "next step of a plan, or choice"),
+    _key("question.up", "up", "move(-1)", "step or choice before"),
+    _key("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
+    _key("question.read_back", "pageup", "page(-1)", "read back in it"),
+    _key("question.unfold", "i", "unfold", "Baton's own instructions"),
 ]
-_KEYS_HERE = _binding("app.keys", "question_mark", "app.keys_here", "keys that work here")
+_KEYS_HERE = _key("app.keys", "question_mark", "app.keys_here", "keys that work here")
 PLAN: list[BindingType] = [
-    _binding("plan.worker", "w", "choose_worker", "worker", "who does the step", show=True),
-    _binding("plan.edit", "e", "edit_step", "change", "change what the step does", show=True),
-    _binding("plan.drop", "d,delete", "drop_step", "drop", "leave the step out", show=True),
+    _footer_key("plan.worker", "w", "choose_worker", "worker", "who does the step"),
+    _footer_key("plan.edit", "e", "edit_step", "change", "change what the step does"),
+    _footer_key("plan.drop", "d,delete", "drop_step", "drop", "leave the step out"),
 ]
-_PLAN_LEAVE = _binding(
-    "plan.leave", "escape", "leave", "leave it", "leave a step as it is", show=True
-)
+_PLAN_LEAVE = _footer_key("plan.leave", "escape", "leave", "leave it", "leave a step as it is")
 PLAN_WORKER: list[BindingType] = [
-    _binding("plan.choose", "enter", "select", "choose", "let this worker do it", show=True),
+    _footer_key("plan.choose", "enter", "select", "choose", "let this worker do it"),
     _PLAN_LEAVE,
 ]
 PLAN_TEXT: list[BindingType] = [
-    _binding("plan.save", "enter", "save", "save", "let the step do that", show=True, first=True),
-    _binding("plan.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
+    _footer_key("plan.save", "enter", "save", "save", "let the step do that", first=True),
+    _footer_key("plan.line", "ctrl+j,shift+enter", "line", "line", "new line", first=True),
     _PLAN_LEAVE,
 ]
-_ANSWER = _binding("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)
+_ANSWER = _footer_key("app.answer", "ctrl+g", "app.answer", "answer", first=True)
 ABOVE: list[BindingType] = [
-    _binding("app.help", "f1", "app.help", "help", "this help"),
+    _key("app.help", "f1", "app.help", "help", "this help"),
     _KEYS_HERE,
-    _binding("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
+    _key("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
     _ANSWER,
 ]
 """What works on a screen above the conversation, too, where the app's own keys don't reach."""
 
 OVERLAY: list[BindingType] = [
-    _binding("screen.close", "escape", "close", "back", show=True),
+    _footer_key("screen.close", "escape", "close", "back"),
 ]
 RENAME: list[BindingType] = [
-    _binding(
-        "rename.rename", "enter", "rename", "rename", "give it that title", show=True, first=True
-    ),
+    _footer_key("rename.rename", "enter", "rename", "rename", "give it that title", first=True),
     *OVERLAY,
 ]
 WORKFLOW: list[BindingType] = [
-    _binding(
-        "workflow.open", "enter", "open", "read it", "read all of a step", show=True, first=True
-    ),
-    _binding(
-        "workflow.egress", "e", "egress", "what was sent", "see what left this machine", show=True
-    ),
-    _binding("workflow.down", "j,down", "move(1)", "next step", first=True),
-    _binding("workflow.up", "k,up", "move(-1)", "step before", first=True),
-    _binding("workflow.read_on", "pagedown", "scroll(1)", "read on about the step", first=True),
-    _binding("workflow.read_back", "pageup", "scroll(-1)", "read back", first=True),
-    _binding("workflow.page", "right", "page(1)", "page", "the next page", show=True, first=True),
-    _binding("workflow.page_before", "left", "page(-1)", "the page before", first=True),
-    _binding("workflow.swap", "]", "swap(1)", "other text", "compare another text", show=True),
-    _binding("workflow.swap_before", "[", "swap(-1)", "compare the text before"),
+    _footer_key("workflow.open", "enter", "open", "read it", "read all of a step", first=True),
+    _footer_key("workflow.egress", "e", "egress", "what was sent", "see what left this machine"),
+    _key("workflow.down", "j,down", "move(1)", "next step", first=True),
+    _key("workflow.up", "k,up", "move(-1)", "step before", first=True),
+    _key("workflow.read_on", "pagedown", "scroll(1)", "read on about the step", first=True),
+    _key("workflow.read_back", "pageup", "scroll(-1)", "read back", first=True),
+    _footer_key("workflow.page", "right", "page(1)", "page", "the next page", first=True),
+    _key("workflow.page_before", "left", "page(-1)", "the page before", first=True),
+    _footer_key("workflow.swap", "]", "swap(1)", "other text", "compare another text"),
+    _key("workflow.swap_before", "[", "swap(-1)", "compare the text before"),
     *OVERLAY,
-    _binding("workflow.close", "w", "close", "back"),
+    _key("workflow.close", "w", "close", "back"),
 ]
 STEP: list[BindingType] = [
     *OVERLAY,
-    _binding("step.close", "enter,w", "close", "back to the steps"),
+    _key("step.close", "enter,w", "close", "back to the steps"),
 ]
 MONEY: list[BindingType] = [
-    _binding(
-        "money.release", "r", "release", "release", "release an unconfirmed charge", show=True
-    ),
-    _binding(
-        "money.thaw", "t", "thaw", "lift the freeze", "let cloud workers be asked again", show=True
-    ),
-    _binding("money.ceiling", "c", "ceiling", "ceiling", "set the ceiling for a day", show=True),
-    _binding("money.policy", "w", "policy", "when", "choose when to spend", show=True),
-    _binding("money.pace", "p", "pace", "pace", "spend more freely, or less", show=True),
-    _binding("money.egress", "e", "egress", "sent", "see what left this machine", show=True),
+    _footer_key("money.release", "r", "release", "release", "release an unconfirmed charge"),
+    _footer_key("money.thaw", "t", "thaw", "lift the freeze", "let cloud workers be asked again"),
+    _footer_key("money.ceiling", "c", "ceiling", "ceiling", "set the ceiling for a day"),
+    _footer_key("money.policy", "w", "policy", "when", "choose when to spend"),
+    _footer_key("money.pace", "p", "pace", "pace", "spend more freely, or less"),
+    _footer_key("money.egress", "e", "egress", "sent", "see what left this machine"),
     *OVERLAY,
 ]
 CEILING: list[BindingType] = [
-    _binding("ceiling.set", "enter", "set", "set it", "set this ceiling", show=True, first=True),
+    _footer_key("ceiling.set", "enter", "set", "set it", "set this ceiling", first=True),
     *OVERLAY,
 ]
 EGRESS: list[BindingType] = [
-    _binding(
-        "egress.open",
-        "enter",
-        "open",
-        "show it",
-        "show exactly what was sent",
-        show=True,
-        first=True,
+    _footer_key(
+        "egress.open", "enter", "open", "show it", "show exactly what was sent", first=True
     ),
     *OVERLAY,
 ]
 SERVE: list[BindingType] = [
-    _binding("serve.copy", "c", "copy", "copy the token", show=True),
-    _binding("serve.stop", "x", "stop", "stop serving", show=True),
+    _footer_key("serve.copy", "c", "copy", "copy the token"),
+    _footer_key("serve.stop", "x", "stop", "stop serving"),
     *OVERLAY,
 ]
 CONNECT: list[BindingType] = [
-    _binding(
-        "connect.next", "enter", "go_on", "go on", "next line; then connect", show=True, first=True
-    ),
+    _footer_key("connect.next", "enter", "go_on", "go on", "next line; then connect", first=True),
     *OVERLAY,
 ]
 MODELS: list[BindingType] = [
-    _binding("models.choose", "enter", "choose", "answer with it", show=True, first=True),
-    _binding("models.fetch", "enter", "fetch", "download", "download it", show=True, first=True),
-    _binding(
-        "models.link",
-        "enter",
-        "link",
-        "use it",
-        "use another program's file",
-        show=True,
-        first=True,
-    ),
-    _binding("models.pause", "p", "pause", "pause", "pause a download", show=True),
-    _binding("models.go_on", "p", "go_on", "go on", "go on with a download", show=True),
-    _binding("models.role", "r", "role", "role", "choose what it does", show=True),
-    _binding("models.verify", "v", "verify", "verify", "read its file through", show=True),
-    _binding(
-        "models.remove", "d,delete", "remove", "remove", "remove it from this machine", show=True
-    ),
-    _binding("models.whole", "a", "whole", "all", "all of the catalogue, or what fits", show=True),
+    _footer_key("models.choose", "enter", "choose", "answer with it", first=True),
+    _footer_key("models.fetch", "enter", "fetch", "download", "download it", first=True),
+    _footer_key("models.link", "enter", "link", "use it", "use another program's file", first=True),
+    _footer_key("models.pause", "p", "pause", "pause", "pause a download"),
+    _footer_key("models.go_on", "p", "go_on", "go on", "go on with a download"),
+    _footer_key("models.role", "r", "role", "role", "choose what it does"),
+    _footer_key("models.verify", "v", "verify", "verify", "read its file through"),
+    _footer_key("models.remove", "d,delete", "remove", "remove", "remove it from this machine"),
+    _footer_key("models.whole", "a", "whole", "all", "all of the catalogue, or what fits"),
     *OVERLAY,
 ]
 CONVERSATIONS: list[BindingType] = [
-    _binding("conversations.open", "enter", "open", "open", show=True, first=True),
-    _binding("conversations.rename", "ctrl+r", "rename", "rename", show=True, first=True),
-    _binding("conversations.delete", "ctrl+d", "delete", "delete", show=True, first=True),
-    _binding(
-        "conversations.undo", "ctrl+z", "undo", "undo", "undo deleting", show=True, first=True
-    ),
-    _binding("conversations.export", "ctrl+e", "export", "export", "save as Markdown", first=True),
-    _binding("conversations.down", "down", "move(1)", "next", first=True),
-    _binding("conversations.up", "up", "move(-1)", "before", first=True),
-    _binding("conversations.page_down", "pagedown", "page(1)", "a page on", first=True),
-    _binding("conversations.page_up", "pageup", "page(-1)", "a page back", first=True),
+    _footer_key("conversations.open", "enter", "open", "open", first=True),
+    _footer_key("conversations.rename", "ctrl+r", "rename", "rename", first=True),
+    _footer_key("conversations.delete", "ctrl+d", "delete", "delete", first=True),
+    _footer_key("conversations.undo", "ctrl+z", "undo", "undo", "undo deleting", first=True),
+    _key("conversations.export", "ctrl+e", "export", "export", "save as Markdown", first=True),
+    _key("conversations.down", "down", "move(1)", "next", first=True),
+    _key("conversations.up", "up", "move(-1)", "before", first=True),
+    _key("conversations.page_down", "pagedown", "page(1)", "a page on", first=True),
+    _key("conversations.page_up", "pageup", "page(-1)", "a page back", first=True),
     *OVERLAY,
 ]
 
 HELP: list[BindingType] = [
-    _binding("help.down", "down", "scroll(1)", "down a line", first=True),
-    _binding("help.up", "up", "scroll(-1)", "up a line", first=True),
-    _binding("help.page_down", "pagedown", "page(1)", "down a page", first=True),
-    _binding("help.page_up", "pageup", "page(-1)", "up a page", first=True),
+    _key("help.down", "down", "scroll(1)", "down a line", first=True),
+    _key("help.up", "up", "scroll(-1)", "up a line", first=True),
+    _key("help.page_down", "pagedown", "page(1)", "down a page", first=True),
+    _key("help.page_up", "pageup", "page(-1)", "up a page", first=True),
     *OVERLAY,
 ]
 
@@ -345,7 +299,7 @@ def footer_need(binding: Binding) -> int:
 
 
 def configured_keys(app: App[Any], name: str) -> str:
-    """Write all keys of the binding with this id for people, as the person has set them."""
+    """Write all keys of the binding with this id for people, as the user has set them."""
     return binding_keys(BY_ID[name], app._keymap)  # Textual has no public way to read it
 
 

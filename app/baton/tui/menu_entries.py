@@ -1,20 +1,30 @@
-"""What the menu can offer, and which of it a few typed letters mean: data and ranking."""
+"""What the menu can offer, and which of it a few typed letters mean: data, files and ranking."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.fuzzy import Matcher
 
 from baton.core.messages import Role, Turn
-from baton.core.sanitiser import one_line
+from baton.core.sanitiser import one_line, sanitise
 from baton.core.text_search import SearchQuery, fold
+from baton.platform.durable_files import expand_home
 from baton.presentation.run_story import CardsById, worker_name
 from baton.tui import slash_commands
-from baton.tui.file_paths import path_at_end
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
 
 RECENT = "Recent"
 """The group of what was chosen before."""
@@ -171,15 +181,15 @@ def all_entries() -> list[MenuEntry]:
 def message_entries(turns: Sequence[Turn], words: str, roster: CardsById) -> list[MenuEntry]:
     """Return the messages that hold all the words, the newest first, each with its first match."""
     query = SearchQuery.of(words)
-    found: list[MenuEntry] = []
+    entries: list[MenuEntry] = []
     for turn in reversed(turns) if query.parts else ():
         folded = fold(turn.text)
         if query.is_in(folded):
             who = "You" if turn.role is Role.USER else worker_name(turn.worker, roster)
             begin = max(0, query.spans(turn.text, folded)[0][0] - MAX_BEFORE_WORD)
             line = f"{'…' if begin else ''}{one_line(turn.text[begin:], MAX_MESSAGE_CHARS)}"
-            found.append(MenuEntry(f"message:{turn.id}", who, line, f"go_to({turn.id!r})"))
-    return found
+            entries.append(MenuEntry(f"message:{turn.id}", who, line, f"go_to({turn.id!r})"))
+    return entries
 
 
 def ranked_entries(
@@ -191,24 +201,17 @@ def ranked_entries(
     if not words:
         shown = [replace(e, group=RECENT) if e.id in places else e for e in entries]
         return sorted(shown, key=lambda entry: places.get(entry.id, len(recent)))
-    scores = [(_entry_score(entry, words), entry) for entry in entries]
-    found = [
-        (score + _recent_bonus(places, entry.id), entry) for score, entry in scores if score > 0
-    ]
-    return [entry for _, entry in sorted(found, key=lambda pair: -pair[0])]
-
-
-def _recent_bonus(places: Mapping[str, int], id: str) -> float:
-    return RECENT_BONUS / (1 + places[id]) if id in places else 0.0
-
-
-def _entry_score(entry: MenuEntry, words: Sequence[str]) -> float:
-    """Return how well an entry fits, at most 1; 0 if one of the words fits nothing of it."""
-    scores = [_word_score(entry, word) for word in words]
-    return sum(scores) / len(scores) if all(scores) else 0.0
+    fitting: list[tuple[float, MenuEntry]] = []
+    for entry in entries:
+        scores = [_word_score(entry, word) for word in words]
+        bonus = RECENT_BONUS / (1 + places[entry.id]) if entry.id in places else 0.0
+        if all(scores):
+            fitting.append((sum(scores) / len(scores) + bonus, entry))
+    return [entry for _, entry in sorted(fitting, key=lambda pair: -pair[0])]
 
 
 def _word_score(entry: MenuEntry, word: str) -> float:
+    """Return how well a word fits an entry, at most 1; 0 if it fits no part of it."""
     name = entry.name.removeprefix("/")
     weighted = (
         (NAME_WEIGHT, (name,)),
@@ -266,15 +269,15 @@ def ranked_paths(paths: Iterable[str], query: str, limit: int) -> list[str]:
     typed = query.lower()
     if not typed:
         return sorted(islice(paths, limit), key=lambda path: path.startswith("."))
-    found: list[tuple[float, bool, int, str]] = []
+    ranked: list[tuple[float, bool, int, str]] = []
     for path in paths:
         lower = path.lower()
         quality = match_quality(typed, lower)
         if quality == 0:
             continue
         named = match_quality(typed, lower.rstrip("/").rpartition("/")[2])
-        found.append((-quality - 2 * named, path.startswith("."), len(path), path))
-    return [path for *_, path in sorted(found)[:limit]]
+        ranked.append((-quality - 2 * named, path.startswith("."), len(path), path))
+    return [path for *_, path in sorted(ranked)[:limit]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,3 +303,134 @@ def typed_word(text: str, before: str, with_choices: Sequence[str]) -> MenuWord 
             return MenuWord(name.lower(), argument.strip(), len(text))
     path = path_at_end(before)
     return None if path is None else MenuWord("@", path, len(before) - before.rindex("@"))
+
+
+_MENTION = re.compile(r"""(?:^|[\s(\["'`*:„“«—])@(?:"([^"]*)|([^\s"]*))$""")
+
+MAX_ENTRIES = 2_000
+"""How many entries of one folder are looked at."""
+
+MAX_PATHS = 10_000
+"""How many files and folders of the working folder are looked at."""
+
+MAX_SECONDS = 1.0
+"""For how long at most they are looked for."""
+
+MAX_IGNORE_BYTES = 64 * 1024
+"""How large a .gitignore may be that is read."""
+
+
+def path_at_end(before: str) -> str | None:
+    """Return the `@path` that is being typed at the end of this text, without the `@`."""
+    match = _MENTION.search(before)
+    return None if match is None else match[1] if match[1] is not None else match[2]
+
+
+def mention_of(path: str) -> str:
+    """Write a path as it is named in a prompt."""
+    quote = "'" if '"' in path else '"'
+    is_quoted = (" " in path or '"' in path) and not path.endswith("/")
+    return f"@{quote}{path}{quote}" if is_quoted else f"@{path}"
+
+
+def is_outside(typed: str) -> bool:
+    """Whether a typed path leads out of the working folder."""
+    return typed.startswith(("/", "~", "..", "./"))
+
+
+def folder_paths(typed: str, limit: int = MAX_ENTRIES) -> list[str]:
+    """Return what is in the folder of a typed path and begins like it; folders end in a slash."""
+    folder, _, start = typed.rpartition("/")
+    where = expand_home(f"{folder}/" if "/" in typed else ".")
+    try:
+        with os.scandir(where) as entries:
+            names = [
+                f"{entry.name}/" if entry.is_dir() else entry.name
+                for entry in islice(entries, MAX_ENTRIES)
+                if _fold(entry.name).startswith(_fold(start))
+                and (start.startswith(".") or not entry.name.startswith("."))
+                and _can_be_named(entry.name)
+            ]
+    except OSError:
+        return []
+    prefix = f"{folder}/" if "/" in typed else ""
+    return [prefix + name for name in sorted(names, key=str.lower)[:limit]]
+
+
+def _fold(name: str) -> str:
+    """Return a name in small letters, each composed as a keyboard writes it."""
+    return unicodedata.normalize("NFC", name).lower()
+
+
+def tree_paths(root: Path, limit: int = MAX_PATHS, seconds: float = MAX_SECONDS) -> list[str]:
+    """Return the files and folders under a folder, the nearest first; folders end in a slash.
+
+    Left out are `.git` and what .gitignore files say. Links to folders aren't followed. It ends
+    after so many paths or seconds, with what it has.
+    """
+    end = time.monotonic() + seconds
+    return list(islice(_walk(root, end), limit))
+
+
+def _walk(root: Path, end: float) -> Iterator[str]:
+    """Yield what is under a folder, one level after the other."""
+    level: list[tuple[str, tuple[_Ignored, ...]]] = [("", ())]
+    while level:
+        deeper: list[tuple[str, tuple[_Ignored, ...]]] = []
+        for folder, outer in level:
+            if time.monotonic() > end:
+                return
+            ignored = (*outer, *_read_ignored(root, folder))
+            for name, is_folder in _entries(root / folder):
+                path = f"{folder}{name}/" if is_folder else f"{folder}{name}"
+                if _is_ignored(ignored, path):
+                    continue
+                yield path
+                if is_folder:
+                    deeper.append((path, ignored))
+        level = deeper
+
+
+def _entries(folder: Path) -> list[tuple[str, bool]]:
+    """Return the names in a folder that a prompt can hold, and which are folders."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [
+                (entry.name, entry.is_dir(follow_symlinks=False))
+                for entry in islice(entries, MAX_ENTRIES)
+                if entry.name != ".git" and _can_be_named(entry.name)
+            ]
+    except OSError:
+        return []
+    return sorted(found, key=lambda entry: (entry[1], entry[0].lower()))
+
+
+def _can_be_named(name: str) -> bool:
+    """Whether a prompt can hold it as it is, so that no file's name writes to the terminal."""
+    return name == sanitise(name) and not {'"', "'"} <= set(name) and "\n" not in name
+
+
+_Ignored = tuple[str, "GitIgnoreSpec"]
+"""The folder of a .gitignore file, from the root on, and what it says."""
+
+
+def _read_ignored(root: Path, folder: str) -> list[_Ignored]:
+    from pathspec import GitIgnoreSpec
+
+    path = root / folder / ".gitignore"
+    try:
+        if not path.is_file():  # a pipe would never end
+            return []
+        with path.open("rb") as file:
+            text = file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace")
+        return [(folder, GitIgnoreSpec.from_lines(text.splitlines()))]
+    except (OSError, ValueError):
+        return []
+
+
+def _is_ignored(ignored: tuple[_Ignored, ...], path: str) -> bool:
+    """Whether a path is ignored: the innermost .gitignore that says anything of it decides."""
+    for folder, spec in reversed(ignored):
+        if (decided := spec.check_file(path.removeprefix(folder)).include) is not None:
+            return decided
+    return False

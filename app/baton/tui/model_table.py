@@ -23,7 +23,7 @@ from baton.presentation.model_rows import (
     state_text,
 )
 from baton.presentation.words import count_text
-from baton.tui.background_downloads import ActiveDownload, download_text
+from baton.tui.chat.downloads import ActiveDownload, download_text
 
 CATALOGUE_PREFIX = "catalogue/"
 """What the key of a row begins with that is of the catalogue alone."""

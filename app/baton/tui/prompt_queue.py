@@ -1,4 +1,4 @@
-"""Playing prompts one after the other, and following each run: no widget is needed for that."""
+"""Running prompts one after the other, and following each run: no widget is needed for that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FRAME_SECONDS = 0.1
 """How often a running answer is drawn."""
 
 TYPING_FRAME_SECONDS = 0.5
-"""How often it is drawn while the person types, so that keys seldom have to wait for it."""
+"""How often it is drawn while the user types, so that keys seldom have to wait for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +74,7 @@ class RunObserver(Protocol):
         ...
 
     def is_typing(self) -> bool:
-        """Whether the person is typing just now."""
+        """Whether the user is typing just now."""
         ...
 
     def changed(self, follower: RunFollower | None) -> None:
@@ -86,11 +86,11 @@ class RunObserver(Protocol):
         ...
 
     async def refused(self, pending: QueuedPrompt, error: BatonError) -> None:
-        """This prompt could not be played, or not shown."""
+        """This prompt could not be run, or not shown."""
         ...
 
     def broke(self, error: BaseException) -> None:
-        """A bug ended the playing."""
+        """A bug ended the run."""
         ...
 
 
@@ -105,7 +105,7 @@ class RunFollower:
     draw: Draw | None = None
 
     async def follow(self) -> None:
-        """Play the run to its end."""
+        """Run the run to its end."""
         drawing = asyncio.create_task(self._draw())
         try:
             async with self.run as run:
@@ -135,7 +135,7 @@ class RunFollower:
 
 
 class PromptQueue:
-    """Plays prompts in the order they were sent, one at a time."""
+    """Runs prompts in the order they were sent, one at a time."""
 
     _observer: RunObserver
 
@@ -161,12 +161,12 @@ class PromptQueue:
         return self._task is None
 
     def send(self, pending: QueuedPrompt, *, first: bool = False) -> None:
-        """Play this prompt, after those that were sent before, or `first`."""
+        """Run this prompt, after those that were sent before, or `first`."""
         self.waiting.insert(0 if first else len(self.waiting), pending)
         self.resume()
 
     def resume(self) -> None:
-        """Play what waits, also after a stop."""
+        """Run what waits, also after a stop."""
         self.is_held = False
         if self._task is None:
             self._task = asyncio.create_task(self._play())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -12,6 +13,8 @@ from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
 from baton.core.sanitiser import one_line
 from baton.presentation.charges import POLICY_NAMES
+
+E = TypeVar("E", Policy, SpendingStyle)
 
 CONVERSATION, ANSWERS, MODELS, MONEY, BATON = GROUPS = (
     "Conversation",
@@ -44,230 +47,151 @@ class SlashCommand:
 
 
 def _command(
-    group: str,
-    name: str,
-    action: str,
-    help: str,
-    argument: str = "",
-    *,
-    synonyms: str = "",
-    binding: str = "",
-    is_multiline: bool = False,
-    may_spend: bool = False,
+    group: str, name: str, help: str, argument: str, synonyms: str, action: str = "", **more: Any
 ) -> SlashCommand:
+    """Describe a command; its action has its name unless `action` names another."""
     words = tuple(synonyms.split())
-    return SlashCommand(
-        name, action, help, argument, group, words, binding, is_multiline, may_spend
-    )
+    return SlashCommand(name, action or name, help, argument, group, words, **more)
 
 
-_C, _A, _M, _B = CONVERSATION, ANSWERS, MODELS, BATON
+_C, _A, _M, _P, _B = GROUPS
 COMMANDS = (
-    _command(
-        _C, "new", "new", "Begin a new conversation", synonyms="clear reset", binding="chat.new"
-    ),
+    _command(_C, "new", "Begin a new conversation", "", "clear reset", binding="chat.new"),
     _command(
         _C,
         "search",
-        "conversations",
         "Find, open or delete earlier conversations",
         "WORDS",
-        synonyms="delete remove history find sessions resume restore",
+        "delete remove history find sessions resume restore",
+        action="conversations",
         binding="chat.conversations",
     ),
     _command(
-        _C,
-        "find",
-        "find",
-        "Find a message of this conversation",
-        "WORDS",
-        synonyms="search message grep jump",
+        _C, "find", "Find a message of this conversation", "WORDS", "search message grep jump"
     ),
-    _command(
-        _C,
-        "rename",
-        "rename",
-        "Rename this conversation",
-        "TITLE",
-        synonyms="title",
-        binding="chat.rename",
-    ),
-    _command(
-        _C,
-        "export",
-        "export",
-        "Save this conversation as Markdown",
-        "PATH",
-        synonyms="save write file",
-    ),
-    _command(
-        _C,
-        "context",
-        "context",
-        "See how full the context is",
-        synonyms="tokens window memory compact",
-    ),
+    _command(_C, "rename", "Rename this conversation", "TITLE", "title", binding="chat.rename"),
+    _command(_C, "export", "Save this conversation as Markdown", "PATH", "save write file"),
+    _command(_C, "context", "See how full the context is", "", "tokens window memory compact"),
     _command(
         _A,
         "regenerate",
-        "regenerate",
         "Answer the prompt again, as a new version",
-        synonyms="again retry redo repeat",
+        "",
+        "again retry redo repeat",
         binding="turn.again",
         may_spend=True,
     ),
     _command(
         _A,
         "plan",
-        "plan",
         "See the plan before anything is done",
         "TEXT",
-        synonyms="preview steps conductor",
+        "preview steps conductor",
         is_multiline=True,
     ),
-    _command(_A, "why", "route", "Explain the newest answer", synonyms="reason route explain"),
+    _command(_A, "why", "Explain the newest answer", "", "reason route explain", action="route"),
     _command(
         _A,
         "continue",
-        "resume",
         "Go on with an answer that was interrupted",
-        synonyms="resume go",
+        "",
+        "resume go",
+        action="resume",
         binding="turn.go_on",
         may_spend=True,
     ),
-    _command(
-        _A, "copy", "copy", "Copy the newest answer", synonyms="clipboard yank", binding="turn.copy"
-    ),
+    _command(_A, "copy", "Copy the newest answer", "", "clipboard yank", binding="turn.copy"),
     _command(
         _A,
         "good",
-        "good",
         "Mark the answer as good, or take that back",
-        synonyms="like rate thumbs up",
+        "",
+        "like rate thumbs up",
         binding="turn.good",
     ),
     _command(
         _A,
         "bad",
-        "bad",
         "Mark the answer as bad, or take that back",
-        synonyms="dislike rate thumbs down",
+        "",
+        "dislike rate thumbs down",
         binding="turn.bad",
     ),
     _command(
-        _A,
-        "learn",
-        "learn",
-        "Learn from what you did with answers",
-        "[undo]",
-        synonyms="train router feedback",
+        _A, "learn", "Learn from what you did with answers", "[undo]", "train router feedback"
     ),
     _command(
         _A,
-        "mode",
         "mode",
         "How far to go: auto, local, mini or ultra",
         "MODE",
-        synonyms="effort thinking auto local ultra mini",
+        "effort thinking auto local ultra mini",
     ),
     _command(
-        _A,
-        "strategy",
-        "strategy",
-        "Choose a strategy or a workflow",
-        "NAME",
-        synonyms="workflow vote cascade conductor",
+        _A, "strategy", "Choose a strategy or a workflow", "NAME", "workflow vote cascade conductor"
     ),
-    _command(_M, "model", "model", "Choose who answers", "WORKER", synonyms="models worker switch"),
+    _command(_M, "model", "Choose who answers", "WORKER", "models worker switch"),
+    _command(_M, "pull", "Download a model: /pull qwen3.5-4b", "MODEL", "download install fetch"),
+    _command(_M, "recommend", "See which models suit this machine", "", "suggest best hardware"),
     _command(
-        _M,
-        "pull",
-        "pull",
-        "Download a model: /pull qwen3.5-4b",
-        "MODEL",
-        synonyms="download install fetch",
-    ),
-    _command(
-        _M,
-        "recommend",
-        "recommend",
-        "See which models suit this machine",
-        synonyms="suggest best hardware",
-    ),
-    _command(
-        MONEY,
-        "connect",
+        _P,
         "connect",
         "Set up a cloud provider: model, key, ceiling",
         "MODEL",
-        synonyms="provider key api cloud openai anthropic account add",
+        "provider key api cloud openai anthropic account add",
     ),
     _command(
-        MONEY,
-        "budget",
+        _P,
         "budget",
         "See the money; set a ceiling: /budget day 2",
         "SCOPE USD | policy | pace",
-        synonyms="cost money price ceiling limit spend usage dollars policy pace",
+        "cost money price ceiling limit spend usage dollars policy pace",
     ),
     _command(
-        MONEY,
-        "private",
+        _P,
         "private",
         "Keep this conversation on this machine",
         "on|off",
-        synonyms="privacy secret confidential",
+        "privacy secret confidential",
     ),
     _command(
-        MONEY,
-        "offline",
+        _P,
         "offline",
         "Connect to nothing but this machine, or lift that",
         "on|off",
-        synonyms="network online airplane internet",
+        "network online airplane internet",
         may_spend=True,
     ),
+    _command(_P, "egress", "See everything that left this machine", "", "sent log audit leak"),
     _command(
-        MONEY,
-        "egress",
-        "egress",
-        "See everything that left this machine",
-        synonyms="sent log audit leak",
+        _B, "serve", "Let other programs use Baton as a model", "PORT|off", "server api endpoint"
     ),
     _command(
         _B,
-        "serve",
-        "serve",
-        "Let other programs use Baton as a model",
-        "PORT|off",
-        synonyms="server api endpoint",
-    ),
-    _command(
-        _B,
-        "side",
         "side",
         "Show or hide the side bar, in a wide window",
-        synonyms="sidebar bar panel status queue memory gauge",
+        "",
+        "sidebar bar panel status queue memory gauge",
         binding="chat.side",
     ),
     _command(
         _B,
         "theme",
-        "theme",
         "Choose the colours, seen as you go through them",
         "NAME",
-        synonyms="color colors colour colours look dark light contrast appearance",
+        "color colors colour colours look dark light contrast appearance",
     ),
     _command(
         _B,
         "help",
-        "app.help",
         "Show the keys and commands",
-        synonyms="shortcuts commands manual",
+        "",
+        "shortcuts commands manual",
+        action="app.help",
         binding="app.help",
     ),
     _command(
-        _B, "quit", "app.quit", "Quit Baton", synonyms="exit leave close bye", binding="app.quit"
+        _B, "quit", "Quit Baton", "", "exit leave close bye", action="app.quit", binding="app.quit"
     ),
 )
 _COMMAND_PATTERN = re.compile(r"/([a-z?]+)(?:[ \t]+(.*))?\s*\Z", re.IGNORECASE | re.DOTALL)
@@ -287,9 +211,9 @@ def parse_command(text: str, commands: Sequence[SlashCommand] = COMMANDS) -> Typ
     Text is what begins with `//`, paths, several lines (but for commands that take them), and words
     after a command that takes none.
     """
-    if (found := _COMMAND_PATTERN.match(text)) is None:
+    if (match := _COMMAND_PATTERN.match(text)) is None:
         return None
-    typed = TypedCommand(found[1].lower(), (found[2] or "").strip())
+    typed = TypedCommand(match[1].lower(), (match[2] or "").strip())
     meant = matching_commands(typed.name, commands)
     if "\n" in typed.argument and not (len(meant) == 1 and meant[0].is_multiline):
         return None
@@ -313,19 +237,20 @@ def find_command(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> Slas
 
     Raises ConfigError.
     """
-    found = matching_commands(name, commands)
-    if len(found) == 1 and (found[0].name == name or not found[0].may_spend):
-        return found[0]
-    what = "is no command"
-    if found:
-        what = "could be several commands" if len(found) > 1 else "is not written out"
+    fitting = matching_commands(name, commands)
+    if len(fitting) == 1 and (fitting[0].name == name or not fitting[0].may_spend):
+        return fitting[0]
+    what = "isn't a command"
+    if fitting:
+        what = "could be several commands" if len(fitting) > 1 else "is not written out"
     near = difflib.get_close_matches(name, [command.name for command in commands], n=1)
-    meant = [command.name for command in found] or near or [command.name for command in commands]
+    meant = [command.name for command in fitting] or near or [command.name for command in commands]
     listed = ", ".join(f"/{one}" for one in meant)
-    hint = f"Did you mean {listed}?" if found or near else f"There are: {listed}."
+    hint = f"Did you mean {listed}?" if fitting or near else f"There are: {listed}."
     raise ConfigError(f"/{one_line(name, 30)} {what}.", hint)
 
 
+PACES = {pace: pace.description for pace in SpendingStyle}
 _SCOPES = (Scope.SESSION, Scope.DAY, Scope.MONTH)
 _EXAMPLE_HINT = (
     "For example: /budget day 2, /budget month none, /budget policy once, /budget pace frugal."
@@ -370,9 +295,9 @@ def parse_budget(words: str) -> BudgetCommand:
         case ["release"]:
             return Release()
         case ["policy", name, *rest] if rest in ([], ["here"]):
-            return SetPolicy(_parse_policy(name), bool(rest))
+            return SetPolicy(_parse_choice(name, "policy", POLICY_NAMES), bool(rest))
         case ["pace", name]:
-            return SetPace(_parse_pace(name))
+            return SetPace(_parse_choice(name, "pace", PACES))
         case [scope, amount] if scope in _SCOPES:
             if amount in ("none", "off", "-"):
                 return SetCeiling(Scope(scope), None, "")
@@ -383,17 +308,9 @@ def parse_budget(words: str) -> BudgetCommand:
             raise ConfigError(f"/budget {words} is not understood.", _EXAMPLE_HINT)
 
 
-def _parse_policy(name: str) -> Policy:
-    try:
-        return Policy(name)
-    except ValueError:
-        known = ", ".join(f"{policy} ({words})" for policy, words in POLICY_NAMES.items())
-        raise ConfigError(f"There is no policy {name!r}.", f"There are: {known}.") from None
-
-
-def _parse_pace(name: str) -> SpendingStyle:
-    try:
-        return SpendingStyle(name)
-    except ValueError:
-        known = ", ".join(f"{pace} ({pace.description})" for pace in SpendingStyle)
-        raise ConfigError(f"There is no pace {name!r}.", f"There are: {known}.") from None
+def _parse_choice(name: str, what: str, known: Mapping[E, str]) -> E:
+    """Return the value that is meant. Raises ConfigError."""
+    if (chosen := next((one for one in known if one == name), None)) is not None:
+        return chosen
+    listed = ", ".join(f"{one} ({words})" for one, words in known.items())
+    raise ConfigError(f"There is no {what} {name!r}.", f"There are: {listed}.")

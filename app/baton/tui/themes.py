@@ -89,24 +89,19 @@ def theme_named(name: str) -> Theme:
     end = Color.parse("#ffffff" if theme.dark else "#000000")
 
     def readable(colour: str) -> Color:
-        parsed, found = Color.parse(colour), Color.parse(colour)
+        parsed, blended = Color.parse(colour), Color.parse(colour)
         for step in range(BLEND_STEPS + 1):
-            found = parsed.blend(end, step / BLEND_STEPS)
-            if all(contrast(found, ground) >= MIN_CONTRAST for ground in grounds):
+            blended = parsed.blend(end, step / BLEND_STEPS)
+            if all(contrast(blended, ground) >= MIN_CONTRAST for ground in grounds):
                 break
-        return found
+        return blended
 
     text = readable(colours["foreground"])
     muted = readable(text.blend(grounds[0], 0.35).hex)
-    shown = {key: readable(colours[key]).hex for key in _TEXT_COLOURS}
+    shown: dict[str, Any] = {key: readable(colours[key]).hex for key in _TEXT_COLOURS}
     return Theme(
         name=name,
-        primary=shown["primary"],
-        secondary=shown["secondary"],
-        accent=shown["accent"],
-        warning=shown["warning"],
-        error=shown["error"],
-        success=shown["success"],
+        **shown,
         foreground=text.hex,
         background=grounds[0].hex,
         surface=grounds[1].hex,

@@ -2,6 +2,7 @@
 
 The same lines are a plan before it runs (with prices), the live picture while it does, and a
 timeline after it: there the bars stand where their time was, so that one sees who ran beside whom.
+`WorkflowView` shows them in the conversation.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from textual import events
 from textual.content import Content
+from textual.widgets import Static
 
 from baton.core.events import Phase
 from baton.core.money import show_usd
@@ -65,7 +68,7 @@ def picture_rows(
     """Draw every step of a run once, no line wider than `width` columns.
 
     With `prices` it is a plan before it runs. Of the steps that are running and are in `texts_of`,
-    the newest line of their text stands under them. With `is_asking` the person is asked before a
+    the newest line of their text stands under them. With `is_asking` the user is asked before a
     remote step begins.
     """
     width = max(1, width)
@@ -277,7 +280,7 @@ class _Columns:
         time = 0 if is_planned else 8
         money = max((_width(cell.money) for cell in cells), default=0)
         wanted = {"now": now, "bar": bar, "worker": worker, "money": money, "time": time}
-        if is_planned:  # a person decides by the price
+        if is_planned:  # a user decides by the price
             wanted = {"money": money, "worker": worker, "now": now, "bar": bar, "time": 0}
         least = min(name, stem + _MIN_NAME_COLUMNS)
         room = width - least
@@ -368,9 +371,71 @@ def _timeline_bar(step: StepView, run: RunView, cells: int) -> str:
     if step.began is None:
         return _TRACK * cells
     first = min(other.began for other in run.steps if other.began is not None)
-    total = max(run.seconds - first, 0.001)  # what comes before may be a person's time
+    total = max(run.seconds - first, 0.001)  # what comes before may be a user's time
     ended = run.seconds if step.ended is None else step.ended
     start = max(0, min(cells - 1, int((step.began - first) / total * cells)))
     end = max(start + 1, min(cells, round((ended - first) / total * cells)))
     filling = _FILLINGS.get(_plain_status(step, run), _FULL)
     return _TRACK * start + filling * (end - start) + _TRACK * (cells - end)
+
+
+class WorkflowView(Static):
+    """Shows the steps of a run; once that is over, a click opens them and folds them up again."""
+
+    def __init__(self, run: RunView, roster: CardsById) -> None:
+        super().__init__(markup=False)
+        self._run = run
+        self._roster = roster
+        self._is_open = False
+        self._is_asking = False
+        self._height = 0
+
+    def show(self, run: RunView, roster: CardsById) -> None:
+        """Show the run as it is now."""
+        if run is not self._run:
+            self._run, self._roster = run, roster
+            self._draw()
+
+    def show_question(self, *, is_open: bool) -> None:
+        """Show whether the user is asked before a step begins."""
+        if is_open != self._is_asking:
+            self._is_asking = is_open
+            self._draw()
+
+    def toggle(self) -> None:
+        """Show all steps of a run that is over, or one line again."""
+        self._is_open = not self._is_open
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Fit the lines to the width."""
+        self._draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Open the steps, or fold them up."""
+        if self._run.status != "running":
+            event.stop()
+            self.toggle()
+
+    def _draw(self) -> None:
+        """Draw it again; only another number of lines has the screen laid out again."""
+        if (width := self.content_size.width) <= 0:
+            return
+        lines = self._lines(width)
+        height = sum(1 + line.plain.count("\n") for line in lines)
+        self.update(Content("\n").join(lines), layout=height != self._height)
+        self._height = height
+
+    def _lines(self, width: int) -> list[Content]:
+        run, roster = self._run, self._roster
+        if run.status == "running":
+            answers = run.plan.answer if run.plan else ()
+            texts = {s.number: s.text for s in run.steps if s.number not in answers}
+            rows = picture_rows(run, roster, width, texts_of=texts, is_asking=self._is_asking)
+            return [row.content for row in rows]
+        if not self._is_open:
+            mark = Content.styled("▸ ", "$primary")
+            return [mark + timeline_summary(run, roster, width - 2)]
+        lines = [row.content for row in picture_rows(run, roster, width - 2)]
+        marks = [Content.styled("▾ ", "$primary"), *[Content("  ")] * (len(lines) - 1)]
+        return [mark + line for mark, line in zip(marks, lines, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from baton.cli.doctor.program_checks import gpu_text, idle_gpu_text
+from baton.cli.doctor.setup_checks import gpu_text, idle_gpu_text
 from baton.workers.local.messages import GpuDevice, LlamaInfo
 
 CARD = GpuDevice("CUDA0", "A\x1b GPU", 2 * 10**9, 4 * 10**9)

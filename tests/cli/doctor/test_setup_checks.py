@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor import check_list
+from baton.cli.doctor import check_setup, setup_checks
 from baton.cli.doctor.check import CheckResult, CheckState
-from baton.cli.doctor.check_list import CHECKS, CheckScope, check_setup
+from baton.cli.doctor.setup_checks import CHECKS
 from baton.history import Store
 from baton.platform import secrets, sqlite
 from baton.platform.settings import find_paths
@@ -33,15 +33,15 @@ def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check_results(*only: str) -> dict[str, CheckResult]:
     """Return what the doctor finds: by all checks that start no child, or by `only` these."""
-    ends = [entry.name for entry in CHECKS].index("tools")
-    quick = {entry.name for entry in CHECKS[:ends] if CheckScope.SETUP in entry.scope}
-    chosen = [entry for entry in CHECKS if entry.name in (only or quick)]
+    names = [name for name, _ in CHECKS]
+    quick = names[: names.index("tools")]
+    chosen = tuple(entry for entry in CHECKS if entry[0] in (only or quick))
 
     async def check() -> dict[str, CheckResult]:
         return {finding.name: finding async for finding in check_setup()}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check_list, "CHECKS", chosen)
+        patch.setattr(setup_checks, "CHECKS", chosen)
         return asyncio.run(check())
 
 
@@ -237,3 +237,23 @@ def test_an_offline_prompt_is_proved_to_open_no_socket(call: Call) -> None:
     assert checks["network"]["state"] == "ok"
     assert "seccomp" in checks["network"]["text"]
     assert checks["answer"]["state"] == "ok"
+
+
+def test_a_checkout_says_that_it_has_no_self_test() -> None:
+    command = [sys.executable, "-P", "-m", "baton", "doctor", "--self-test"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "The self-test is a part of the packaged program" in done.stderr
+    assert "`baton doctor` loads every library" in done.stderr
+
+
+def test_a_library_that_is_missing_is_reported_with_the_way_to_repair_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pint.py").write_text("raise ImportError('no pint here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    finding = check_results("libraries")["libraries"]
+    assert finding.state is CheckState.BROKEN
+    assert "pint can't be loaded." in finding.text
+    assert "no pint here" in finding.text
+    assert "remove the folder .venv" in finding.text

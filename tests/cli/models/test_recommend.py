@@ -18,8 +18,8 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Message, Request, Role
 from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad
+from baton.models.library import RecommendationMemory
 from baton.models.recommendation import Pick, Recommendation
-from baton.models.recommendation_memory import RecommendationMemory
 from baton.platform.settings import find_paths, load_settings, write_settings
 from baton.workers.local import Memory, starter
 from support.command_line import Call

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from share_decider import share_decider
 
 from baton.core.errors import StoreError
 from baton.core.history_types import Weighing
@@ -23,9 +24,8 @@ from baton.core.spending.pace_controller import (
     Pacing,
     ReadWeighings,
     SpendingRate,
-    share_decider,
+    UsageRate,
 )
-from baton.core.spending.usage_rate import UsageRate
 
 EXAMPLES = 40
 DAWN = time.mktime((2026, 11, 10, 0, 5, 0, 0, 0, -1))

@@ -27,6 +27,7 @@ from baton.core.catalogue_types import Source
 from baton.download.child import hub_client, hub_metadata
 from baton.download.child.hub_metadata import HubMetadata
 from baton.download.messages import REPLIES, ListFiles, LookUpSource, OfferReply, ReadHeader
+from baton.gguf.split_files import is_sha256
 from baton.ipc.messages import Failed, Message
 from baton.ipc.parent_channel import Failure
 from baton.ipc.process import Child, ChildProcess
@@ -171,7 +172,7 @@ async def test_spoiled_answers(fetcher_session: tuple[FetcherSession, Hub], coun
         for offer in reply.value:
             assert hub_metadata.is_model_path(offer.source.file)
             assert hub_metadata.is_commit(offer.source.revision)
-            assert hub_metadata.is_sha256(offer.sha256) or not offer.sha256
+            assert is_sha256(offer.sha256) or not offer.sha256
             assert offer.size > 0
 
 

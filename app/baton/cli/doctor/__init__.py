@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import asdict
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ import click
 
 from baton.cli.doctor.check import CheckResult, CheckState
 from baton.cli.output import emit, emit_json, notify
+from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 
 if TYPE_CHECKING:
@@ -20,9 +23,9 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   baton doctor                                what is here: settings, keys, models, money
+  baton doctor --report FILE                  the same, for a bug report
   baton doctor --offline                      does a prompt stay on this machine? with proof
   baton doctor --self-test                    does this very program work, all of it?
-  baton doctor --self-test --report FILE      the same, for a bug report
 """
 
 
@@ -31,7 +34,7 @@ Examples:
     "--self-test",
     "self_tested",
     is_flag=True,
-    help="Prove that Baton itself works: load every part, answer, plan, pay, find, draw a screen.",
+    help="Prove that the packaged program works: load all, answer, plan, pay, draw a screen.",
 )
 @click.option(
     "--offline",
@@ -52,11 +55,11 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
     and counts every socket (seccomp), in a network namespace of its own where that is allowed; it
     ends with 1 as well if this machine has neither.
 
-    The self-test takes some ten seconds. It plays in a folder of its own, touches nothing of
-    yours but for a test key, put into your keyring and removed, sends nothing anywhere and costs
-    nothing.
+    The self-test is a part of the packaged program. It takes some ten seconds, works in a folder
+    of its own, touches nothing of yours but for a test key, put into your keyring and removed,
+    sends nothing anywhere and costs nothing.
     """
-    from baton.cli.doctor import doctor_report
+    from baton.cli.doctor import check, doctor_report
 
     results: list[CheckResult] = []
     if file is not None:
@@ -71,11 +74,7 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
         for result in prove_offline():
             report(result)
     else:
-        from baton.cli.doctor import check_list
-
-        check_list.report_checks(
-            check_list.self_test() if self_tested else check_list.check_setup(), report
-        )
+        check.report_checks(_packaged_self_test() if self_tested else check_setup(), report)
     is_broken = any(result.state is CheckState.BROKEN for result in results)
     if as_json:
         status = "failed" if is_broken else "finished"
@@ -85,6 +84,26 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
     if not as_json:
         notify(_verdict(results) + (f" The report is in {file}." if file else ""))
     return 1 if is_broken else 0
+
+
+def check_setup() -> AsyncIterator[CheckResult]:
+    """Check the user's own setup, and that Baton's parts load and answer here."""
+    from baton.cli.doctor.check import run_checks, setup_context
+    from baton.cli.doctor.setup_checks import CHECKS
+    from baton.platform.settings import find_paths
+
+    return run_checks(CHECKS, setup_context(find_paths()))
+
+
+def _packaged_self_test() -> AsyncIterator[CheckResult]:
+    """Run packaging/baton_self_test, which only the packaged program has. Raises ConfigError."""
+    if find_spec("baton_self_test") is None:
+        raise ConfigError(
+            "The self-test is a part of the packaged program, and this isn't packaged.",
+            "`baton doctor` loads every library and has the model answer.",
+        )
+    results: AsyncIterator[CheckResult] = import_module("baton_self_test").run_self_test()
+    return results
 
 
 def _verdict(results: Iterable[CheckResult]) -> str:

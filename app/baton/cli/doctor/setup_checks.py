@@ -1,26 +1,37 @@
-"""What the doctor checks of the person's own setup: settings, files, keys, money, models."""
+"""What the doctor checks of a setup: settings, files, keys, money, models, libraries, workers."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import platform
+import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.cli.doctor.check import CheckContext, CheckFailed, CheckWarning
+from baton import __version__
+from baton.cli.doctor.check import Check, CheckContext, CheckFailed, CheckWarning
 from baton.core.byte_format import show_memory, show_size
-from baton.core.errors import ModelFileError
+from baton.core.errors import BatonError, ModelFileError
+from baton.core.machine import Gpu
+from baton.core.messages import Message, Request, Role, Text
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.money import show_usd
+from baton.core.sanitiser import one_line
+from baton.doctor import LIBRARIES, load_libraries, processor_text
 from baton.platform import hardware
+from baton.platform.build_info import build_info
 from baton.platform.durable_files import folder_fault
 from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
 
 if TYPE_CHECKING:
     from baton.platform.sqlite import Connection
+    from baton.workers.local import LlamaInfo
+    from baton.workers.tools import ToolWorker
 
 _LOW_BYTES = 2**30
 """Bytes of disk or memory below which it is worth a warning."""
@@ -28,7 +39,25 @@ _LOW_BYTES = 2**30
 _FULL_BYTES = 2**21
 """Bytes of disk below which no history and no ledger can be made."""
 
+_MIN_PRICES = 100
+"""With fewer models than these the price list isn't complete."""
+
 _LEDGER_REMOVED = "The ledger was removed"
+
+
+async def check_build(_: CheckContext) -> str:
+    """Say what this is, and on what it runs."""
+    where = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    facts = build_info()
+    if facts is None:
+        return f"baton {__version__}, not packaged, Python {platform.python_version()} on {where}"
+    build = " ".join(filter(None, (facts.flavour, facts.platform, facts.gpu)))
+    text = (
+        f"baton {facts.version} ({build}), built of {facts.commit or 'unknown sources'}, on {where}"
+    )
+    if facts.version != __version__:
+        raise CheckFailed(f"{text}, but its code is {__version__}.")
+    return text
 
 
 async def check_settings(context: CheckContext) -> str:
@@ -91,13 +120,13 @@ async def check_background(context: CheckContext) -> str:
     """Report the background process that keeps models loaded."""
     from baton.cli.models.model_list import background_text
     from baton.compose import background
-    from baton.platform import surroundings
+    from baton.platform import session_environment
 
     if (lender := background.description(context.paths)) is not None:
         return background_text(lender).removesuffix(".")
     if not context.settings.daemon:
         return "none, as the settings say"
-    if surroundings.is_in_ci() or surroundings.is_in_container():
+    if session_environment.is_in_ci() or session_environment.is_in_container():
         return "none: models don't stay loaded in a container or an automatic build"
     return "none runs"
 
@@ -235,6 +264,16 @@ async def check_models(context: CheckContext) -> str:
     return "; ".join(filter(None, parts))
 
 
+async def check_prices(_: CheckContext) -> str:
+    """Read the price list."""
+    from baton.workers.cloud import snapshot
+
+    listed = snapshot()
+    if len(listed.models) < _MIN_PRICES:
+        raise CheckFailed(f"It has only {len(listed.models)} models, so it isn't complete.")
+    return f"{len(listed.models)} models of {listed.date}"
+
+
 async def check_egress(context: CheckContext) -> str:
     """Report what left this machine last."""
     from baton.cli.stores import format_time, user_ledger
@@ -253,6 +292,51 @@ async def check_egress(context: CheckContext) -> str:
     return f"{size} to {where} on {at} was the last that left; `baton egress ls`"
 
 
+async def check_tools(context: CheckContext) -> str:
+    """Compute, convert, ask for a time in Tokyo, and run code in the sandbox."""
+    from baton.workers.tools import build_tools, sandbox
+
+    if not context.settings.tools:
+        return "off in the settings (`tools = false`)"
+    known = build_tools(environ=context.environ)
+    wanted = {
+        "calculator": ("6 * 7", "42"),
+        "units": ("42 km in miles", "26.1"),
+        "clock": ("now(Tokyo)", ":"),
+        "python": ("```python\nprint(sum(range(10)) - 3)\n```", "42"),
+    }
+    try:
+        for name, (asked, expected) in wanted.items():
+            if name in known and expected not in (said := await _compute(known[name], asked)):
+                raise CheckFailed(f"The {name} says {said!r} to {asked!r}.")
+    finally:
+        await known["calculator"].aclose()
+    if place := sandbox():
+        return f"calculator, units, clock, and code in a sandbox: {place}"
+    return CheckWarning("There is no sandbox here, so no code is executed.")
+
+
+async def _compute(worker: ToolWorker, text: str) -> str:
+    request = Request((Message(Role.USER, text),))
+    return "".join([c.text async for c in worker.stream(request) if isinstance(c, Text)])
+
+
+async def check_libraries(_: CheckContext) -> str:
+    """Load the libraries that Baton's processes use."""
+    try:
+        await asyncio.to_thread(load_libraries)
+    except BatonError as error:
+        error.hint = error.hint or _repair_hint()
+        raise
+    return f"all {len(LIBRARIES)} load"
+
+
+def _repair_hint() -> str:
+    if build_info() is not None:
+        return "Install Baton again: a file may be damaged. `baton doctor --self-test` says more."
+    return "In a checkout, remove the folder .venv and run `scripts/baton` with a network."
+
+
 async def check_router(context: CheckContext) -> str:
     """Ask the router, and report on what it runs, how fast, and with whose answers."""
     from baton.routing import learned_file, measure_router
@@ -267,6 +351,69 @@ async def check_router(context: CheckContext) -> str:
     if found.learned:
         return f"{text}, with what was learned from your answers ({file})"
     return f"{text}, as delivered, nothing learned from your answers yet"
+
+
+async def check_llama(context: CheckContext) -> str:
+    """Load llama.cpp, and report what it was built for and which of its variants runs."""
+    from baton.workers.local import probe_library
+
+    try:
+        found = await probe_library("llama", context.environ)
+    except BatonError as error:
+        if "SIGILL" not in error.message:
+            raise
+        why = f"It was built for another processor than this one, {processor_text()}."
+        raise CheckFailed(f"{error.message} {why}") from error
+    abilities = ", ".join(re.findall(r"(\w+) = 1", found.system))
+    if not abilities:  # then it isn't there, and no model can be loaded
+        raise CheckFailed("What llama.cpp computes with on a processor isn't there.")
+    built_for = f"built for {found.processor}, " if found.processor else ""
+    gpu, missing = gpu_text(found)
+    text = f"build {found.version}, {built_for}{gpu}; {abilities}"
+    if missing:
+        return CheckWarning(f"{text}. {missing}")
+    known = [Gpu(gpu.description, gpu.free, gpu.total) for gpu in found.devices]
+    idle = hardware.inspect_machine(gpus=known).idle_gpus
+    return CheckWarning(f"{text}. {idle_gpu_text(idle, found.gpu)}") if idle else text
+
+
+_GPU_KINDS = {"cuda": "CUDA", "hip": "HIP", "metal": "Metal", "sycl": "SYCL", "vulkan": "Vulkan"}
+
+
+def gpu_text(found: LlamaInfo) -> tuple[str, str]:
+    """Return which GPUs can be used, and why those can't that this build is made for."""
+    devices = [f"{gpu.description} ({show_size(gpu.free)} free)" for gpu in found.devices]
+    kinds = found.gpu_kinds
+    if devices:
+        return f"can use {', '.join(devices)}", ""
+    if kinds:
+        missing = " ".join(_unusable_text(kind, why) for kind, why in kinds.items())
+        return "CPU only", f"{missing} Models run on the processor."
+    return "can use a GPU, but found none" if found.gpu else "CPU only", ""
+
+
+def _unusable_text(kind: str, why: str) -> str:
+    """Say what a build for a kind of GPUs misses."""
+    if kind == "vulkan" and "libvulkan.so" in why:
+        return (
+            "This build is for Vulkan, which isn't here (Debian, Ubuntu: apt install libvulkan1 and"
+            " the driver of your GPU; Fedora: dnf install vulkan-loader)."
+        )
+    if kind == "cuda" and "libcuda.so" in why:
+        return "This build is for NVIDIA's GPUs, and their driver isn't here."
+    found = one_line(why, 160) or "no GPU was found that it can use"
+    return f"This build is for {_GPU_KINDS.get(kind, kind)}, but {found}."
+
+
+def idle_gpu_text(idle: Sequence[str], can: bool) -> str:
+    """Say which GPUs are there for nothing, and what to do."""
+    cards = ", ".join(one_line(name, 80) for name in idle)
+    if can:
+        return f"It can't use {cards}: is the driver there, and new enough for this build?"
+    what = (
+        "Baton's build for CUDA or Vulkan" if build_info() else "a build of llama-cpp-python for it"
+    )
+    return f"{cards} would be faster: install {what}."
 
 
 async def check_answer(context: CheckContext) -> str:
@@ -317,3 +464,30 @@ async def _try_worker(worker: str, context: CheckContext) -> str:
         return CheckWarning(str(error))  # nothing is broken
     where = f" ({trial.hardware})" if trial.hardware else ""
     return f"{worker} wrote {trial.tokens} tokens in {trial.seconds:.1f} s{where}"
+
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("python", check_build),
+    ("settings", check_settings),
+    ("machine", check_machine),
+    ("terminal", check_terminal),
+    ("folders", check_folders),
+    ("background", check_background),
+    ("disk", check_disk),
+    ("sqlite", check_sqlite),
+    ("history", check_history),
+    ("keyring", check_keyring),
+    ("keys", check_keys),
+    ("money", check_money),
+    ("models", check_models),
+    ("prices", check_prices),
+    ("egress", check_egress),
+    # From here on processes start.
+    ("tools", check_tools),
+    ("libraries", check_libraries),
+    ("router", check_router),
+    ("llama.cpp", check_llama),
+    ("answer", check_answer),
+    ("conductor", check_conductor),
+)
+"""The checks by their names, the quick ones first."""

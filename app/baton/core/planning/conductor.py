@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from baton.core.errors import PlanError
 from baton.core.labels import Label
-from baton.core.messages import Card, Message, Purpose, Role, estimated_tokens, fenced
+from baton.core.messages import (
+    DEFAULT_CONTEXT,
+    Card,
+    Message,
+    Purpose,
+    Role,
+    estimated_tokens,
+    fenced,
+)
 from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan_types import (
     DIRECT_SUBTASK,
@@ -368,7 +376,9 @@ def shortened(text: str, limit: int) -> str:
 
 def _max_shown_chars(conductor: Card) -> int:
     """Return how many characters of prompts and results a conductor is shown."""
-    return max(1500, min(_MAX_SHOWN_CHARS, ((conductor.context or 8192) - _RESERVED_TOKENS) * 2))
+    return max(
+        1500, min(_MAX_SHOWN_CHARS, ((conductor.context or DEFAULT_CONTEXT) - _RESERVED_TOKENS) * 2)
+    )
 
 
 def _rules_text(canvas: PlanSchema, pool: Sequence[Card]) -> str:

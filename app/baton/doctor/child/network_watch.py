@@ -27,9 +27,11 @@ import struct
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
+
+from baton.doctor import WatchResult
 
 SECCOMP, NAMESPACE = "seccomp", "a network namespace"
 MAX_OUTPUT_BYTES = 1 << 20
@@ -53,19 +55,6 @@ _REQUEST = struct.Struct("QIIiIQ6Q")
 _REPLY = struct.Struct("QqiI")
 
 
-@dataclass
-class WatchResult:
-    """What became of a program: by which `means` it was kept from the network (none: it was not
-    run), its `attempts` at a socket by family, its exit status (None: it was stopped), its streams.
-    """
-
-    means: list[str] = field(default_factory=list)
-    attempts: dict[str, int] = field(default_factory=dict)
-    status: int | None = None
-    out: str = ""
-    err: str = ""
-
-
 def main() -> None:
     """Watch the program that stdin names."""
     asked = json.loads(sys.stdin.read())
@@ -74,7 +63,7 @@ def main() -> None:
 
 def watch_program(command: list[str], seconds: float) -> WatchResult:
     """Run a program without a network for at most so long; nothing of it is left afterwards."""
-    watched = WatchResult()
+    watched = WatchResult([], {})
     mine, theirs = socket.socketpair()
     out, err = os.pipe(), os.pipe()
     if (pid := os.fork()) == 0:

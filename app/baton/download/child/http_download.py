@@ -25,7 +25,7 @@ import httpx
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelOffer
 from baton.core.sanitiser import one_line
-from baton.download.child import hub_client, hub_errors
+from baton.download.child import hub_client
 from baton.download.child.hub_client import Stopped
 from baton.download.child.partial_file import PartialFile
 from baton.ipc.child_http import retry_after
@@ -123,11 +123,11 @@ class HttpDownload:
                 skip = self._check_response(response, start)
                 self._append_body(response, skip)
         except hub_client.UnsafeAddress as error:
-            raise hub_errors.connection_failure(error, self._what) from error
+            raise hub_client.connection_failure(error, self._what) from error
         except httpx.TransportError as error:
-            raise TransientFailure(hub_errors.connection_failure(error, self._what)) from error
+            raise TransientFailure(hub_client.connection_failure(error, self._what)) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise hub_errors.connection_failure(error, self._what) from error
+            raise hub_client.connection_failure(error, self._what) from error
         if self._partial.size < self._offer.size:
             raise TransientFailure(self._connection_cut())
 
@@ -164,7 +164,7 @@ class HttpDownload:
             raise TransientFailure(
                 self._wrong_answer(f"there is nothing after {self._partial.size:,} bytes")
             )
-        failure = hub_errors.response_failure(response, self._what)
+        failure = hub_client.response_failure(response, self._what)
         if status in hub_client.TRANSIENT_STATUSES:
             raise TransientFailure(failure, retry_after(response.headers))
         if response.history:  # it may be only the signature that has expired
@@ -253,7 +253,7 @@ class HttpDownload:
                 return read(most, _POLL_SECONDS)
             except httpcore.ReadTimeout as error:
                 if time.monotonic() >= silent:
-                    failure = hub_errors.connection_failure(httpx.ReadTimeout(""), self._what)
+                    failure = hub_client.connection_failure(httpx.ReadTimeout(""), self._what)
                     raise TransientFailure(failure) from error
             except httpcore.NetworkError as error:
                 raise TransientFailure(self._connection_cut()) from error

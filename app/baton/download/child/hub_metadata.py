@@ -20,11 +20,11 @@ import httpx
 from baton import __version__
 from baton.core.catalogue_types import FilePart, ModelOffer, Source
 from baton.core.sanitiser import one_line
-from baton.download.child import hub_errors
+from baton.download.child import hub_client
 from baton.download.child.hub_client import TRANSIENT_STATUSES, HubClient, Stopped
 from baton.gguf import header as gguf
 from baton.gguf.header import Header
-from baton.gguf.split_files import joined_hash, part_names
+from baton.gguf.split_files import is_plain_name, is_sha256, joined_hash, part_names
 from baton.ipc.child_http import retry_after
 from baton.ipc.parent_channel import Failure
 
@@ -206,7 +206,7 @@ class HubMetadata:
         match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != have:
             host, what = response.url.host, str(offer.source)
-            raise hub_errors.invalid_answer(host, what, "it sent another part than was asked for")
+            raise hub_client.invalid_answer(host, what, "it sent another part than was asked for")
         if match[3] != "*" and offer.size and int(match[3]) != offer.size:
             raise _changed_failure(offer)
 
@@ -222,8 +222,8 @@ class HubMetadata:
                 wait = _retry_seconds(error, response, pause)
                 if wait is None:
                     if response is not None:
-                        raise hub_errors.response_failure(response, what) from error
-                    raise hub_errors.connection_failure(error, what) from error
+                        raise hub_client.response_failure(response, what) from error
+                    raise hub_client.connection_failure(error, what) from error
                 self._sleep(wait)
         raise AssertionError("the last time has no pause")
 
@@ -235,7 +235,7 @@ class HubMetadata:
             time.sleep(min(rest, 0.1))
 
     def _invalid_answer(self, what: str, why: str) -> Failure:
-        return hub_errors.invalid_answer(self._web.host, what, why)
+        return hub_client.invalid_answer(self._web.host, what, why)
 
 
 def _retry_seconds(
@@ -367,16 +367,11 @@ def _unusable_failure(file: str, why: str, hint: str = "") -> Failure:
 
 
 MAX_PARTS = 8
-MAX_PART_BYTES = 200
 MAX_ADDRESS_CHARS = 4096
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_DEVICE_NAMES = frozenset(
-    {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
-)
 
 
 def is_model_path(name: str) -> bool:
@@ -385,18 +380,13 @@ def is_model_path(name: str) -> bool:
     return (
         name.lower().endswith(".gguf")
         and len(parts) <= MAX_PARTS
-        and all(_is_plain(part) for part in parts)
+        and all(map(is_plain_name, parts))
     )
 
 
 def is_commit(revision: object) -> bool:
     """Whether that is a revision for good."""
     return isinstance(revision, str) and _COMMIT.fullmatch(revision) is not None
-
-
-def is_sha256(text: object) -> bool:
-    """Whether that is a sha256 in hex."""
-    return isinstance(text, str) and _SHA256.fullmatch(text) is not None
 
 
 def check_repo(repo: str, revision: str) -> None:
@@ -454,15 +444,3 @@ def _check_address(url: str) -> None:
             f"{one_line(url)!r} is no address that can be used.",
             "It begins with https://, and holds no name or password.",
         )
-
-
-def _is_plain(part: str) -> bool:
-    """Whether a name is one file's or folder's, that any system and any terminal can take."""
-    return (
-        part.isprintable()
-        and not set(part) & set('\\<>:"|?*')
-        and not part.startswith(".")
-        and part == part.strip().rstrip(".")
-        and 0 < len(part.encode()) <= MAX_PART_BYTES
-        and part.partition(".")[0].strip().lower() not in _DEVICE_NAMES
-    )

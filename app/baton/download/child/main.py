@@ -153,7 +153,3 @@ def _serve(parent: ParentChannel) -> None:
 def main() -> None:
     """Run until the parent is gone."""
     serve(REQUESTS, _serve)
-
-
-if __name__ == "__main__":
-    main()

@@ -21,13 +21,13 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from baton.download.child.hub_client import Stopped
-from baton.platform.durable_files import open_private, sync_folder
+from baton.platform.durable_files import hold_lock, open_private, sync_folder
 
 POLL_SECONDS = 0.1
 """How often to look whether another Baton is done, in seconds."""
@@ -196,28 +196,16 @@ def lock_partial(
 
     The lock's file is taken away again. Raises Stopped.
     """
-    from filelock import FileLock, Timeout
-
-    path = folder / f"{key}.lock"
-    lock = FileLock(path, mode=0o600, thread_local=False)
-    while True:
-        with suppress(Timeout):
-            lock.acquire(timeout=POLL_SECONDS, poll_interval=POLL_SECONDS)
-            break
-        if stopped():
-            raise Stopped
-        waiting()
-    try:
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(hold_lock(folder / f"{key}.lock", POLL_SECONDS))
+                break
+            except TimeoutError:
+                if stopped():
+                    raise Stopped from None
+                waiting()
         yield
-    finally:
-        # A process that waits for it notices that it is deleted, and makes a new one. Where what is
-        # open can't be deleted, that fails until it was released.
-        with suppress(OSError):
-            path.unlink()
-        lock.release()
-        if os.name == "nt":
-            with suppress(OSError):
-                path.unlink()
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -17,7 +17,7 @@ import httpx
 
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.sanitiser import one_line
-from baton.download.child import hub_client, hub_errors, transfer
+from baton.download.child import hub_client, transfer
 from baton.download.child.http_download import RetryPolicy
 from baton.download.messages import FetchReleaseFile
 from baton.download.releases import MANIFEST, SIGNATURE, is_address
@@ -93,10 +93,10 @@ def _fetch_small(web: hub_client.HubClient, url: str, most: int) -> bytes:
     try:
         with web.client(most) as client, client.stream("GET", url) as response:
             if response.status_code != 200:
-                raise hub_errors.response_failure(response, url)
+                raise hub_client.response_failure(response, url)
             return b"".join(response.iter_raw())
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise hub_errors.connection_failure(error, url) from error
+        raise hub_client.connection_failure(error, url) from error
 
 
 def _release_client(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.HubClient:

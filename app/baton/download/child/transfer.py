@@ -29,7 +29,7 @@ from baton.download.child.hub_client import Stopped
 from baton.download.child.partial_file import NOTIFY_BYTES, PartialFile
 from baton.download.progress import Phase, Progress
 from baton.ipc.parent_channel import Failure
-from baton.platform.durable_files import make_folder
+from baton.platform.durable_files import is_disk_full, make_folder
 
 RETRY_POLICY = RetryPolicy()
 
@@ -414,9 +414,6 @@ class ProgressReport:
 DISK_MARGIN = 1.1
 """A disk must have room for so much more than what is still to come."""
 
-_DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
-_WINDOWS_FULL = {39, 112}  # ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL
-
 
 def check_room(folder: Path, coming: int, name: str) -> None:
     """Refuse what would not find room in a folder, before it comes. Raises Failure."""
@@ -455,7 +452,7 @@ def explain_read_errors(path: Path) -> Iterator[None]:
 
 
 def _write_failure(error: OSError, folder: Path, name: str) -> Failure:
-    if error.errno in _DISK_FULL or getattr(error, "winerror", None) in _WINDOWS_FULL:
+    if is_disk_full(error):
         message = f"The disk became full while {name} was written. What has come is kept."
         hint = "Make room and run it again; it goes on where it ended."
     elif error.errno == errno.EFBIG:

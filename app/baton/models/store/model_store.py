@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING
 
 from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
-from baton.core.sanitiser import one_line
 from baton.gguf.split_files import part_names, part_paths
 from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
 from baton.models.store.manifest import (
     UnreadableRecord,
+    bundled_record,
     check_record,
     clean_record,
     encode_record,
     list_records,
     load_record,
+    path_text,
+    read_bundle,
+    write_bundle,
 )
 from baton.models.store.store_files import (
     DRAFT_PREFIX,
@@ -125,7 +128,7 @@ class FolderModelStore:
 
     def read_header(self, path: Path) -> Header:
         """Return a file's header. Raises ModelFileError."""
-        from baton.models.store.file_header import read_file_header
+        from baton.models.store.external_models import read_file_header
 
         return read_file_header(path)
 
@@ -158,8 +161,6 @@ class FolderModelStore:
 
         Raises ModelFileError.
         """
-        from baton.models.store.bundle import read_bundle
-
         return read_bundle(folder)
 
     def bundled_record(self, folder: Path, record: ModelRecord) -> ModelRecord:
@@ -167,8 +168,6 @@ class FolderModelStore:
 
         Raises ModelFileError.
         """
-        from baton.models.store.bundle import bundled_record
-
         return bundled_record(folder, record)
 
     def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
@@ -176,8 +175,6 @@ class FolderModelStore:
 
         Raises ConfigError and ModelFileError.
         """
-        from baton.models.store.bundle import write_bundle
-
         write_bundle(folder, records)
 
     def external_models(self) -> Sequence[ExternalModel]:
@@ -297,7 +294,7 @@ def delete_leftover(folder: Path, path: Path) -> int:
             if path != model and path.name != RECORD_FILE and path not in linked and _is_idle(path):
                 return delete_files([path])
     raise ConfigError(
-        f"{_path_text(path)} isn't a leftover of Baton's, so it was not deleted.",
+        f"{path_text(path)} isn't a leftover of Baton's, so it was not deleted.",
         "Delete it by hand if you don't need it.",
     )
 
@@ -309,16 +306,16 @@ def find_problems(folder: Path) -> Iterator[str]:
     except FileNotFoundError:
         return
     except OSError as error:
-        yield f"The models folder {_path_text(folder)} can't be read: {error.strerror}."
+        yield f"The models folder {path_text(folder)} can't be read: {error.strerror}."
         return
     found = list(list_records(folder))
     linked = {link for _, record in found for link in _linked_paths(record)}
     for model, record in found:
         where = f"What is in it ({_folder_size(model)}) is kept"
         if isinstance(record, str):
-            yield f"{_path_text(model)} can't be used as a model: {record}. {where}."
+            yield f"{path_text(model)} can't be used as a model: {record}. {where}."
         elif record is None and not (_is_leftover_folder(model) or (model / RECORD_FILE).exists()):
-            yield f"{_path_text(model)} is no model that Baton has put there. {where}."
+            yield f"{path_text(model)} is no model that Baton has put there. {where}."
         elif isinstance(record, ModelRecord):
             yield from _unknown_model_files(model, record, linked)
 
@@ -330,7 +327,7 @@ def _unknown_model_files(
     for path in _folder_entries(folder):
         theirs = path.suffix.lower() == ".gguf" and not is_baton_file(path.name)
         if theirs and not _is_wanted(path, record) and path not in linked:
-            yield f"{_path_text(path)} belongs to no model, and Baton leaves it alone."
+            yield f"{path_text(path)} belongs to no model, and Baton leaves it alone."
 
 
 def _leftovers_in(
@@ -384,10 +381,6 @@ def _linked_paths(record: ModelRecord | str | None) -> tuple[Path, ...]:
     if isinstance(record, ModelRecord) and record.link:
         return part_paths(Path(record.link))
     return ()
-
-
-def _path_text(path: Path) -> str:
-    return one_line(str(path), 300)
 
 
 def _folder_size(folder: Path) -> str:

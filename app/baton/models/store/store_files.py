@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.sanitiser import one_line
+from baton.gguf.split_files import is_device_name, is_plain_name
 from baton.platform.durable_files import make_folder, open_replacement
 
 RECORD_FILE = "model.json"
@@ -28,19 +29,14 @@ PARTIAL_SUFFIX = ".partial"
 from as a hash of its own; beside it lie notes about it (`.partial.etag`) and its lock (`.lock`)."""
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _BATON_FILE = re.compile(
     rf"{re.escape(DRAFT_PREFIX)}[0-9a-f]+\.json|.+{re.escape(PARTIAL_SUFFIX)}(\..+)?|.+\.lock"
 )
-_DEVICE_NAMES = frozenset(
-    {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
-)
-_MAX_NAME_BYTES = 200
 
 
 def is_model_id(name: str) -> bool:
     """Whether a name may be a model's id, and so its folder's name."""
-    return _ID.fullmatch(name) is not None and not _is_device(name)
+    return _ID.fullmatch(name) is not None and not is_device_name(name)
 
 
 def check_model_id(id: str) -> None:
@@ -51,18 +47,6 @@ def check_model_id(id: str) -> None:
             "An id has up to 64 of a-z, 0-9, dot, dash and underscore, and begins with a letter"
             " or digit.",
         )
-
-
-def is_plain_name(file: str) -> bool:
-    """Whether a name is one file's, that any system and any terminal can take."""
-    return (
-        file.isprintable()
-        and not set(file) & set('/\\<>:"|?*')
-        and not file.startswith(".")
-        and file == file.strip()
-        and 0 < len(file.encode()) <= _MAX_NAME_BYTES
-        and not _is_device(file.lower())
-    )
 
 
 def is_model_file(file: str) -> bool:
@@ -79,19 +63,9 @@ def check_model_file(file: str) -> None:
         )
 
 
-def is_sha256(text: str) -> bool:
-    """Whether that is a sha256 in hex."""
-    return _SHA256.fullmatch(text) is not None
-
-
 def is_baton_file(name: str) -> bool:
     """Whether a file of that name is Baton's own: a draft, a partial download or a lock."""
     return _BATON_FILE.fullmatch(name) is not None
-
-
-def _is_device(name: str) -> bool:
-    """Whether a name is a device's on Windows, where only the part before the first dot counts."""
-    return name.partition(".")[0].strip() in _DEVICE_NAMES
 
 
 _OPEN_FLAGS = (

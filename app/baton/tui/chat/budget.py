@@ -9,11 +9,10 @@ from typing import Any
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
+from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.permissions import check
-from baton.core.view import RunView
 from baton.presentation import charges
 from baton.presentation.chat_texts import is_on, offline_text, private_text
 from baton.tui import slash_commands
@@ -94,7 +93,7 @@ class BudgetController:
         self.measure()
 
     async def connect(self, target: str = "") -> None:
-        """Set up a provider, its key, and a ceiling if the person names one."""
+        """Set up a provider, its key, and a ceiling if the user names one."""
         from baton.tui.screens.connect_screen import ConnectScreen
 
         services = self._services
@@ -113,7 +112,7 @@ class BudgetController:
         await self._context.transcript.note(text)
 
     async def _show_money(self, releasing: bool = False) -> None:
-        from baton.tui.screens.ledger_screens import MoneyScreen
+        from baton.tui.screens.money_screen import MoneyScreen
 
         services, conversation, policy = self._services, self._context.chat.id, None
         if conversation is not None:
@@ -159,19 +158,24 @@ class BudgetController:
         [room] = [room for room in rooms if room.scope is command.scope]
         if any(ceilings.values()):
             self._services.warm_cloud()
-        return _describe_bound(room) if room.variable else self._describe_ceiling(command)
+        if room.variable:
+            return (
+                f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)}"
+                " where this Baton was started, and that stays."
+            )
+        return self._describe_ceiling(command)
 
     def _describe_ceiling(self, command: slash_commands.SetCeiling) -> str:
         """Say what a changed ceiling means."""
         session = command.scope is Scope.SESSION
         whose = "each conversation" if session else command.scope.phrase
-        said = f"There is no ceiling for {whose} any more."
+        sentence = f"There is no ceiling for {whose} any more."
         if command.amount is not None:
-            said = f"At most {show_usd(command.amount)} for {whose} from now on."
+            sentence = f"At most {show_usd(command.amount)} for {whose} from now on."
         terms = self._services.orchestra.terms
         if not any(terms.ceilings.values()):
-            return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {charges.POLICY_NAMES[terms.policy]} (/budget policy)."
+            return f"{sentence} No ceiling is above $0, so the cloud is off."
+        return f"{sentence} When to spend: {charges.POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
         orchestra, store = self._services.orchestra, self._services.store
@@ -230,16 +234,17 @@ class BudgetController:
             self.keep_local()
 
     def keep_local(self) -> None:
-        """Stop what could still leave this machine, after the person forbade that."""
+        """Stop what could still leave this machine, after the user forbade that."""
         queue = self._context.queue
         if self._questions.decline_offer() or queue.current is None:
             return
-        if _may_leave(queue.current.view):
-            queue.stop()
+        run = queue.current.view
+        if run.routed is None or run.draft or run.planning or run.routed.where != "local":
+            queue.stop()  # something of it could still leave this machine
 
     def show_egress(self) -> None:
         """Show everything that left this machine."""
-        from baton.tui.screens.ledger_screens import EgressScreen
+        from baton.tui.screens.traffic_screens import EgressScreen
 
         self._context.screen.app.push_screen(EgressScreen(self._services.ledger))
 
@@ -279,17 +284,3 @@ class BudgetController:
         except BatonError as error:
             return str(error)
         return NONE_STRONGER
-
-
-def _describe_bound(room: ScopeBalance) -> str:
-    """Say that the environment's ceiling is in force, not the settings'."""
-    return (
-        f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)} where this"
-        " Baton was started, and that stays."
-    )
-
-
-def _may_leave(run: RunView) -> bool:
-    """Whether something of a run could still leave this machine."""
-    routed = run.routed
-    return routed is None or run.draft or bool(run.planning) or routed.where != "local"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from textual.app import SuspendNotSupported
 from textual.screen import Screen
 from textual.worker import Worker
 
-from baton.core.errors import BatonError
+from baton.core.errors import BatonError, ConfigError
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
+from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import AnswerSummary, summarise_answer
@@ -20,15 +24,103 @@ from baton.presentation.run_story import CardsById, worker_name
 from baton.tui import desktop, key_bindings
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
-from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.menu_view import MenuView
 from baton.tui.widgets.status_lines import Footer, Header, HeaderPart
 from baton.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
+    from baton.compose.worker_entries import AddOptions
+    from baton.core.catalogue_types import ModelRole
     from baton.core.ledger_types import Standing
+    from baton.core.run.orchestra import Orchestra
+    from baton.history import Store
+    from baton.models import Library, LibraryModel
+    from baton.money import Ledger
+    from baton.presentation.served_requests import ServedRequest
+    from baton.routing import Personaliser
     from baton.tui.widgets.home_view import HomeView
+
+
+async def _leave_nothing(_: str) -> None:
+    """No worker is removed."""
+
+
+class OpenEndpoint(Protocol):
+    """What other programs are served by: its address, its token, and what was asked."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token(self) -> str: ...
+
+    @property
+    def requests(self) -> Sequence[ServedRequest]: ...
+
+
+class Connect(Protocol):
+    """Adds a worker at a provider or an address, and keeps its key. Raises BatonError."""
+
+    def __call__(
+        self, target: str, options: AddOptions, key: str = "", *, is_plain: bool = False
+    ) -> str: ...
+
+
+def _connect_nothing(
+    target: str, options: AddOptions, key: str = "", *, is_plain: bool = False
+) -> str:
+    raise ConfigError("Nothing can be connected here.")
+
+
+Serve = Callable[[int | None], AbstractAsyncContextManager[OpenEndpoint]]
+"""Serves at a port (None: the usual one) until it is left."""
+
+
+@frozen_dataclass
+class AppServices:
+    """Everything behind the screens.
+
+    `config` is the file with the settings; `exports` and `logs` are folders, made when first
+    needed. `warm_cloud` starts what a cloud call will need, if there can be one. `report_later`
+    takes a function that shows the user what only turns out while prompts are run.
+    `tutor` makes what trains the router on answers (None: there is none).
+
+    `library` holds the models (None: there are only the workers). `join` makes a model that has
+    arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
+    worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
+    and returns a line, too. `state` is the folder for what the app remembers of what was decided.
+    `started` is called once the first frame is on the screen. `has_warnings` is whether doubts
+    about an answer are shown, `has_side_bar` whether the side bar is. `serve` lets other programs
+    use these parts (None: it can't). `connect` adds a worker and keeps its key, and returns the
+    line that says so.
+    """
+
+    orchestra: Orchestra
+    store: Store
+    ledger: Ledger
+    config: Path
+    exports: Path
+    logs: Path
+    limits: PromptLimits = ANYTHING
+    worker: str | None = None
+    conversation: str | None = None
+    greeting: str = ""
+    warm_cloud: Callable[[], None] = lambda: None
+    report_later: Callable[[Callable[[str], object]], None] = lambda _: None
+    tutor: Callable[[], Personaliser] | None = None
+    library: Library | None = None
+    join: Callable[[LibraryModel], str] = lambda _: ""
+    leave: Callable[[str], Awaitable[None]] = _leave_nothing
+    roles: Callable[[], Mapping[ModelRole, str]] = dict
+    assign: Callable[[str, Sequence[ModelRole]], str] = lambda *_: ""
+    state: Path | None = None
+    started: Callable[[], None] = lambda: None
+    has_warnings: bool = True
+    has_side_bar: bool = True
+    serve: Serve | None = None
+    connect: Connect = _connect_nothing
+
 
 NO_MODEL = "no model yet"
 
@@ -86,7 +178,7 @@ class ChatContext:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether the person waits for an answer."""
+        """Whether the user waits for an answer."""
         return self.queue.is_busy or bool(self.queue.waiting)
 
     @property
@@ -111,7 +203,7 @@ class ChatContext:
             self.show_worker()
 
     def choose_worker(self, worker: str) -> None:
-        """Let this worker answer from now on; warm it, unless the person waits for an answer."""
+        """Let this worker answer from now on; warm it, unless the user waits for an answer."""
         self.worker = worker
         self.show_worker()
         if self.can_answer and not self.is_waited_for:
@@ -221,7 +313,7 @@ class ChatContext:
         self._report_bug(error)
 
     async def edit_text(self, text: str, name: str = "prompt.md") -> str | None:
-        """Return a text as changed in the person's own editor; None if it was not changed."""
+        """Return a text as changed in the user's own editor; None if it was not changed."""
         try:
             with self.screen.app.suspend():
                 changed = desktop.edit_text(text, name)

@@ -6,7 +6,6 @@ import asyncio
 import gc
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.errors import BatonError
@@ -21,7 +20,6 @@ from baton.presentation.answers import (
     answer_parts,
     without_released_charges,
 )
-from baton.presentation.run_story import CardsById
 from baton.presentation.words import count_text
 from baton.tui import desktop
 from baton.tui.chat.budget import BudgetController
@@ -201,8 +199,13 @@ class ConversationController:
         view, roster = self.view_of(follower), self._context.roster
         if view is None:
             follower.draw = None
-        else:
-            follower.draw = partial(_draw_run, view, roster)
+            return
+
+        def draw(run: RunView) -> None:
+            view.show_run(run, roster)
+            view.draw(answer_parts(run, roster))
+
+        follower.draw = draw
 
     def _rejoin_run(self) -> None:
         """Draw the current run if its conversation is on the screen again."""
@@ -335,14 +338,14 @@ class ConversationController:
         card, used = context.roster.get(context.worker), context.header.context
         room = f"{card.context:,} tokens" if card is not None and card.context else "unknown"
         name = card.name if card is not None else NO_MODEL
-        share = "nothing of it yet" if used is None else f"{used * 100:.0f} % of it"
+        share = "none of it yet" if used is None else f"{used * 100:.0f} % of it"
         await self._transcript.note(
             f"Context of {name}: {room}. This conversation takes {share}; /new begins an empty one."
         )
 
     async def rename(self, title: str = "") -> None:
         """Give the conversation another title. To be run in a worker."""
-        from baton.tui.screens.dialogs import RenameScreen
+        from baton.tui.screens.overlay import RenameScreen
 
         chat, app = self._context.chat, self._context.screen.app
         if chat.id is None:
@@ -372,20 +375,11 @@ class ConversationController:
         text = to_markdown(stored, await store.thread(conversation))
         target = desktop.export_path(path, self._services.exports, stored.title)
         await asyncio.to_thread(desktop.save_export, target, text)
-        return f"Saved as {_short(target)}."
-
-
-def _draw_run(view: TurnView, roster: CardsById, run: RunView) -> None:
-    """Draw an answer and the steps of its run as far as they are."""
-    view.show_run(run, roster)
-    view.draw(answer_parts(run, roster))
+        home = expand_home("~")
+        is_below = target.is_relative_to(home)
+        return f"Saved as {f'~/{target.relative_to(home)}' if is_below else target}."
 
 
 def _spare_history() -> None:
     """Keep the garbage collector from the history, or typing waits 0.1 s for each collection."""
     gc.freeze()
-
-
-def _short(path: Path) -> str:
-    home = expand_home("~")
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

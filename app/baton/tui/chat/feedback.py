@@ -1,4 +1,4 @@
-"""Feedback on answers: marks, what the person does with an answer, and learning from both."""
+"""Feedback on answers: marks, what the user does with an answer, and learning from both."""
 
 from __future__ import annotations
 
@@ -41,18 +41,11 @@ class FeedbackController:
             self._context.start(partial(self._store, answer.id, signal), "signals")
 
     async def _store(self, answer: str, signal: Signal) -> None:
-        with suppress(BatonError):  # the person did not ask for it, so a failure is not shown
+        with suppress(BatonError):  # the user did not ask for it, so a failure is not shown
             await self._services.store.feedback.add_signal(answer, signal)
 
-    async def mark_good(self) -> None:
-        """Mark the selected answer as good, or take that back."""
-        await self._mark(Signal.GOOD)
-
-    async def mark_bad(self) -> None:
-        """Mark the selected answer as bad, or take that back."""
-        await self._mark(Signal.BAD)
-
-    async def _mark(self, mark: Signal) -> None:
+    async def mark(self, mark: Signal) -> None:
+        """Mark the selected answer as good or bad, or take that back."""
         answer, footer = self.selected_answer(), self._context.footer
         if answer is not None and answer.status is TurnStatus.STREAMING:
             footer.say("the answer is still being written")
@@ -81,16 +74,16 @@ class FeedbackController:
         """Let the router learn from what was done with answers, or take that back."""
         command, transcript, footer = what.strip().lower(), self._transcript, self._context.footer
         if self._services.tutor is None or command not in ("", "undo", "forget"):
-            said = f"/learn {command} is not understood." if command else "Nothing can learn here."
-            await transcript.note(f"{said} There are /learn, /learn undo and /learn forget.")
+            line = f"/learn {command} is not understood." if command else "Nothing can learn here."
+            await transcript.note(f"{line} There are /learn, /learn undo and /learn forget.")
             return
         from baton.routing import result_lines
 
         tutor = self._services.tutor()
         if command:
-            said = tutor.undo() if command == "undo" else tutor.forget()
+            line = tutor.undo() if command == "undo" else tutor.forget()
             self._warm_router()
-            await transcript.note(said)
+            await transcript.note(line)
             return
         footer.say("learning from your answers", 60)
         try:

@@ -1,20 +1,33 @@
-"""The prompt under the conversation: sent, run as a command, recalled, edited."""
+"""The prompt under the conversation: sent, answered in a mode, run as a command or in the shell."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from contextlib import suppress
+from functools import partial
 
 from textual import events
 
+from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.feedback import Signal
-from baton.core.messages import MENTION_SIGNS, Attachment, Prompt
+from baton.core.messages import MENTION_SIGNS, Attachment, Prompt, Role
+from baton.core.ports import Choice, Question
+from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise
+from baton.presentation.chat_texts import find_mode, find_strategy, mode_text, strategy_text
+from baton.presentation.words import count_text
 from baton.tui import slash_commands
+from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.feedback import FeedbackController
+from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
-from baton.tui.chat.shell import SHELL_SIGN, ShellController
+from baton.tui.prompt_queue import QueuedPrompt
 
 NO_MESSAGE = "there is no message here yet"
 
@@ -26,6 +39,7 @@ class InputController:
         self,
         context: ChatContext,
         *,
+        budget: BudgetController,
         feedback: FeedbackController,
         conversation: ConversationController,
         runs: RunController,
@@ -33,6 +47,7 @@ class InputController:
     ) -> None:
         self._context = context
         self._composer = context.composer
+        self._budget = budget
         self._feedback = feedback
         self._conversation = conversation
         self._runs = runs
@@ -41,10 +56,10 @@ class InputController:
         """A prompt that was held back, as a file that it names isn't there."""
 
     async def send(self, text: str) -> None:
-        """Have a prompt answered, run a command, or play what waits if nothing is written."""
+        """Have a prompt answered, run a command, or send what waits if nothing is written."""
         composer, pasted = self._composer, self._composer.pasted
         if not text.strip() and not pasted:
-            self._runs.play_waiting()
+            self._runs.send_waiting()
             return
         if text.startswith(SHELL_SIGN) and text[1:].strip():
             if not self._shell.run(text[1:]):
@@ -52,8 +67,8 @@ class InputController:
             return
         try:
             if (typed := slash_commands.parse_command(text)) is not None:
-                found = slash_commands.find_command(typed.name)
-                await self.run_command(found, typed.argument)
+                command = slash_commands.find_command(typed.name)
+                await self.run_command(command, typed.argument)
                 return
             files, missing = await asyncio.to_thread(read_mentions, text)
             if missing and text != self._incomplete:
@@ -74,7 +89,7 @@ class InputController:
         pasted = tuple(file for file in pasted if not {file.name, file.text} & read)
         after = None if edited is None else edited.parent or ""
         prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
-        self._runs.play(prompt, after=after, worker=worker)
+        self._runs.send(prompt, after=after, worker=worker)
 
     async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
         """Run a command."""
@@ -119,7 +134,7 @@ class InputController:
             self._composer.prompt.focus()
 
     async def open_editor(self) -> None:
-        """Write the prompt in the person's own editor, which would hold up an answer's saving."""
+        """Write the prompt in the user's own editor, which would hold up an answer's saving."""
         if self._context.queue.is_busy:
             self._context.footer.say("the editor opens when the answer is finished")
             return
@@ -127,6 +142,80 @@ class InputController:
         if text is not None:
             self._composer.put(text, self._composer.pasted)
         self._composer.prompt.focus()
+
+    # How prompts are answered
+
+    async def set_mode(self, name: str) -> None:
+        """Choose the mode from now on."""
+        mode = find_mode(name)
+        self._context.services.orchestra.change_terms(mode=mode)
+        if mode == "local":
+            self._budget.keep_local()
+        self._context.choose_strategy("")
+        await self._context.transcript.note(mode_text(mode))
+
+    async def set_strategy(self, name: str) -> None:
+        """Choose the strategy from now on."""
+        from baton.core.strategies import STRATEGIES
+
+        templates = self._context.services.orchestra.services.templates
+        workflows = await asyncio.to_thread(lambda: sorted(templates()))
+        strategy = find_strategy(name, [*STRATEGIES, *workflows])
+        self._context.choose_strategy(strategy)
+        await self._context.transcript.note(strategy_text(strategy))
+
+    async def explain_route(self) -> None:
+        """Say why the selected answer, or the newest, was made as it was."""
+        from baton.presentation.run_story import run_story
+
+        transcript = self._context.transcript
+        view = transcript.selected
+        if view is None or view.turn.role is not Role.ASSISTANT:
+            answers = [v for v in transcript.views if v.turn.role is Role.ASSISTANT]
+            view = answers[-1] if answers else None
+        if view is None:
+            await transcript.note("There is no answer here yet.")
+        else:
+            run = await self._conversation.run_of(view)
+            story = run_story(run(), "", self._context.roster)
+            await transcript.note("\n".join(line.text for line in story))
+
+    async def preview(self, text: str = "") -> None:
+        """Show the plan of `text`, or of the next prompt, before anything is done."""
+        context = self._context
+        if text.strip():
+            files, missing = await asyncio.to_thread(read_mentions, text)
+            prompt = Prompt(text, (*context.composer.pasted, *files))
+            context.composer.clear_sent()
+            context.set_previewing(False)
+            self._runs.send(prompt, preview=True)
+            if missing:
+                context.footer.say(missing[0].rstrip("."), 12)
+            return
+        context.set_previewing(not context.is_previewing)
+        context.footer.say(
+            "the next prompt's plan is shown first"
+            if context.is_previewing
+            else "the next prompt is answered at once"
+        )
+
+    async def resume(self) -> None:
+        """Go on with the selected answer, or the newest, after the steps that were done."""
+        context, view = self._context, self._context.transcript.selected
+        if view is None or view.turn.run is None or not view.can_go_on:
+            context.footer.say("this answer was not interrupted")
+            return
+        if view.summary.interruption:
+            record = await self._context.services.store.runs.get(view.turn.run)
+            pending = QueuedPrompt(context.chat, Prompt(""), again=record.prompt, record=record)
+        elif view.turn.text.strip():  # it was cut at its cap, or lost
+            pending = QueuedPrompt(context.chat, Prompt("Go on."), after=view.turn.id)
+        else:
+            asked = self._conversation.selected_prompt()
+            assert asked is not None
+            again = Prompt(asked.text, asked.files)
+            pending = QueuedPrompt(context.chat, again, again=asked.id)
+        self._runs.send_first(pending)
 
 
 def read_mentions(text: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
@@ -138,5 +227,109 @@ def read_mentions(text: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
         return (), ()
     from baton.workers import find_mentions, read_attachment
 
-    found = find_mentions(text)
-    return tuple(map(read_attachment, found.files)), found.missing
+    mentions = find_mentions(text)
+    return tuple(map(read_attachment, mentions.files)), mentions.missing
+
+
+SHELL_SIGN = "!"
+
+MAX_BYTES = 400_000
+"""How much of a command's output is kept, from its beginning on."""
+
+MAX_SHOWN_LINES = 12
+ATTACH = "attach"
+
+
+class ShellController:
+    """Runs one command at a time; it reads nothing, and Esc ends it."""
+
+    def __init__(self, context: ChatContext, questions: QuestionController) -> None:
+        self._context = context
+        self._questions = questions
+        self._process: Process | None = None
+        self._is_busy = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a command runs."""
+        return self._process is not None
+
+    def run(self, command: str) -> bool:
+        """Begin to run a command; return whether none ran already."""
+        if self._is_busy:
+            self._context.footer.say("one command at a time; Esc ends the one that runs")
+            return False
+        self._is_busy = True
+        self._context.start(partial(self._run, command), "shell")
+        return True
+
+    def stop(self) -> None:
+        """End the command that runs, with all that it started."""
+        if self._process is not None:
+            _kill(self._process)
+
+    async def _run(self, command: str) -> None:
+        context, what = self._context, one_line(command, 60)
+        context.footer.beside = f"running {what}"
+        try:
+            process = self._process = await asyncio.create_subprocess_shell(
+                command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
+            )
+            context.screen.refresh_bindings()
+            output, is_cut = await _read(process)
+            code = await process.wait()
+        except OSError as error:
+            await context.transcript.note(f"{what} can't be run: {error}", error=True)
+            return
+        finally:
+            self.stop()
+            self._process, self._is_busy, context.footer.beside = None, False, ""
+            context.screen.refresh_bindings()
+        text = sanitise(remove_terminal_codes(output.decode(errors="replace")))
+        await context.transcript.note(_report(command, text, code))
+        if text.strip():
+            await self._offer(Attachment(f"output of {what}", text, len(output)), is_cut=is_cut)
+
+    async def _offer(self, output: Attachment, *, is_cut: bool) -> None:
+        size = f"{count_text(len(output.text.splitlines()), 'line')}, {show_size(output.size)}"
+        cut = ", its beginning only" if is_cut else ""
+        question = Question(
+            f"Attach the {output.name} to your prompt? {size}{cut}.",
+            (Choice("no", "Leave it"), Choice(ATTACH, "Attach it")),
+            "no",
+        )
+        if await self._questions.ask(question, self._context.chat) == ATTACH:
+            self._context.composer.attach(output)
+            self._context.composer.prompt.focus()
+
+
+async def _read(process: Process) -> tuple[bytes, bool]:
+    """Read the output to its end, and return its beginning and whether that isn't all."""
+    assert process.stdout is not None
+    kept, is_cut = bytearray(), False
+    while block := await process.stdout.read(65_536):
+        room = MAX_BYTES - len(kept)
+        kept += block[:room]
+        is_cut = is_cut or len(block) > room
+    return bytes(kept), is_cut
+
+
+def _kill(process: Process) -> None:
+    if process.returncode is not None:
+        return
+    if sys.platform == "win32":
+        process.kill()
+        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _report(command: str, text: str, code: int) -> str:
+    """Say what a command wrote, its last lines where it is long, and how it ended."""
+    lines = text.rstrip().splitlines()
+    hidden = len(lines) - MAX_SHOWN_LINES
+    shown = lines[-MAX_SHOWN_LINES:]
+    ended = "" if not code else "stopped" if code < 0 else f"exit code {code}"
+    more = [f"({count_text(hidden, 'line')} before)"] if hidden > 0 else []
+    state = ended or ("" if lines else "no output")
+    return "\n".join([f"! {command.strip()}", *more, *shown, *([f"({state})"] if state else [])])

@@ -19,15 +19,18 @@ from baton.presentation.chat_texts import MODES
 from baton.tui import key_bindings, themes
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.input import InputController
-from baton.tui.file_paths import folder_paths, is_outside, mention_of, tree_paths
 from baton.tui.menu_entries import (
     MenuEntry,
     MenuWord,
     all_entries,
     command_entries,
+    folder_paths,
+    is_outside,
+    mention_of,
     message_entries,
     ranked_entries,
     ranked_paths,
+    tree_paths,
     typed_word,
 )
 from baton.tui.slash_commands import COMMANDS
@@ -122,7 +125,7 @@ class MenuController:
         screen.refresh_bindings()
 
     def _ranking(self, entries: Sequence[MenuEntry], *, keep_order: bool = False) -> Rank:
-        """Return what ranks these entries, with their keys as the person has set them."""
+        """Return what ranks these entries, with their keys as the user has set them."""
         app = self._context.screen.app
         is_on, current = self._is_cloud_on, self._current(self._kind)
         shown = [
@@ -293,11 +296,11 @@ class MenuController:
         self._leave()
 
     def leave(self) -> None:
-        """Close the menu where the person is by now."""
+        """Close the menu where the user is by now."""
         self._close()
 
     def _leave(self) -> None:
-        """Close the menu, and go back to where the person was."""
+        """Close the menu, and go back to where the user was."""
         has_line, (focused, selected) = self._menu.has_line, self._from
         screen, transcript = self._context.screen, self._context.transcript
         self._menu.has_line = False  # so that the focus that changes now closes nothing twice
@@ -321,10 +324,10 @@ class MenuController:
     def _find_files(self, typed: str) -> list[MenuEntry]:
         """Return the files that fit: in the working folder, or in the folder that was typed."""
         if is_outside(typed):
-            found = folder_paths(typed, MAX_FILES)
+            paths = folder_paths(typed, MAX_FILES)
         else:
-            found = ranked_paths(self._tree, typed, MAX_FILES)
-        return [MenuEntry(path, path, "", completion=mention_of(path)) for path in found]
+            paths = ranked_paths(self._tree, typed, MAX_FILES)
+        return [MenuEntry(path, path, "", completion=mention_of(path)) for path in paths]
 
     def _rank_files(self, typed: str) -> list[MenuEntry]:
         if self._files[0] != typed:
@@ -358,7 +361,9 @@ class MenuController:
                 return [_choice(kind, name, themes.description(name)) for name in themes.names()]
             case _:
                 cards = [card for card in self._services.orchestra.roster if not card.is_tool]
-                return [*(_worker(card) for card in cards), *_all_models()]
+                sentence = "See, download and remove models ..."
+                more = MenuEntry("models", "All models", sentence, "models", binding="chat.models")
+                return [*map(_worker, cards), more]
 
     def _strategies(self) -> list[MenuEntry]:
         from baton.core.strategies import STRATEGIES
@@ -439,8 +444,3 @@ def _worker(card: Card) -> MenuEntry:
     sentence = f"{card.name} · {card.place.value} · {price_text(card)}"
     entry = _choice("model", card.id, sentence, spends=card.remote or not card.is_free)
     return replace(entry, synonyms=(card.place.value, card.provider))
-
-
-def _all_models() -> list[MenuEntry]:
-    sentence = "See, download and remove models ..."
-    return [MenuEntry("models", "All models", sentence, "models", binding="chat.models")]

@@ -1,43 +1,38 @@
-"""Which models suit this machine: said at the first start and when asked for; the models screen."""
+"""Which models suit this machine: shown at the first start and on request; the models screen."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.byte_format import show_size
+from baton.core.byte_format import show_memory, show_size
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError
 from baton.core.model_roles import STARTER_ID, recommended_roles
+from baton.core.ports import Choice
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.words import join_words
+from baton.platform.durable_files import make_folder
+from baton.presentation.model_rows import gpu_text, licence_text
+from baton.presentation.words import count_text, join_words
 from baton.tui.chat.context import ChatContext
-from baton.tui.chat.downloads import NO_LIBRARY, DownloadController
+from baton.tui.chat.downloads import NO_LIBRARY, STICK_HINT, DownloadController
 from baton.tui.prompt_queue import record_view
-from baton.tui.recommendation_text import (
-    CHOOSE,
-    DOWNLOAD,
-    LATER,
-    LOOKING_TEXT,
-    PUT_OFF_TEXT,
-    STICK_HINT,
-    foreign_text,
-    is_put_off,
-    missing_picks,
-    recommendation_text,
-    remember_put_off,
-)
 from baton.tui.widgets.question_view import RecommendationView
 from baton.tui.widgets.transcript import Notice
 
 if TYPE_CHECKING:
+    from baton.core.machine import Hardware
     from baton.core.messages import Prompt
-    from baton.core.ports import Choice
-    from baton.models import Library, Recommendation
+    from baton.models import ExternalModel, Library, Pick, Recommendation
     from baton.presentation.chat_texts import RecentText
+
 
 MEASURE_SECONDS = 2.0
 """How long the starter model writes, so that the speed of others can be estimated."""
@@ -58,7 +53,7 @@ OFFLINE = "Baton is offline, so nothing is downloaded; /offline off lifts that."
 
 
 class OnboardingController:
-    """Recommends models to a person who has none, and again when asked; prompts come first.
+    """Recommends models to a user who has none, and again when asked; prompts come first.
 
     `advice` is the recommendation in the conversation; `starter_speed` are the tokens per second
     that the starter model wrote on this machine (None: not measured).
@@ -80,7 +75,7 @@ class OnboardingController:
         return self.advice if self.advice is not None and self.advice.choosable else None
 
     async def greet(self, *, first: bool = False) -> None:
-        """Show the home; recommend models to a person who has no history, `first` to all."""
+        """Show the home; recommend models to a user who has no history, `first` to all."""
         recent = await self.show_home()
         if first or not recent:
             await self._recommend_unasked(is_new=not recent)
@@ -90,10 +85,11 @@ class OnboardingController:
         from baton.presentation.chat_texts import recent_text
         from baton.tui.widgets.home_view import HomeView
 
-        found = await self._services.store.runs.recent_conversations(MAX_RECENT)
+        conversations = await self._services.store.runs.recent_conversations(MAX_RECENT)
         now = time.time()
         recent = [
-            recent_text(one, record_view(one.run) if one.run else RunView(), now) for one in found
+            recent_text(one, record_view(one.run) if one.run else RunView(), now)
+            for one in conversations
         ]
         if self._context.is_untouched:
             await self._context.show_home(HomeView(recent))
@@ -107,7 +103,7 @@ class OnboardingController:
         self.advise()
 
     async def _is_equipped(self, library: Library) -> bool:
-        """Whether there is more than the starter model, or the person put that off."""
+        """Whether there is more than the starter model, or the user put that off."""
         workers = {id for id, card in self._context.roster.items() if not card.is_tool}
         if self._context.can_answer and workers - {STARTER_ID}:
             return True
@@ -119,18 +115,18 @@ class OnboardingController:
         """Give a prompt back that no worker can answer yet, and say what to do: once, at length."""
         transcript, footer = self._context.transcript, self._context.footer
         self._context.composer.put_before(prompt)
-        is_downloading, said = self._downloads.is_downloading, self._unanswered
+        is_downloading, notice = self._downloads.is_downloading, self._unanswered
         text = COMING if is_downloading else TO_FETCH
-        if said is None or not said.is_attached:
+        if notice is None or not notice.is_attached:
             self._unanswered = await transcript.note(text)
-        elif said.text != text:  # a download has begun or ended since
-            await said.remove()
+        elif notice.text != text:  # a download has begun or ended since
+            await notice.remove()
             self._unanswered = await transcript.note(text)
         elif not is_downloading and self.choices is not None:
             transcript.highlight(self.choices)
             footer.say(TO_THE_OFFER)
         else:
-            transcript.highlight(said)
+            transcript.highlight(notice)
             footer.say(KEPT)
 
     # The recommendation
@@ -145,8 +141,8 @@ class OnboardingController:
     def advise(self, *, follow: bool = True) -> None:
         """Say which models suit this machine, at the end of the conversation.
 
-        The speed is measured while the person waits for no answer. Without `follow` the
-        conversation stays where the person reads.
+        The speed is measured while the user waits for no answer. Without `follow` the
+        conversation stays where the user reads.
         """
         self._context.start(partial(self._advise, follow), "advice", exclusive=True)
 
@@ -172,17 +168,17 @@ class OnboardingController:
         # What to do without a network, where Baton knows that it has none.
         stick = f"{OFFLINE} {STICK_HINT}" if library.offline else ""
 
-        async def show(found: Recommendation) -> None:
-            self._recommendation = found
-            models = recommendation_text(found, machine, alone=not context.can_answer)
+        async def show(advice: Recommendation) -> None:
+            self._recommendation = advice
+            models = recommendation_text(advice, machine, alone=not context.can_answer)
             view.say("\n".join(part for part in (models, foreign, stick) if part))
-            await view.offer(_choices(found, library.offline, bool(foreign)))
+            await view.offer(_choices(advice, library.offline, bool(foreign)))
 
         if self.starter_speed is None:
             self.starter_speed = library.memory.speed(machine)
-        found = await library.recommend(self.starter_speed)
-        await show(found)
-        if not found.picks or context.is_waited_for or self.starter_speed is not None:
+        advice = await library.recommend(self.starter_speed)
+        await show(advice)
+        if not advice.picks or context.is_waited_for or self.starter_speed is not None:
             return
         if not context.can_answer:
             return  # there is nothing to measure with
@@ -193,8 +189,8 @@ class OnboardingController:
         library.memory.save_speed(self.starter_speed, machine, busy=busy)
         timed = await library.recommend(self.starter_speed)
         picks = [pick.entry.id for pick in timed.picks]
-        # What a person has gone to doesn't change under their hand.
-        if not view.has_focus_within or picks == [pick.entry.id for pick in found.picks]:
+        # What a user has gone to doesn't change under their hand.
+        if not view.has_focus_within or picks == [pick.entry.id for pick in advice.picks]:
             await show(timed)
 
     def dismiss_advice(self) -> None:
@@ -217,7 +213,7 @@ class OnboardingController:
             self.advise(follow=False)
 
     async def choose(self, event: RecommendationView.Chosen) -> None:
-        """Do what the person chose under the recommendation."""
+        """Do what the user chose under the recommendation."""
         event.stop()
         self._cancel_advice()  # what was chosen from doesn't change any more
         if event.choice == DOWNLOAD:
@@ -233,17 +229,17 @@ class OnboardingController:
 
     async def _fetch(self, view: RecommendationView) -> None:
         """Download all models of the recommendation."""
-        from baton.tui.screens.dialogs import request_model
+        from baton.tui.screens.overlay import request_model
 
-        context, found, library = self._context, self._recommendation, self._services.library
+        context, advice, library = self._context, self._recommendation, self._services.library
         queue = self._downloads.queue
-        if found is None or library is None or queue is None:
+        if advice is None or library is None or queue is None:
             return
         await view.offer(())
         begun: list[str] = []
         context.footer.say("looking it up", 60)
         try:
-            for pick in missing_picks(found):
+            for pick in missing_picks(advice):
                 roles = recommended_roles(pick.roles)
                 held = await request_model(context.screen.app, library, pick.entry.id, roles)
                 if held is not None:
@@ -254,14 +250,14 @@ class OnboardingController:
         finally:
             context.footer.said = ""
         if not begun:
-            await view.offer(_choices(found, library.offline))
+            await view.offer(_choices(advice, library.offline))
             return
         self._is_undecided = False
         names = one_line(join_words(begun), 160)
         card = context.roster.get(context.worker)
         who = f"Until then {card.name}" if card is not None else "The first that is here"
         await context.transcript.note(
-            f"On the way: {names} ({show_size(found.download)}). {who} answers;"
+            f"On the way: {names} ({show_size(advice.download)}). {who} answers;"
             " Ctrl+L shows how far it is."
         )
 
@@ -292,7 +288,115 @@ class OnboardingController:
             context.choose_worker(worker)
 
 
-def _choices(found: Recommendation, offline: bool, has_others: bool = False) -> list[Choice]:
-    can_fetch = bool(missing_picks(found)) and not offline
-    can_choose = can_fetch or has_others or not found.picks
+def _choices(advice: Recommendation, offline: bool, has_others: bool = False) -> list[Choice]:
+    can_fetch = bool(missing_picks(advice)) and not offline
+    can_choose = can_fetch or has_others or not advice.picks
     return [*([DOWNLOAD] if can_fetch else []), *([CHOOSE] if can_choose else []), LATER]
+
+
+DOWNLOAD = Choice("download", "Download in the background")
+CHOOSE = Choice("choose", "Choose")
+LATER = Choice("later", "Later")
+
+LOOKING_TEXT = "Looking at this machine, for models that suit it …"
+NONE_FITS_TEXT = "No model of the catalogue that is better than the one here fits this machine."
+PUT_OFF_TEXT = "/recommend shows this again, and so do the models (Ctrl+L)."
+
+_ROLE_PURPOSES = {
+    ModelRole.CHAT: "to chat",
+    ModelRole.CONDUCTOR: "to draw plans",
+    ModelRole.CODER: "to write code",
+    ModelRole.REASONING: "to think hard",
+}
+
+
+def machine_text(machine: Hardware) -> str:
+    """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
+    gpu = gpu_text(machine.gpus[0]) if machine.gpus else "no GPU"
+    if len(machine.gpus) > 1:
+        together = sum(gpu.total for gpu in machine.gpus)
+        gpu = f"{len(machine.gpus)} GPUs with {show_memory(together)}"
+    parts = [show_memory(machine.memory), count_text(machine.cores, "core"), gpu]
+    if machine.battery is not None and not machine.plugged:
+        parts.append("on battery")
+    return ", ".join(parts)
+
+
+def missing_picks(advice: Recommendation) -> Sequence[Pick]:
+    """Return what would have to be fetched."""
+    return [pick for pick in advice.picks if not pick.here]
+
+
+def recommendation_text(advice: Recommendation, machine: Hardware, *, alone: bool = False) -> str:
+    """Say what suits the machine, how much of it is to be fetched, and about how fast it is.
+
+    With `alone` there is no model yet that they could be better than.
+    """
+    if not advice.picks:
+        return f"{NONE_FITS_TEXT} {one_line(advice.why, 300)}".strip()
+    picks = ", ".join(
+        f"{one_line(pick.entry.name, 40)} {_roles_text(pick)}" for pick in advice.picks
+    )
+    wanted = missing_picks(advice)
+    begins = "Better for" if wanted and not alone else "What suits"
+    besides = one_line(advice.why.partition("; ")[2].rstrip("."), 200)
+    has = "; ".join(filter(None, (machine_text(machine), besides)))
+    parts = [f"{begins} this machine ({has}): {picks}."]
+    if wanted:
+        licences = dict.fromkeys(licence_text(pick.entry.licence) for pick in wanted)
+        parts.append(f"{show_size(advice.download)}, {', '.join(licences)}.")
+    else:
+        parts.append("All of it is here.")
+    parts.append(_speed_text(advice))
+    return " ".join(part for part in parts if part)
+
+
+def _roles_text(pick: Pick) -> str:
+    return " and ".join(_ROLE_PURPOSES[role] for role in pick.roles) + (
+        " (here)" if pick.here else ""
+    )
+
+
+def _speed_text(advice: Recommendation) -> str:
+    """Say about how fast the one writes that chats, or else the first; "" if unknown."""
+    speeds = sorted(
+        (ModelRole.CHAT not in pick.roles, pick.speed) for pick in advice.picks if pick.speed
+    )
+    if not speeds:
+        return ""
+    speed = speeds[0][1] or 0.0
+    return f"About {speed:.0f} tokens/s." if speed >= 1.5 else "About 1 token/s, or less."
+
+
+def foreign_text(external: Sequence[ExternalModel]) -> str:
+    """Say what other programs have that could be used where it lies, or return ""."""
+    if not external:
+        return ""
+    models = Counter(one_line(model.program, 30) for model in external)
+    (first, number), *others = models.items()
+    counts = [
+        f"{count_text(number, 'model')} of {first}",
+        *(f"{count} of {name}" for name, count in others),
+    ]
+    size = show_size(sum(model.size for model in external))
+    return f"Also found: {join_words(counts)}, {size}: Choose."
+
+
+# Put off
+
+
+def _marker_file(state: Path) -> Path:
+    return state / "models-later"
+
+
+def is_put_off(state: Path | None) -> bool:
+    """Whether the user said that models can wait."""
+    return state is not None and _marker_file(state).exists()
+
+
+def remember_put_off(state: Path | None) -> None:
+    """Remember that models can wait; where that can't be kept, it is asked again."""
+    if state is not None:
+        with suppress(OSError):
+            make_folder(state)
+            _marker_file(state).touch(0o600)

@@ -1,24 +1,27 @@
-"""Questions of runs to the person: shown in the conversation, one at a time."""
+"""Questions of runs to the user: shown in the conversation, one at a time, and over it."""
 
 from __future__ import annotations
 
 import asyncio
 
+from textual.containers import Vertical
+from textual.message import Message
+
 from baton.core.aio import uninterrupted
 from baton.core.plan_types import Plan
 from baton.core.ports import Question
 from baton.core.sanitiser import one_line
+from baton.presentation.run_story import CardsById
 from baton.tui.chat.context import ChatContext
 from baton.tui.prompt_queue import ConversationState
-from baton.tui.widgets.question_cards import QuestionMirror, question_view
-from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView
-from baton.tui.widgets.workflow_view import WorkflowView
+from baton.tui.widgets.question_view import ChoiceView, OfferCard, QuestionLine, QuestionView
+from baton.tui.workflow_picture import WorkflowView
 
 ANOTHER_CONVERSATION = "In another conversation: "
 
 
 class QuestionController:
-    """Asks the person, and shows the open question on every screen."""
+    """Asks the user, and shows the open question on every screen."""
 
     def __init__(self, context: ChatContext) -> None:
         self._context = context
@@ -45,7 +48,7 @@ class QuestionController:
     async def ask_about_plan(
         self, question: Question, chat: ConversationState | None = None
     ) -> tuple[str, Plan | None]:
-        """Ask about a plan; return the choice, and the plan as the person has changed it."""
+        """Ask about a plan; return the choice, and the plan as the user has changed it."""
         async with self._asking:
             if self._closed or not self._context.screen.is_running:
                 return question.default, question.plan
@@ -115,3 +118,61 @@ class QuestionController:
                 self._context.composer.prompt.focus()
             await view.remove()
             screen.refresh_bindings()
+
+
+def question_view(question: Question, roster: CardsById) -> QuestionView:
+    """Return what puts a question to the user."""
+    if question.offer is not None:
+        return OfferCard(question, question.offer)
+    if question.plan is not None:
+        from baton.tui.widgets.plan_card import PlanCard  # not before the first frame
+
+        return PlanCard(question, question.plan, roster)
+    return QuestionView(question)
+
+
+class QuestionMirror(Vertical):
+    """Puts the open question on a screen that covers the conversation, with the same choices."""
+
+    class Changed(Message):
+        """Another question is open now, or none."""
+
+    def __init__(self, roster: CardsById) -> None:
+        super().__init__()
+        self._roster = roster
+        self._original: QuestionView | None = None
+        self.display = False
+
+    def on_mount(self) -> None:
+        """Show a question that waits already."""
+        questions = getattr(self.app.screen_stack[0], "questions", None)
+        self.show(questions.view if questions is not None else None)
+
+    def show(self, original: QuestionView | None) -> None:
+        """Show another question (None: none waits)."""
+        if original is self._original:
+            return
+        self._original = original
+        self.display = original is not None
+        self.screen.set_class(original is not None, "-asking")
+        self.run_worker(self._mount_copy(), exclusive=True)
+        self.post_message(self.Changed())
+
+    async def _mount_copy(self) -> None:
+        await self.remove_children()
+        if (original := self._original) is not None:
+            copy = question_view(original.question, self._roster)
+            await self.mount(copy)
+            copy.attribute_to(original.whose)
+        self.screen.refresh_bindings()
+
+    def take_default(self) -> None:
+        """Take the safe choice."""
+        if self._original is not None:
+            self._original.take_default()
+
+    def on_question_view_decided(self, event: QuestionView.Decided) -> None:
+        """Answer the question as the user did here."""
+        event.stop()
+        if self._original is not None:
+            self._original.take_from(event.view)

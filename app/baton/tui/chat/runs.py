@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,13 +37,12 @@ EDIT = "edit"
 """The choice that changes a plan, or a prompt, before anything is sent."""
 
 
+@dataclass(eq=False, repr=False)
 class AnswerEnded(Message):
     """A prompt has its answer, or none: how a notice says it, and how many seconds it took."""
 
-    def __init__(self, text: str, seconds: float) -> None:
-        super().__init__()
-        self.text = text
-        self.seconds = seconds
+    text: str
+    seconds: float
 
 
 TOO_LONG = Question(
@@ -83,9 +82,9 @@ class RunController:
         self._shown = asyncio.Event()
         self._edited: QueuedPrompt | None = None
 
-    # What the person asks for
+    # What the user asks for
 
-    def play(
+    def send(
         self,
         prompt: Prompt,
         *,
@@ -106,8 +105,8 @@ class RunController:
         self._onboarding.dismiss_advice()
         self._queue.send(QueuedPrompt(context.chat, prompt, after, again, worker, preview))
 
-    def play_first(self, pending: QueuedPrompt) -> None:
-        """Have this played before the prompts that wait."""
+    def send_first(self, pending: QueuedPrompt) -> None:
+        """Have this run before the prompts that wait."""
         self._queue.send(pending, first=True)
 
     def stop(self) -> None:
@@ -116,8 +115,8 @@ class RunController:
         if self._queue.waiting:
             self._context.footer.say("Enter sends what waits, Esc takes it back", 12)
 
-    def play_waiting(self) -> None:
-        """Play what a stop left waiting."""
+    def send_waiting(self) -> None:
+        """Send what a stop left waiting."""
         if self._queue.is_held and self._queue.waiting:
             self._queue.resume()
 
@@ -159,7 +158,7 @@ class RunController:
 
     def _play_again(self, worker: str | None) -> None:
         if (turn := self._conversation.selected_prompt()) is not None:
-            self.play(Prompt(turn.text, turn.files), again=turn.id, worker=worker)
+            self.send(Prompt(turn.text, turn.files), again=turn.id, worker=worker)
 
     # What the queue reports
 
@@ -183,7 +182,7 @@ class RunController:
         )
 
     async def _ask(self, pending: QueuedPrompt, question: Question) -> str:
-        """Ask the person for a run, unless what the question offers was forbidden meanwhile."""
+        """Ask the user for a run, unless what the question offers was forbidden meanwhile."""
         await self._shown.wait()  # showing the answer would remove the question
         offer, terms = question.offer, self._services.orchestra.terms
         if offer is not None and not may_use(offer.card, pending.chat.label, terms):
@@ -195,7 +194,7 @@ class RunController:
             if choice != EDIT:
                 if plan == question.plan:
                     return choice
-                # Its card showed it with its prices: it is played in place of this one.
+                # Its card showed it with its prices: it is run in place of this one.
                 self._edited = replace(pending, plan=plan, preview=False)
                 return question.default
             if (changed := await self._edit_plan(plan)) is not None:
@@ -203,7 +202,7 @@ class RunController:
                 return choice
 
     async def _edit_plan(self, plan: Plan) -> Plan | None:
-        """Return a plan as changed in the person's own editor; None if it was not changed."""
+        """Return a plan as changed in the user's own editor; None if it was not changed."""
         from baton.core.planning import templates
 
         text: str | None = templates.format_plan(plan)
@@ -214,7 +213,9 @@ class RunController:
             try:
                 return templates.parse_plan(text)
             except BatonError as error:
-                if await self._questions.ask(_describe_mistake(error)) != EDIT:
+                choices = (Choice("leave", "Leave it"), Choice(EDIT, "Go on editing"))
+                question = Question(f"This plan can't be run. {error}", choices, "leave")
+                if await self._questions.ask(question) != EDIT:
                     break
         return None
 
@@ -253,7 +254,7 @@ class RunController:
         conversation.draw_run(follower)
 
     def is_typing(self) -> bool:
-        """Whether the person is typing just now."""
+        """Whether the user is typing just now."""
         return self._context.composer.is_typing
 
     def changed(self, follower: RunFollower | None) -> None:
@@ -340,7 +341,7 @@ class RunController:
             await self._undo_unsent(pending, run)
         edited, self._edited = self._edited, None
         if edited is not None and run.started is not None:
-            self.play_first(
+            self.send_first(
                 replace(edited, chat=pending.chat, after=None, again=run.started.prompt)
             )
         if run.status == "finished":
@@ -396,10 +397,10 @@ class RunController:
             is_alone = len(transcript.turns) <= 2
             if not is_alone and await self._questions.ask(TOO_LONG, pending.chat) == "new":
                 await self._conversation.open(None)
-                self.play(pending.prompt)
+                self.send(pending.prompt)
 
     async def refused(self, pending: QueuedPrompt, error: BatonError) -> None:
-        """Say why a prompt could not be played, and give it back."""
+        """Say why a prompt could not be run, and give it back."""
         await self._context.complain(error)
         self._give_back(pending)
 
@@ -411,12 +412,6 @@ class RunController:
     def broke(self, error: BaseException) -> None:
         """Pass a bug in a run to the app."""
         self._context.report_bug(error)
-
-
-def _describe_mistake(error: BatonError) -> Question:
-    """Return the question about a mistake in an edited plan."""
-    choices = (Choice("leave", "Leave it"), Choice(EDIT, "Go on editing"))
-    return Question(f"This plan can't be played. {error}", choices, "leave")
 
 
 def _status_of(run: RunView) -> TurnStatus:

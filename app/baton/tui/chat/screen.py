@@ -17,25 +17,21 @@ from textual.screen import Screen
 from baton.core.feedback import Signal
 from baton.tui import key_bindings
 from baton.tui.chat.budget import BudgetController
-from baton.tui.chat.context import ChatContext
+from baton.tui.chat.context import AppServices, ChatContext
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.feedback import FeedbackController
-from baton.tui.chat.input import InputController
+from baton.tui.chat.input import InputController, ShellController
 from baton.tui.chat.menu import BUDGET_CHOICES, MenuController
 from baton.tui.chat.onboarding import OnboardingController
-from baton.tui.chat.other_programs import ServingController
-from baton.tui.chat.plan import PlanController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
-from baton.tui.chat.shell import ShellController
-from baton.tui.chat.side_bar import SideBarController
+from baton.tui.chat.serving import ServingController
+from baton.tui.chat.side_bar import SideBarController, WaitingList
 from baton.tui.prompt_queue import PromptQueue
-from baton.tui.services import AppServices
 from baton.tui.widgets.composer import Composer, PromptArea
 from baton.tui.widgets.menu_view import MenuView
 from baton.tui.widgets.question_view import ChoiceView, RecommendationView
-from baton.tui.widgets.side_bar_view import WaitingList
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
 
@@ -84,12 +80,10 @@ class ChatScreen(Screen[None]):
             feedback=self.feedback,
             conversation=self.conversation,
         )
-        self.plan = PlanController(
-            context, budget=self.budget, conversation=self.conversation, runs=self.runs
-        )
         self.shell = ShellController(context, self.questions)
         self.input = InputController(
             context,
+            budget=self.budget,
             feedback=self.feedback,
             conversation=self.conversation,
             runs=self.runs,
@@ -118,8 +112,8 @@ class ChatScreen(Screen[None]):
             "context": conversation.describe_context,
             "timeline": conversation.toggle_timeline,
             "branch": conversation.show_version,
-            "good": self.feedback.mark_good,
-            "bad": self.feedback.mark_bad,
+            "good": partial(self.feedback.mark, Signal.GOOD),
+            "bad": partial(self.feedback.mark, Signal.BAD),
             "learn": start(self.feedback.learn, "learn", exclusive=True),
             # The prompt
             "switch": self.input.switch_focus,
@@ -145,12 +139,12 @@ class ChatScreen(Screen[None]):
             "take_back": runs.take_back,
             "regenerate": runs.regenerate,
             "stronger": start(runs.ask_stronger, "stronger", exclusive=True),
-            "mode": self._choose_or_open("mode", self.plan.set_mode),
-            "strategy": self._choose_or_open("strategy", self.plan.set_strategy),
-            "plan": self.plan.preview,
-            "route": start(self.plan.explain_route, "why"),
-            "resume": start(self.plan.resume, "go_on"),
-            "go_on": start(self.plan.resume, "go_on"),
+            "mode": self._choose_or_open("mode", self.input.set_mode),
+            "strategy": self._choose_or_open("strategy", self.input.set_strategy),
+            "plan": self.input.preview,
+            "route": start(self.input.explain_route, "why"),
+            "resume": start(self.input.resume, "go_on"),
+            "go_on": start(self.input.resume, "go_on"),
             # Money, privacy and models
             "budget": self._change_budget,
             "connect": start(self.budget.connect, "connect", exclusive=True),
@@ -165,7 +159,7 @@ class ChatScreen(Screen[None]):
         }
 
     def stop(self) -> None:
-        """Stop what runs: the answer, and a command of the person's own."""
+        """Stop what runs: the answer, and a command of the user's own."""
         self.shell.stop()
         if self.queue.is_busy:
             self.runs.stop()
@@ -338,7 +332,7 @@ class ChatScreen(Screen[None]):
         self.menu.take(event.entry)
 
     def on_descendant_focus(self) -> None:
-        """Close a menu that the person left, with the mouse or for a question."""
+        """Close a menu that the user left, with the mouse or for a question."""
         line = self.context.menu.line if self.context.menu.has_line else self.composer.prompt
         if self.focused is not line:
             self.menu.leave()

@@ -16,10 +16,9 @@ from baton.core.money import parse_usd, show_usd
 from baton.core.sanitiser import sanitise
 from baton.platform.secrets import PROVIDERS, NoKeyring
 from baton.tui import key_bindings
-from baton.tui.screens.dialogs import ConfirmScreen
-from baton.tui.screens.overlay import Overlay
-from baton.tui.services import Connect
-from baton.tui.widgets.text_fields import TextField
+from baton.tui.chat.context import Connect
+from baton.tui.screens.overlay import ConfirmScreen, Overlay
+from baton.tui.widgets.text_widgets import TextField
 
 USUAL_CEILING = "0.50"
 """What stands in the line of the ceiling where there is none, in US dollars."""
@@ -126,18 +125,15 @@ class ConnectScreen(Overlay[Connected]):
             ):
                 self._add(is_plain=True)
         except PriceUnknown as error:
-            self._ask("price", f"{error.message} What does it cost?")
+            price = self.query_one("#price", TextField)
+            price.display = True
+            price.focus()
+            self._explain(f"{error.message} What does it cost?")
         except BatonError as error:
             self._explain(str(error))
         else:
             self.dismiss(Connected(line, ceiling))
         self.footer.status = ""
-
-    def _ask(self, line: str, why: str) -> None:
-        """Show a line that is needed now, and why."""
-        self.query_one(f"#{line}", TextField).display = True
-        self.query_one(f"#{line}", TextField).focus()
-        self._explain(why)
 
     def _explain(self, what: str) -> None:
         self.query_one("#trouble", Static).update(sanitise(what))

@@ -24,9 +24,8 @@ from baton.history import Store
 from baton.presentation.run_story import CardsById, worker_name
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
-from baton.tui.screens.dialogs import RenameScreen
-from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.text_fields import TextField
+from baton.tui.screens.overlay import Overlay, RenameScreen
+from baton.tui.widgets.text_widgets import TextField
 
 SEARCH_DELAY_SECONDS = 0.12
 """After how many seconds without typing a search begins."""
@@ -121,21 +120,21 @@ class ConversationsScreen(Overlay[ConversationPlace]):
         try:
             if words:
                 hits = await self._store.search(words, self._limit)
-                found, rows = len(hits), hit_rows(hits, self._roster)
-                has_more = found >= self._limit
+                count, rows = len(hits), hit_rows(hits, self._roster)
+                has_more = count >= self._limit
             else:
                 own = await self._store.conversations(self._limit, of_programs=False)
                 others = await self._store.conversations(self._limit, of_programs=True)
                 heading = [Row(Content("Of other programs").stylize("$muted"))] if others else []
                 rows = [*map(_conversation_row, own), *heading, *map(_conversation_row, others)]
-                found, has_more = len(own) + len(others), self._limit in (len(own), len(others))
+                count, has_more = len(own) + len(others), self._limit in (len(own), len(others))
         except BatonError as error:
             self._is_searching = False
             self.footer.say(str(error))
             return
         if self.is_open:
             self._show([*rows, Row(Content("Show more"))] if has_more else rows, keep)
-            self.footer.status = _count_text(found, words, has_more)
+            self.footer.status = _count_text(count, words, has_more)
             self._is_searching = False
             if self._opens_first:
                 self.action_open()
@@ -159,11 +158,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
 
     @work(exclusive=True, group="preview")
     async def _read_preview(self, hit: SearchHit) -> None:
-        try:
-            thread = await self._store.thread(hit.conversation, hit.turn)
-        except BatonError as error:
-            self.footer.say(str(error))
-            return
+        thread = await self._store.thread(hit.conversation, hit.turn)
         if self.is_open and thread:
             self.query_one("#preview", Static).update(surroundings(thread[-1].text, hit))
 
@@ -247,10 +242,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
     async def action_export(self) -> None:
         """Save the conversation as Markdown, and say where."""
         if (chosen := self._chosen) is not None:
-            try:
-                self.footer.say(await self._export(chosen.conversation), 12)
-            except BatonError as error:
-                self.footer.say(str(error), 12)
+            self.footer.say(await self._export(chosen.conversation), 12)
 
 
 def hit_rows(hits: Sequence[SearchHit], roster: CardsById) -> list[Row]:
@@ -259,39 +251,39 @@ def hit_rows(hits: Sequence[SearchHit], roster: CardsById) -> list[Row]:
     for hit in hits:
         groups.setdefault(hit.conversation, []).append(hit)
     rows: list[Row] = []
-    for found in groups.values():
-        facts = [_match_count(len(found)), one_line(found[0].program, 24)]
-        rows.append(Row(_heading(found[0].title, found[0].created, "  ".join(facts).rstrip())))
-        rows += [_hit_row(hit, roster) for hit in found]
+    for group in groups.values():
+        parts = [_match_count(len(group)), one_line(group[0].program, 24)]
+        rows.append(Row(_heading(group[0].title, group[0].created, "  ".join(parts).rstrip())))
+        rows += [_hit_row(hit, roster) for hit in group]
     return rows
 
 
-def _count_text(found: int, words: str, has_more: bool) -> str:
-    if found == 0:
+def _count_text(number: int, words: str, has_more: bool) -> str:
+    if number == 0:
         return "nothing found" if words else "no conversations yet"
-    count = _match_count(found) if words else count_text(found, "conversation")
+    count = _match_count(number) if words else count_text(number, "conversation")
     return f"the newest {count}" if has_more else count
 
 
-def _match_count(found: int) -> str:
-    return f"{found:,} {'match' if found == 1 else 'matches'}"
+def _match_count(number: int) -> str:
+    return f"{number:,} {'match' if number == 1 else 'matches'}"
 
 
 def _conversation_row(conversation: Conversation) -> Row:
-    facts = [count_text(conversation.turns, "message")]
-    facts += [one_line(conversation.program, 24)] if conversation.program else []
+    parts = [count_text(conversation.turns, "message")]
+    parts += [one_line(conversation.program, 24)] if conversation.program else []
     return Row(
-        _heading(conversation.title, conversation.updated, "  ".join(facts)),
+        _heading(conversation.title, conversation.updated, "  ".join(parts)),
         ConversationPlace(conversation.id, conversation.title),
     )
 
 
 def _hit_row(hit: SearchHit, roster: CardsById) -> Row:
     who = "you" if hit.role is Role.USER else one_line(worker_name(hit.worker, roster), 24)
-    facts = [time.strftime("%d %b %H:%M", time.localtime(hit.created)), who]
-    facts += [show_usd(hit.cost)] if hit.cost else []
+    parts = [time.strftime("%d %b %H:%M", time.localtime(hit.created)), who]
+    parts += [show_usd(hit.cost)] if hit.cost else []
     return Row(
-        Content.assemble((f"  {'  '.join(facts)}  ", "$muted"), _matching_line(hit)),
+        Content.assemble((f"  {'  '.join(parts)}  ", "$muted"), _matching_line(hit)),
         ConversationPlace(hit.conversation, hit.title, hit.turn),
         hit,
     )

@@ -14,10 +14,18 @@ from textual.widgets import Input, Static
 from baton.tui import key_bindings, slash_commands
 from baton.tui.menu_entries import MenuEntry, ranked_entries
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.text_fields import TextField
+from baton.tui.widgets.text_widgets import TextField
 
 KEY_COLUMNS = 20
 """How many columns the keys take."""
+
+SIGNS = {
+    "@path": "send a file along; its letters find it",
+    "!command": "run it in your shell; a yes attaches what it wrote",
+    "Backspace": "in an empty prompt: leave out the last pasted text",
+    "//": "a prompt that begins with a slash: any text but a command",
+}
+"""What means something in a prompt, besides text and commands."""
 
 HERE = "Keys that work here"
 NAMES_NOTE = "Grey: the name for `[keys]` in config.toml, which changes the key."
@@ -61,10 +69,10 @@ class HelpScreen(Overlay[None]):
         if words:
             shown = {entry.id for entry in here}
             rest = [entry for entry in self._all_entries() if entry.id not in shown]
-            found = [*ranked_entries(here, words), *ranked_entries(rest, words)]
+            entries = [*ranked_entries(here, words), *ranked_entries(rest, words)]
         else:
-            found = self._all_entries() if self._is_whole else here
-        self._text.update(_entries_text(found, "" if words else self._note))
+            entries = self._all_entries() if self._is_whole else here
+        self._text.update(_entries_text(entries, "" if words else self._note))
 
     @property
     def _note(self) -> str:
@@ -105,23 +113,8 @@ def _command_entries() -> list[MenuEntry]:
         )
         for command in slash_commands.COMMANDS
     ]
-    group = "In a prompt"
-    return [
-        *commands,
-        MenuEntry("@", "@path", "send a file along; its letters find it", group=group),
-        MenuEntry(
-            "!", "!command", "run it in your shell; a yes attaches what it wrote", group=group
-        ),
-        MenuEntry(
-            "backspace",
-            "Backspace",
-            "in an empty prompt: leave out the last pasted text",
-            group=group,
-        ),
-        MenuEntry(
-            "//", "//", "a prompt that begins with a slash: any text but a command", group=group
-        ),
-    ]
+    signs = [MenuEntry(sign, sign, text, group="In a prompt") for sign, text in SIGNS.items()]
+    return [*commands, *signs]
 
 
 def _entries_text(entries: Sequence[MenuEntry], note: str) -> Content:

@@ -24,7 +24,8 @@ from baton.core.model_roles import STARTER_ID
 from baton.core.sanitiser import one_line, sanitise
 from baton.models import expected_speed
 from baton.presentation.model_rows import UNUSABLE_STATES, ModelRow
-from baton.tui import background_downloads, key_bindings, model_table
+from baton.tui import key_bindings, model_table
+from baton.tui.chat.downloads import MAX_PARALLEL
 from baton.tui.model_table import (
     BAR_COLUMNS,
     SHORT_BAR_COLUMNS,
@@ -33,13 +34,12 @@ from baton.tui.model_table import (
     row_details,
     row_key,
 )
-from baton.tui.screens.dialogs import ConfirmScreen, RoleScreen, request_model
-from baton.tui.screens.overlay import Overlay
+from baton.tui.screens.overlay import ConfirmScreen, Overlay, RoleScreen, request_model
 
 if TYPE_CHECKING:
     from baton.models import Library
-    from baton.tui.background_downloads import ActiveDownload, Downloads
     from baton.tui.chat.context import ChatContext
+    from baton.tui.chat.downloads import ActiveDownload, Downloads
 
 MORE_TITLE = "More for this machine"
 FOREIGN_TITLE = "From other programs"
@@ -249,9 +249,7 @@ class ModelsScreen(Overlay[str]):
 
     def _show_coming(self, coming: dict[str, ActiveDownload], length: int) -> None:
         """Draw a bar for each model on its way."""
-        bars = [progress_bar(one, length) for one in coming.values()][
-            : background_downloads.MAX_PARALLEL
-        ]
+        bars = [progress_bar(one, length) for one in coming.values()][:MAX_PARALLEL]
         self._put("#coming", Content("\n").join(bars))
         self.query_one("#coming").display = bool(bars)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import on
@@ -27,9 +28,9 @@ from baton.presentation.run_story import (
     worker_name,
 )
 from baton.tui import key_bindings
+from baton.tui.chat.questions import QuestionMirror
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.question_cards import QuestionMirror
-from baton.tui.widgets.text_view import TextView
+from baton.tui.widgets.text_widgets import TextView
 from baton.tui.workflow_picture import picture_rows, progress_text, step_name
 
 if TYPE_CHECKING:
@@ -58,12 +59,11 @@ class StepOutput(NamedTuple):
 class PageTab(Static):
     """The name of a page; the page that is shown has it in brackets."""
 
+    @dataclass(eq=False, repr=False)
     class Chosen(Message):
         """The page was clicked."""
 
-        def __init__(self, page: int) -> None:
-            super().__init__()
-            self.page = page
+        page: int
 
     def __init__(self, page: int) -> None:
         super().__init__(markup=False)
@@ -421,7 +421,7 @@ class WorkflowScreen(Overlay[None]):
 
     def action_egress(self) -> None:
         """Show what this run sent."""
-        from baton.tui.screens.ledger_screens import EgressScreen
+        from baton.tui.screens.traffic_screens import EgressScreen
 
         if (started := self._run.started) is not None:
             self.app.push_screen(EgressScreen(self._ledger, started.run))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from textual import events, on
@@ -22,7 +23,7 @@ from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise
 from baton.presentation.words import file_text
 from baton.tui import key_bindings
 from baton.tui.widgets.menu_view import MenuView
-from baton.tui.widgets.text_fields import TextEditor
+from baton.tui.widgets.text_widgets import TextEditor
 
 PAUSE_SECONDS = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""
@@ -46,22 +47,20 @@ class PromptArea(TextEditor):
 
     BINDINGS = key_bindings.PROMPT
 
+    @dataclass(eq=False, repr=False)
     class Sent(Message):
-        """The person pressed Enter: the prompt's text, which no longer stands in it."""
+        """The user pressed Enter: the prompt's text, which no longer stands in it."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class Recalling(Message):
         """Earlier prompts are wanted: the answer is `remember`."""
 
+    @dataclass(eq=False, repr=False)
     class LongPasted(Message):
         """More was pasted than a prompt should hold."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     class FileDropped(Message):
         """Backspace was pressed where there is nothing left to delete."""
@@ -215,7 +214,7 @@ class Composer(Vertical):
         """The prompt has another text."""
 
     class Paused(Message):
-        """The person stopped typing for a moment."""
+        """The user stopped typing for a moment."""
 
     def __init__(self, menu: MenuView) -> None:
         super().__init__()
@@ -263,7 +262,7 @@ class Composer(Vertical):
 
     @property
     def is_typing(self) -> bool:
-        """Whether the person is typing just now."""
+        """Whether the user is typing just now."""
         return time.monotonic() - self._changed_at < TYPING_SECONDS
 
     def put(self, text: str, pasted: Sequence[Attachment] = ()) -> None:
@@ -333,7 +332,7 @@ class Composer(Vertical):
 
     async def _handle_pause(self) -> None:
         self.post_message(self.Paused())
-        await self._look_at_files()
+        self._show_files(await asyncio.to_thread(_mention_lines, self.text))
 
     @on(PromptArea.LongPasted)
     def _paste(self, event: PromptArea.LongPasted) -> None:
@@ -347,11 +346,8 @@ class Composer(Vertical):
             self._pasted.pop()
             self._show_files()
 
-    async def _look_at_files(self) -> None:
-        """Show name, size and about how many tokens of each file that the prompt names."""
-        self._show_files(await asyncio.to_thread(_mention_lines, self.text))
-
     def _show_files(self, mentions: Sequence[str] = ()) -> None:
+        """Show name, size and about how many tokens of each file that goes along."""
         pasted = [f"With {file_text(file)}" for file in self._pasted]
         _show_lines(self._files, [*pasted, *mentions])
 
@@ -369,8 +365,8 @@ def _mention_lines(text: str) -> list[str]:
         return []  # what reads files is loaded only then
     from baton.workers import find_mentions
 
-    found = find_mentions(text)
-    return [*map(_path_line, found.files), *found.missing]
+    mentions = find_mentions(text)
+    return [*map(_path_line, mentions.files), *mentions.missing]
 
 
 def _path_line(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
@@ -51,12 +52,11 @@ class HomeView(Vertical):
     Nothing waits for it: it goes with the first prompt.
     """
 
+    @dataclass(eq=False, repr=False)
     class Opening(Message):
         """A conversation is to be continued."""
 
-        def __init__(self, recent: RecentText) -> None:
-            super().__init__()
-            self.recent = recent
+        recent: RecentText
 
     def __init__(self, recent: Sequence[RecentText]) -> None:
         super().__init__()

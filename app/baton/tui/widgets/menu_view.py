@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -16,7 +17,7 @@ from textual.widgets import Input
 from baton.core.sanitiser import one_line
 from baton.tui.menu_entries import MenuEntry
 from baton.tui.widgets.question_view import QuestionLine
-from baton.tui.widgets.text_fields import TextField
+from baton.tui.widgets.text_widgets import TextField
 
 MAX_ROWS = 8
 """How many rows are seen at once."""
@@ -31,12 +32,11 @@ Rank = Callable[[str], Sequence[MenuEntry]]
 class MenuRows(Widget):
     """The rows in sight, drawn from `rows`; a heading is a text. `cursor` is an index of `rows`."""
 
+    @dataclass(eq=False, repr=False)
     class Pressed(Message):
         """A row was clicked."""
 
-        def __init__(self, entry: MenuEntry) -> None:
-            super().__init__()
-            self.entry = entry
+        entry: MenuEntry
 
     ALLOW_SELECT = False
     rows: reactive[tuple[MenuEntry | str, ...]] = reactive((), layout=True)
@@ -60,13 +60,10 @@ class MenuRows(Widget):
 
     def _follow(self) -> None:
         """Keep the cursor in sight, and the heading above it."""
-        above = self.cursor - 1 if self.cursor and self._is_heading(self.cursor - 1) else None
-        top = self.cursor if above is None else above
+        has_heading = self.cursor > 0 and isinstance(self.rows[self.cursor - 1], str)
+        top = self.cursor - has_heading
         lowest = self.cursor - self.get_content_height() + 1
         self.first = max(lowest, min(self.first, top))
-
-    def _is_heading(self, index: int) -> bool:
-        return isinstance(self.rows[index], str)
 
     def watch_room(self) -> None:
         """Keep the cursor in sight when there is less room."""
@@ -128,23 +125,21 @@ class MenuView(Vertical):
     """Shows what can be chosen, and which of it the cursor is on.
 
     Its letters come from the prompt, or from a line of its own (`has_line`) while that is focused.
-    `is_deliberate` is whether the person went to the entry, with an arrow, Tab or the mouse, after
+    `is_deliberate` is whether the user went to the entry, with an arrow, Tab or the mouse, after
     the last letter: without that, nothing is chosen that may spend or send.
     """
 
+    @dataclass(eq=False, repr=False)
     class Chosen(Message):
-        """The person chose an entry with the mouse."""
+        """The user chose an entry with the mouse."""
 
-        def __init__(self, entry: MenuEntry) -> None:
-            super().__init__()
-            self.entry = entry
+        entry: MenuEntry
 
+    @dataclass(eq=False, repr=False)
     class Highlighted(Message):
         """The cursor is on another entry."""
 
-        def __init__(self, entry: MenuEntry | None) -> None:
-            super().__init__()
-            self.entry = entry
+        entry: MenuEntry | None
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
@@ -23,7 +24,7 @@ from baton.presentation.run_story import CardsById, worker_name, worker_place
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.question_view import ChoiceView, QuestionView, ScrollableQuestion
-from baton.tui.widgets.text_fields import TextEditor
+from baton.tui.widgets.text_widgets import TextEditor
 from baton.tui.workflow_picture import (
     picture_rows,
     planned_run,
@@ -34,13 +35,12 @@ from baton.tui.workflow_picture import (
 _EMPTY_RUN = RunView()
 
 
+@dataclass(eq=False, repr=False)
 class StepLeft(Message):
-    """The person is done with a step: with another `worker`, another `text`, or neither."""
+    """The user is done with a step: with another `worker`, another `text`, or neither."""
 
-    def __init__(self, worker: str = "", text: str = "") -> None:
-        super().__init__()
-        self.worker = worker
-        self.text = text
+    worker: str = ""
+    text: str = ""
 
 
 class WorkerMenu(OptionList):
@@ -94,7 +94,7 @@ class StepEditor(TextEditor):
 
 
 class PlanCard(ScrollableQuestion):
-    """Shows a plan of which nothing was called yet, and lets the person change it.
+    """Shows a plan of which nothing was called yet, and lets the user change it.
 
     `plan` is the plan as it stands on the card, with its prices: only that can be confirmed.
     """
@@ -116,9 +116,9 @@ class PlanCard(ScrollableQuestion):
 
     def heading(self) -> Content:
         """Return the question with how many steps there are, where, and for how much."""
-        facts = f"{places_text(self.plan, self._roster)} · {total_price_text(self._prices)}"
+        totals = f"{places_text(self.plan, self._roster)} · {total_price_text(self._prices)}"
         text = one_line(self.question.text)
-        return Content.assemble((text, "bold"), "   ", (facts, "$accent"))
+        return Content.assemble((text, "bold"), "   ", (totals, "$accent"))
 
     def body(self) -> ComposeResult:
         """Lay out the steps under the question, and all of one below them."""
@@ -175,7 +175,7 @@ class PlanCard(ScrollableQuestion):
     # Changing the plan
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Change a step only where the person is about to decide, and where there is a choice."""
+        """Change a step only where the user is about to decide, and where there is a choice."""
         if action not in ("drop_step", "edit_step", "choose_worker"):
             return True
         is_deciding = isinstance(self.screen.focused, ChoiceView) and not self._is_pricing
@@ -280,14 +280,14 @@ def step_text(plan: Plan, number: int, roster: CardsById, prices: tuple[StepPric
     """Write a step out: its whole instruction, who does it, for how much, and what it sees."""
     step = plan.steps[number - 1]
     name = one_line(worker_name(step.worker, roster), 40) or "whichever worker suits"
-    facts = [name, worker_place(step.worker, _EMPTY_RUN, roster)] if step.worker else [name]
+    parts = [name, worker_place(step.worker, _EMPTY_RUN, roster)] if step.worker else [name]
     if number <= len(prices):
-        facts += filter(None, [step_cost_text(step, prices[number - 1].most)])
-    facts.append(f"sees {access_text(step.access)}")
-    facts += ["may be left out"] if step.optional else []
+        parts += filter(None, [step_cost_text(step, prices[number - 1].most)])
+    parts.append(f"sees {access_text(step.access)}")
+    parts += ["may be left out"] if step.optional else []
     if number in plan.answer:
-        facts.append("its text is the answer" if len(plan.answer) == 1 else "in the answer")
-    return f"{number:>2}  {' '.join(step.subtask.split())}\n    {' · '.join(facts)}"
+        parts.append("its text is the answer" if len(plan.answer) == 1 else "in the answer")
+    return f"{number:>2}  {' '.join(step.subtask.split())}\n    {' · '.join(parts)}"
 
 
 def _worker_line(card: Card, price: StepPrice, width: int) -> Content:

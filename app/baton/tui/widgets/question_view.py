@@ -1,9 +1,10 @@
-"""A question to the person, in the conversation. It takes no focus, so typing can't answer it."""
+"""A question to the user, in the conversation. It takes no focus, so typing can't answer it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from textual import events
 from textual.app import ComposeResult
@@ -18,7 +19,7 @@ from baton.presentation.answers import destination_text, instructions_text
 from baton.presentation.charges import call_price_text
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
-from baton.tui.widgets.text_view import TextView
+from baton.tui.widgets.text_widgets import TextView
 
 
 class ChoiceView(Static):
@@ -27,22 +28,20 @@ class ChoiceView(Static):
     BINDINGS = key_bindings.QUESTION
     can_focus = True
 
+    @dataclass(eq=False, repr=False)
     class Chosen(Message):
-        """The person decided."""
+        """The user decided."""
 
-        def __init__(self, choice: Choice) -> None:
-            super().__init__()
-            self.choice = choice
+        choice: Choice
 
+    @dataclass(eq=False, repr=False)
     class Scrolling(Message):
-        """The person wants to read on in the text that the question is about."""
+        """The user wants to read on in the text that the question is about."""
 
-        def __init__(self, pages: int) -> None:
-            super().__init__()
-            self.pages = pages
+        pages: int
 
     class Unfolding(Message):
-        """The person wants to see Baton's own instructions, or no longer."""
+        """The user wants to see Baton's own instructions, or no longer."""
 
     def __init__(self, choice: Choice) -> None:
         super().__init__(Content(f" {one_line(choice.label, 60)} "))
@@ -83,12 +82,11 @@ class QuestionView(Vertical):
 
     NOTE = "Tab chooses among them, Esc takes the first."
 
+    @dataclass(eq=False, repr=False)
     class Decided(Message):
-        """The person decided with one of its choices."""
+        """The user decided with one of its choices."""
 
-        def __init__(self, view: QuestionView) -> None:
-            super().__init__()
-            self.view = view
+        view: QuestionView
 
     def __init__(self, question: Question) -> None:
         super().__init__()
@@ -122,7 +120,7 @@ class QuestionView(Vertical):
             self._title.update(Content.assemble((whose, "bold"), self.heading()))
 
     async def answer(self) -> str:
-        """Wait for the person's choice."""
+        """Wait for the user's choice."""
         return await self._answer
 
     def on_unmount(self) -> None:
@@ -313,16 +311,15 @@ TAB_HINT = "(Tab to get here)"
 class RecommendationView(Vertical):
     """Shows sentences and, once there is something to choose, choices. Takes no focus by itself.
 
-    Nothing waits for it: it is no question, and typing a prompt passes it by.
+    Nothing waits for it: it isn't a question, and typing a prompt passes it by.
     """
 
+    @dataclass(eq=False, repr=False)
     class Chosen(Message):
-        """The person chose."""
+        """The user chose."""
 
-        def __init__(self, view: RecommendationView, choice: Choice) -> None:
-            super().__init__()
-            self.view = view
-            self.choice = choice
+        view: RecommendationView
+        choice: Choice
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -351,7 +348,7 @@ class RecommendationView(Vertical):
         self._text.update(sanitise(text))
 
     async def offer(self, choices: Sequence[Choice]) -> None:
-        """Let the person choose among these; among nothing, if empty."""
+        """Let the user choose among these; among nothing, if empty."""
         if tuple(choices) == self._choices or not self.is_attached:
             return
         self._choices = tuple(choices)

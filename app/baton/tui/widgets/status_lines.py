@@ -71,31 +71,8 @@ class Header(SplitLine):
     context: reactive[float | None] = reactive(None)
     money: reactive[tuple[str, ...]] = reactive(())
 
-    def on_resize(self) -> None:
-        """Word the line for its new width."""
-        self._fill()
-
-    def watch_title(self) -> None:
-        """Show the conversation's title."""
-        self._fill()
-
-    def watch_policy(self) -> None:
-        """Show how far texts may travel."""
-        self._fill()
-
-    def watch_offline(self) -> None:
-        """Show whether anything is connected to at all."""
-        self._fill()
-
-    def watch_context(self) -> None:
-        """Show how full the worker's context is."""
-        self._fill()
-
-    def watch_money(self) -> None:
-        """Show what was spent of what."""
-        self._fill()
-
     def _fill(self) -> None:
+        """Word the line for its width and what there is to show."""
         name = clickable(Content.styled("baton", "bold $primary"), "app.menu")
         title = clickable(Content(one_line(self.title)), "screen.rename")
         self.left = Content.assemble(name, "   ", title)
@@ -105,6 +82,8 @@ class Header(SplitLine):
             self.right = self._content_of(parts)
             if self.right.cell_length <= room:
                 break
+
+    watch_title = watch_policy = watch_offline = watch_context = watch_money = on_resize = _fill
 
     def _wordings(self) -> Iterator[tuple[HeaderPart, ...]]:
         """Yield the policy, the context and the money, each time more shortly."""
@@ -137,7 +116,7 @@ class Footer(SplitLine):
     """The bottom line. `status` is what is happening; `said` covers it for a while.
 
     `asking` covers it while a question is open: nothing goes on until that is answered. `beside` is
-    what goes on besides, shown in place of the status unless the person waits (`busy`).
+    what goes on besides, shown in place of the status unless the user waits (`busy`).
     """
 
     ALLOW_SELECT = False
@@ -157,36 +136,13 @@ class Footer(SplitLine):
 
     def say(self, text: str, seconds: float = 6) -> None:
         """Show what was just done; nothing that must not be missed."""
+
+        def clear() -> None:
+            if self.said == text:
+                self.said = ""
+
         self.said = text
-        self.set_timer(seconds, lambda: self._clear_said(text))
-
-    def _clear_said(self, text: str) -> None:
-        if self.said == text:
-            self.said = ""
-
-    def watch_status(self) -> None:
-        """Show what is happening now."""
-        self._fill()
-
-    def watch_said(self) -> None:
-        """Show what was just done, or again what is happening."""
-        self._fill()
-
-    def watch_asking(self) -> None:
-        """Show that the person's choice is waited for."""
-        self._fill()
-
-    def watch_beside(self) -> None:
-        """Show what goes on in the background."""
-        self._fill()
-
-    def watch_busy(self) -> None:
-        """Show what the person waits for, or else what goes on besides."""
-        self._fill()
-
-    def on_resize(self) -> None:
-        """Choose the keys that fit the new width."""
-        self._fill()
+        self.set_timer(seconds, clear)
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if not self.is_attached or screen is not self.screen:
@@ -225,3 +181,5 @@ class Footer(SplitLine):
                 break
             shown.append(index)
         self.right = Content("  ").join(self._keys[index][1] for index in sorted(shown))
+
+    watch_status = watch_said = watch_asking = watch_beside = watch_busy = on_resize = _fill

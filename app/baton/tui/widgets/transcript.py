@@ -1,8 +1,9 @@
-"""The conversation: its newest turns, and the earlier ones when a person scrolls to them."""
+"""The conversation: its newest turns, and the earlier ones when a user scrolls to them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -24,7 +25,7 @@ HIGHLIGHT_SECONDS = 1.0
 
 
 class Notice(Static):
-    """A sentence of Baton's own in the conversation: it stays until the conversation changes."""
+    """Baton's own sentence in the conversation: it stays until the conversation changes."""
 
     def __init__(self, text: str, *, error: bool = False) -> None:
         super().__init__(sanitise(text), markup=False, classes="-error" if error else "")
@@ -36,12 +37,11 @@ class Transcript(VerticalScroll):
 
     BINDINGS = key_bindings.TRANSCRIPT
 
+    @dataclass(eq=False, repr=False)
     class Typed(Message):
         """A key was pressed that belongs to the prompt."""
 
-        def __init__(self, key: events.Key) -> None:
-            super().__init__()
-            self.key = key
+        key: events.Key
 
     class Changed(Message):
         """Other turns are on the screen now."""
@@ -88,21 +88,13 @@ class Transcript(VerticalScroll):
         self._turns = list(turns)
         self._sent_from = sent_from
         index = next((i for i, turn in enumerate(turns) if turn.id == at), None)
-        total = len(turns)
-        window = (
-            TranscriptWindow.newest(total)
-            if index is None
-            else TranscriptWindow.around(index, total)
-        )
+        window = TranscriptWindow.newest(len(turns))
+        if index is not None:
+            window = TranscriptWindow.around(index, len(turns))
         with self.app.batch_update():
             # An open question stays: going to another conversation doesn't answer it.
-            await self._column.remove_children(
-                [
-                    child
-                    for child in self._column.children
-                    if child is not self._earlier and not isinstance(child, QuestionView)
-                ]
-            )
+            old = [c for c in self._column.children if not isinstance(c, QuestionView)]
+            await self._column.remove_children([c for c in old if c is not self._earlier])
             await self._fill(window)
         if index is None:
             self.anchor()
@@ -132,7 +124,7 @@ class Transcript(VerticalScroll):
                 return
 
     async def note(self, text: str, *, error: bool = False) -> Notice:
-        """Say something of Baton's own at the end of the conversation; return what says it.
+        """Say something as Baton at the end of the conversation; return what says it.
 
         What was said there just now isn't said twice, but pointed out.
         """
@@ -157,7 +149,7 @@ class Transcript(VerticalScroll):
     async def insert(self, widget: Widget, *, follow: bool = True) -> None:
         """Put a widget at the end of the conversation, before an open question, and go to it.
 
-        Without `follow`, the view stays where the person reads.
+        Without `follow`, the view stays where the user reads.
         """
         open = [child for child in self._column.children if isinstance(child, QuestionView)]
         await self._column.mount(widget, before=open[0] if open else None)
@@ -251,16 +243,14 @@ class Transcript(VerticalScroll):
         super().watch_scroll_y(old_value, new_value)
         if self._moving or not self.is_mounted:
             return
-        if new_value < old_value and new_value < 4 and self._visible.first > 0:
+        window = self._visible
+        if new_value < min(old_value, 4) and window.first > 0:
+            window = window.earlier()
+        elif new_value > max(old_value, self.max_scroll_y - 4) and window.end < window.total:
+            window = window.later()
+        if window is not self._visible:
             self._moving = True
-            self.run_worker(self._move_window(self._visible.earlier()), exclusive=False)
-        elif (
-            new_value > old_value
-            and new_value > self.max_scroll_y - 4
-            and self._visible.end < self._visible.total
-        ):
-            self._moving = True
-            self.run_worker(self._move_window(self._visible.later()), exclusive=False)
+            self.run_worker(self._move_window(window), exclusive=False)
 
     async def _move_window(self, window: TranscriptWindow) -> None:
         """Bring other turns onto the screen, and keep the ones in sight where they are."""
@@ -303,10 +293,8 @@ class Transcript(VerticalScroll):
         self._earlier.update(f"Earlier: {count_text(window.first, 'turn')} · scroll up")
 
     def _view(self, turn: Turn) -> TurnView:
-        marker = (
-            "From here on, nothing above is sent any more." if turn.id == self._sent_from else ""
-        )
-        return TurnView(turn, marker)
+        is_first_sent = turn.id == self._sent_from
+        return TurnView(turn, "From here on, nothing above is sent any more." * is_first_sent)
 
 
 STEP_TURNS = 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -25,7 +26,7 @@ from baton.tui.workflow_picture import progress_text
 
 if TYPE_CHECKING:
     from baton.tui.widgets.answer import AnswerView
-    from baton.tui.widgets.workflow_view import WorkflowView
+    from baton.tui.workflow_picture import WorkflowView
 
 MAX_SHOWN_CHARS = 40_000
 """How much of a turn is drawn; all of it is copied, exported and sent."""
@@ -45,12 +46,11 @@ class TurnView(Vertical):
 
     selected: reactive[bool] = reactive(False, toggle_class="-selected")
 
+    @dataclass(eq=False, repr=False)
     class Pressed(Message):
         """The turn was clicked."""
 
-        def __init__(self, view: TurnView) -> None:
-            super().__init__()
-            self.view = view
+        view: TurnView
 
     def __init__(self, turn: Turn, marker: str = "") -> None:
         super().__init__(classes=f"-{turn.role.value}")
@@ -87,15 +87,15 @@ class TurnView(Vertical):
         """Choose this turn."""
         self.post_message(self.Pressed(self))
 
-    def show_summary(self, facts: AnswerSummary) -> None:
+    def show_summary(self, summary: AnswerSummary) -> None:
         """Show what has become known about the turn."""
-        if facts != self.summary:
-            self.summary = facts
+        if summary != self.summary:
+            self.summary = summary
             self._show_parts()
             self._describe()
 
     def rate(self, rating: str) -> None:
-        """Show what the person said of the answer: good, bad or nothing."""
+        """Show what the user said of the answer: good, bad or nothing."""
         if rating != self._rating:
             self._rating = rating
             self._describe()
@@ -117,7 +117,7 @@ class TurnView(Vertical):
         if self._workflow is not None:
             self._workflow.show(run, roster)
         elif self._answers:
-            from baton.tui.widgets.workflow_view import WorkflowView
+            from baton.tui.workflow_picture import WorkflowView
 
             self._workflow = WorkflowView(run, roster)
             self.mount(self._workflow, after=self._head)
@@ -132,9 +132,9 @@ class TurnView(Vertical):
         if self._workflow is not None:
             self._workflow.toggle()
 
-    def finish(self, turn: Turn, facts: AnswerSummary) -> None:
+    def finish(self, turn: Turn, summary: AnswerSummary) -> None:
         """Show the turn as it ended: once more from its whole source, so that nothing is askew."""
-        self.turn, self.summary = turn, facts
+        self.turn, self.summary = turn, summary
         self.source = sanitise(turn.text)
         for answer in self._answers:
             answer.update("")
@@ -196,23 +196,23 @@ class TurnView(Vertical):
             self._head.right = Content.styled(f"{key} details", "$muted")
 
     def _heading(self) -> Content:
-        turn, facts = self.turn, self.summary
+        turn, summary = self.turn, self.summary
         if self._progress:
             return Content.assemble(("Baton", "bold"), (f" · {self._progress}", "$muted"))
         if turn.role is Role.USER:
             name, parts = "You", [file_text(file) for file in turn.files]
         else:
-            author = "" if facts.remote_author else one_line(facts.author or turn.worker, 40)
-            name, parts = "Baton", [facts.steps_text or author]
-            parts += facts.steps if facts.remote_author and len(facts.steps) == 1 else ()
-        if facts.seconds is not None:
-            parts.append(f"{facts.seconds:.1f} s")
-        if facts.tokens_per_second:
-            parts.append(f"{facts.tokens_per_second:.0f} tokens/s")
-        if facts.cost and facts.steps_text:
-            parts.append(show_usd(facts.cost))
-        if facts.versions > 1:
-            parts.append(f"{facts.version} of {facts.versions}")
+            author = "" if summary.remote_author else one_line(summary.author or turn.worker, 40)
+            name, parts = "Baton", [summary.steps_text or author]
+            parts += summary.steps if summary.remote_author and len(summary.steps) == 1 else ()
+        if summary.seconds is not None:
+            parts.append(f"{summary.seconds:.1f} s")
+        if summary.tokens_per_second:
+            parts.append(f"{summary.tokens_per_second:.0f} tokens/s")
+        if summary.cost and summary.steps_text:
+            parts.append(show_usd(summary.cost))
+        if summary.versions > 1:
+            parts.append(f"{summary.version} of {summary.versions}")
         parts.append(self._rating)
         rest = "".join(f" · {part}" for part in parts if part)
         return Content.assemble((name, "bold"), (rest, "$muted"))

@@ -53,7 +53,7 @@ _STRIPE = r"(?:(?<![A-Za-z])|(?=.k_[a-z]{4}_(?=[A-Za-z]*\d)(?=[a-z\d]*[A-Z])[A-Z
 
 # Published key formats; in brackets the rule of gitleaks (config/gitleaks.toml) where there is one.
 FORMATS = (
-    _format("baton-", r"(?:free|spend|private)-[\w-]{43}"),  # Baton's own: server/tokens.py
+    _format("baton-", r"(?:free|spend|private)-[\w-]{43}"),  # Baton's own: server/access.py
     _format("sk-", r"(?=[A-Za-z_-]{0,60}+\d)[\w-]{20,400}", _SK),  # OpenAI, Anthropic, OpenRouter
     _format("sk_", r"(?:live|test|prod)_[A-Za-z0-9]{10,250}", _STRIPE),  # [stripe-access-token]
     _format("rk_", r"(?:live|test|prod)_[A-Za-z0-9]{10,250}", _STRIPE),  # [stripe-access-token]

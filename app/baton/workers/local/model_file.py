@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import baton
 from baton.core.errors import ModelFileError
-from baton.core.messages import Card
+from baton.core.messages import DEFAULT_CONTEXT, Card
 from baton.core.sanitiser import one_line
 from baton.gguf.header import Header, MalformedHeader, read_header, read_part
 from baton.gguf.memory_fit import ModelLoad, estimate_load
@@ -59,7 +59,7 @@ def starter() -> ModelFile:
             "small",
             "local",
             "SmolLM2 135M",
-            context=8192,
+            context=DEFAULT_CONTEXT,
             size=path.stat().st_size,
             parameters=134_515_008,
             licence="Apache-2.0",

@@ -39,11 +39,11 @@ from baton.ipc.process import (
     Call,
     Child,
     ChildDied,
-    FileStamp,
+    FileVersion,
     ModelOrder,
     environment,
     error_of,
-    file_stamps,
+    file_versions,
     start_model,
 )
 from baton.ipc.supervisor import Supervisor
@@ -149,8 +149,8 @@ class ModelProcess(Supervisor):
         self._is_doubted = False
         self._open_requests = 0
         self._session: ModelSession | None = None
-        self._state: tuple[FileStamp, ...] = ()
-        self._refusal: tuple[tuple[FileStamp, ...], ModelFileError] | None = None
+        self._state: tuple[FileVersion, ...] = ()
+        self._refusal: tuple[tuple[FileVersion, ...], ModelFileError] | None = None
         self._has_answered = False
         self._bytes = 0
         self._gpu_share = 1.0
@@ -367,13 +367,13 @@ class ModelProcess(Supervisor):
 
     def _has_file_changed(self) -> bool:
         """Whether there is another file by now. One that is gone is read to the end."""
-        now = file_stamps(*part_paths(self.path))
+        now = file_versions(*part_paths(self.path))
         return bool(now) and now != self._state
 
     def _start(self) -> Child:
         """Borrow a child where one is lent, else start one, once there is room for it."""
         settings = self.settings
-        self._state = file_stamps(*part_paths(self.path))
+        self._state = file_versions(*part_paths(self.path))
         load = estimate_file_load(self.path, settings.context, settings.kv, settings.slots)
         self._bytes = max(load.total, self._bytes)
         opening = LoadModel(
@@ -451,7 +451,7 @@ class ModelProcess(Supervisor):
             await self._check_file()
         if closings != self.closings:
             raise ChildDied("It was stopped.")
-        if self._refusal is not None and self._refusal[0] == file_stamps(self.path):
+        if self._refusal is not None and self._refusal[0] == file_versions(self.path):
             raise self._refusal[1]
         self.running()
         assert self._session is not None, "there is one for each child"

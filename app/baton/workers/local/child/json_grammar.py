@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from baton.core.schema_bounds import schema_problem
-from baton.platform.lean_imports import skip_package_init
+from baton.platform.import_stubs import skip_package_init
 from baton.workers.local.child.sampler import MAX_GRAMMAR_BYTES, GrammarRefused
 
 skip_package_init("llama_cpp")

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from baton.platform.build_info import build_info
-from baton.platform.lean_imports import skip_package_init
+from baton.platform.import_stubs import skip_package_init
 
 CPP_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
 """What belongs together, in the order in which they need each other."""

@@ -3,15 +3,15 @@
 What runs here is at the code's mercy. That its tests passed is believed only with a word that is
 new for each run, is written after the last test, and stands in nothing that the code is given: so
 neither an exit status nor anything printed can claim it. Code that searches the raw memory of its
-process for that word (ctypes), or that replaces what runs the tests while they run, can still forge
-it: the tests share a process with what they test. So can a value that lies about itself in more
-than `==`, such as one whose arithmetic always gives what is expected. Nothing but text comes out,
-even if it is forged.
+process for that word (ctypes), or that replaces what its tests judge with, can still forge it: the
+tests share a process with what they test. So can a value whose comparisons lie. Nothing but text
+comes out, even if it is forged.
 """
 
 from __future__ import annotations
 
 import _thread
+import ast
 import codecs
 import doctest
 import inspect
@@ -28,25 +28,19 @@ import traceback
 import types
 import unittest
 from asyncio import BaseEventLoop, DefaultEventLoopPolicy, run as run_async, set_event_loop_policy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.machinery import BuiltinImporter, FrozenImporter
 from typing import Any, NoReturn
 
 from baton.workers.tools.child import seccomp
-from baton.workers.tools.child.check_recorder import CheckRecorder, ExampleRunner
 
 NAME, TESTS = "code.py", "tests.py"
 ENDED, FAILED, NOT_HERE = 0, 1, 3
 """How the code ended, as an exit status; the words beside it say more."""
 
 _ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Failure)\b.*", re.MULTILINE)
-_JUDGING_BUILTINS = """
-    abs all any bool callable complex dict enumerate float frozenset getattr hasattr int isinstance
-    issubclass iter len list next repr round set sorted str tuple type zip
-"""
-"""What tests judge with: code under test may not stand in for it."""
-
 
 _REFUSED_EVENTS = (
     "open", "os.fork", "os.forkpty", "os.listdir", "os.mkdir", "os.posix_spawn", "os.remove",
@@ -149,24 +143,26 @@ def _run_to_outcome(code: str, tests: str) -> tuple[int, str]:
     sys.argv = [NAME]
     # Others' tests are not among the lines that code can read: they hold what it must return.
     linecache.cache[NAME] = (len(code), None, [*io.StringIO(code, newline="")], NAME)
-    recorder = CheckRecorder(TESTS if tests else NAME, sys.modules[__name__])
-    judged, doubted = _classify_error, recorder.why_not_tested  # for the code may replace them
+    recorder = AssertionRecorder(TESTS if tests else NAME)
+    setattr(module, RECORDER_NAME, recorder.record)
+    unittest.main = lambda *_, **__: None  # type: ignore[assignment]  # they are run below
     try:
         program = recorder.compile(tests or code)
         if tests:
-            _run_answer(module, code, recorder, set(re.findall(r"\w+", tests)))
-        _run_program(module, program, recorder)
+            with suppress(SystemExit):
+                exec(compile(code, NAME, "exec", dont_inherit=True), module.__dict__)
+        _run_program(module, program)
         if ">>>" in code and not tests:
-            _run_examples(module, recorder)
+            recorder.checks += _run_examples(module)
         if line := recorder.swallowed_line():
             raise _TestsFailed(f"An assertion failed in line {line}, and the code went on.")
     except _TestsFailed as error:
         return FAILED, str(error)
     except BaseException as error:
-        return judged(error)
+        return _classify_error(error)
     if not recorder.checks and not tests and not _has_tests(code):
         return ENDED, "Finished."
-    if doubt := doubted():
+    if doubt := recorder.why_not_tested():
         return ENDED, f"Not tested: {doubt}"
     return ENDED, f"Passed: {recorder.checks} check{'s' * (recorder.checks != 1)}."
 
@@ -175,46 +171,14 @@ def _has_tests(code: str) -> bool:
     return bool(re.search(r"\bassert|\bdef test|>>>", code))
 
 
-def _run_answer(
-    module: types.ModuleType, code: str, recorder: CheckRecorder, words: set[str]
-) -> None:
-    """Run code that others' tests are for: none of its own count. `words` are those of the tests.
-
-    Raises _Wrong where the code puts its own in the place of what its tests judge with.
-    """
-    restore, judges = recorder.restore, words.intersection(_JUDGING_BUILTINS.split())
-    try:
-        exec(compile(code, NAME, "exec", dont_inherit=True), module.__dict__)
-    except SystemExit:
-        pass
-    finally:
-        restore()
-    if taken := sorted(judges.intersection(vars(module))):
-        raise _TestsFailed(f"The code replaces {taken[0]}, which its tests use.")
-
-
-def _run_program(
-    module: types.ModuleType, program: types.CodeType, recorder: CheckRecorder
-) -> None:
-    """Run a program and the tests in it that it doesn't run itself. Raises what they raise."""
+def _run_program(module: types.ModuleType, program: types.CodeType) -> None:
+    """Run a program, then the tests in it. Raises what they raise."""
     try:
         exec(program, module.__dict__)
     except SystemExit as end:
-        _raise_problem(recorder)
         if end.code not in (None, 0, False):
             raise _TestsFailed(_last_error() or f"SystemExit: {end.code}") from end
-    _raise_problem(recorder)
-    _run_tests(module, recorder)
-
-
-def _raise_problem(recorder: CheckRecorder) -> None:
-    """Raise what the first test that failed did, under unittest's name for it."""
-    if recorder.problems:
-        test, error = recorder.problems[0]
-        status, words = _classify_error(error)
-        if status == NOT_HERE:
-            raise error
-        raise _TestsFailed(f"{test}: {words}")
+    _run_tests(module)
 
 
 def _classify_error(error: BaseException) -> tuple[int, str]:
@@ -238,40 +202,50 @@ def _classify_error(error: BaseException) -> tuple[int, str]:
     return FAILED, f"{words} (line {lines[-1]})" if lines else words
 
 
-def _run_tests(module: types.ModuleType, recorder: CheckRecorder) -> None:
-    """Run the tests that the code has, but did not run itself. Raises what they raise."""
-    cases = unittest.defaultTestLoader.loadTestsFromModule(module)
-    suite = unittest.TestSuite(c for c in _flatten(cases) if c.id() not in recorder.started)
-    if suite.countTestCases():
-        unittest.TextTestRunner(stream=io.StringIO()).run(suite)
-        _raise_problem(recorder)
+def _run_tests(module: types.ModuleType) -> None:
+    """Run the tests that the code has. Raises what they raise."""
+    unittest.defaultTestLoader.loadTestsFromModule(module).run(_RaisingResult())
     _call_plain(module, "setup_module")
     for name, test in list(vars(module).items()):
-        if not name.startswith("test") and not name.startswith("Test"):
-            continue
-        if isinstance(test, types.FunctionType) and not recorder.has_ended(test):
+        if isinstance(test, types.FunctionType) and name.startswith("test"):
             _call_plain(module, "setup_function")
             _run_function(test)
             _call_plain(module, "teardown_function")
-        elif isinstance(test, type) and not issubclass(test, unittest.TestCase):
-            _run_class(test, recorder)
+        elif isinstance(test, type) and name.startswith(("test", "Test")):
+            _run_class(test)
 
 
-def _flatten(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
-    for item in suite:
-        if isinstance(item, unittest.TestSuite):
-            yield from _flatten(item)
-        else:
-            yield item
+class _RaisingResult(unittest.TestResult):
+    """Raises what the first test does that doesn't succeed."""
+
+    def addError(self, test: object, err: Any) -> None:
+        """Raise an error, or a failed assertion."""
+        raise err[1]
+
+    addFailure = addError
+
+    def addSubTest(self, test: object, subtest: object, err: Any) -> None:
+        """Raise what a part of a test raised."""
+        if err is not None:
+            raise err[1]
+
+    def addSkip(self, test: object, reason: str = "") -> None:
+        """Leave a test that is skipped, or expected to fail, without a verdict."""
+        raise unittest.SkipTest(reason)
+
+    def addExpectedFailure(self, test: object, err: object) -> None:
+        """Leave it so as well."""
+        self.addSkip(test)
+
+    addUnexpectedSuccess = addSkip
 
 
-def _run_class(kind: type, recorder: CheckRecorder) -> None:
+def _run_class(kind: type) -> None:
     """Run the tests of a class as pytest does: each on an object of its own."""
     for name in dir(kind):
-        test = getattr(kind, name)
-        if name.startswith("test") and callable(test) and not recorder.has_ended(test):
-            if "__init__" in vars(kind):  # pytest leaves out such a class, too
-                return
+        if name.startswith("test") and callable(getattr(kind, name)):
+            if issubclass(kind, unittest.TestCase) or "__init__" in vars(kind):
+                return  # it ran already, or pytest leaves it out, too
             item = kind()
             _call_plain(item, "setup_class")
             _call_plain(item, "setup_method")
@@ -286,19 +260,22 @@ def _call_plain(owner: object, name: str) -> None:
 
 
 def _run_function(test: Callable[..., object]) -> None:
-    """Run a test that takes nothing; the recorder notices those that are left out."""
+    """Run a test that takes nothing; the assertions of others are missed as not run."""
     if _takes_nothing(test):
         result = test()
         if inspect.iscoroutine(result):
             run_async(result)
 
 
-def _run_examples(module: types.ModuleType, recorder: CheckRecorder) -> None:
-    runner = ExampleRunner(recorder)
+def _run_examples(module: types.ModuleType) -> int:
+    """Run doctest's examples; return how many had an expected output. Raises _TestsFailed."""
+    runner, checks = doctest.DocTestRunner(verbose=False), 0
     for test in doctest.DocTestFinder(exclude_empty=True).find(module):
         runner.run(test, out=lambda text: None)
+        checks += sum(bool(e.want) and doctest.SKIP not in e.options for e in test.examples)
     if runner.failures:
         raise _TestsFailed(f"{runner.failures} of {runner.tries} examples (doctest) failed.")
+    return checks
 
 
 def _takes_nothing(test: Callable[..., object]) -> bool:
@@ -342,3 +319,143 @@ class _WaitOnlyLoop(BaseEventLoop):
 
 class _WaitOnlyPolicy(DefaultEventLoopPolicy):
     _loop_factory = _WaitOnlyLoop
+
+
+RECORDER_NAME = "__record__"
+"""By which name the program calls its recorder."""
+
+_TEST_NAMES = ("test", "check", "main", "run", "verify")
+"""How functions with tests begin; in a class only the first counts."""
+
+_DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.JoinedStr)
+"""What is true by the way it is written: `assert (a == b, "text")` compares nothing."""
+
+_ITERATOR_METHODS = ("__next__", "__anext__", "__await__")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where statements are: in a class, where each must run, where a failure is caught."""
+
+    is_in_class: bool = False
+    must_run: bool = True
+    is_guarded: bool = False
+
+
+class AssertionRecorder(ast.NodeTransformer):
+    """Has the assertions of a program report what they found; `checks` counts those that held.
+
+    Assertions are `assert`, and the methods `assert...` of unittest and of mocks; recorded are
+    those outside functions and those in tests. Outside branches and `try`, each must run. This is
+    made for tests that are written wrongly, not for code that attacks it.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.checks = 0
+        self._file = file
+        self._place = _Place()
+        self._written: list[int] = []
+        self._held: set[int] = set()
+        self._failed: list[tuple[int, bool]] = []
+
+    def compile(self, code: str) -> types.CodeType:
+        """Compile a program that calls `record` as RECORDER_NAME. Raises what `compile` does."""
+        try:
+            tree = ast.fix_missing_locations(self.visit(ast.parse(code, self._file)))
+            return compile(tree, self._file, "exec", dont_inherit=True)
+        except RecursionError:  # a tree is deeper than what the compiler builds by itself
+            return compile(code, self._file, "exec", dont_inherit=True)
+
+    def record(self, line: int, is_guarded: bool, value: object) -> object:
+        """Note the value of an assertion, and return it.
+
+        What can't be false (a function that isn't called, an iterator) is no check.
+        """
+        if not value:
+            self._failed.append((line, is_guarded))
+        elif not (callable(value) or any(hasattr(value, name) for name in _ITERATOR_METHODS)):
+            self._held.add(line)
+            self.checks += 1
+        return value
+
+    def swallowed_line(self) -> int:
+        """Return the line of an assertion that failed where the test itself caught that, or 0."""
+        return next((line for line, is_guarded in self._failed if is_guarded), 0)
+
+    def why_not_tested(self) -> str:
+        """Return why what ran is no proof, or "" if it is one."""
+        if self._failed:
+            return f"An assertion failed in line {self._failed[0][0]}, and the code went on."
+        if lines := [line for line in self._written if line not in self._held]:
+            return f"The assertion in line {lines[0]} did not run, or can't fail."
+        return "" if self.checks else "No test ran."
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        """Have an assertion report its value."""
+        if isinstance(node.test, ast.Constant):  # a place that must not be reached
+            return node
+        call = self._call(node.lineno, node.test)
+        node.test = node.test if isinstance(node.test, _DISPLAYS) else call
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """Report the call of a method `assert...` that returned."""
+        return self._reported(node, node.value)
+
+    def visit_With(self, node: ast.With) -> Any:
+        """Report `with self.assertRaises(...)` and its like that were left."""
+        self.generic_visit(node)
+        return self._reported(node, *(item.context_expr for item in node.items))
+
+    def visit_FunctionDef(self, node: Any) -> ast.AST:
+        """Look into a function with tests."""
+        names = _TEST_NAMES[:1] if self._place.is_in_class else _TEST_NAMES
+        return self._visit_inside(node) if node.name.startswith(names) else node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Look into a class."""
+        return self._visit_inside(node, is_in_class=True)
+
+    def visit_If(self, node: ast.If | ast.Match) -> ast.AST:
+        """Look into a branch."""
+        return self._visit_inside(node, must_run=False)
+
+    visit_Match = visit_If
+
+    def visit_Try(self, node: ast.Try | ast.TryStar) -> ast.AST:
+        """Look into a `try`, which may catch that an assertion fails."""
+        caught = self._place.is_guarded or _catches_failures(node)
+        return self._visit_inside(node, must_run=False, is_guarded=caught)
+
+    visit_TryStar = visit_Try
+
+    def _visit_inside(self, node: ast.AST, **changes: bool) -> ast.AST:
+        outer, self._place = self._place, replace(self._place, **changes)
+        self.generic_visit(node)
+        self._place = outer
+        return node
+
+    def _reported(self, node: ast.stmt, *values: ast.expr) -> ast.stmt | list[ast.stmt]:
+        """Return a statement, with a report behind it where it calls a method `assert...`."""
+        for value in values:
+            function = value.func if isinstance(value, ast.Call) else None
+            if isinstance(function, ast.Attribute) and function.attr.startswith("assert"):
+                return [node, ast.Expr(self._call(node.lineno, ast.Constant(True)))]
+        return node
+
+    def _call(self, line: int, value: ast.expr) -> ast.Call:
+        if self._place.must_run:
+            self._written.append(line)
+        arguments = [ast.Constant(line), ast.Constant(self._place.is_guarded), value]
+        return ast.Call(ast.Name(RECORDER_NAME, ast.Load()), arguments, [])
+
+
+def _catches_failures(statement: ast.Try | ast.TryStar) -> bool:
+    """Whether a failed assertion is caught for good by a statement that tries."""
+    for handler in statement.handlers:
+        named = ast.unparse(handler.type) if handler.type is not None else "BaseException"
+        if any(name in named for name in ("AssertionError", "Exception")):
+            return not any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+    return False

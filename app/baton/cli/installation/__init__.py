@@ -1,0 +1,58 @@
+"""`baton self`: the packaged binary, replaced by another version, put back, or taken away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import baton
+from baton.cli.installation.uninstall import uninstall
+from baton.cli.installation.update import rollback, show, update
+from baton.cli.output import emit
+from baton.core.errors import ConfigError
+
+__all__ = ["own"]
+
+LICENCES_FILE = "THIRD-PARTY.txt"
+"""The build writes it beside the package's own files."""
+
+_EXAMPLES = """\b
+Examples:
+  baton self show        which build this is, and what it replaced
+  baton self update      get the newest release from where this one came
+  baton self update --from /media/stick/baton
+  baton self rollback    go back to the version before
+  baton self uninstall   take Baton away; asks about models and history
+  baton self licences    what it holds of others, and their licences
+
+\b
+Baton never looks for updates by itself.
+"""
+
+
+@click.group("self", epilog=_EXAMPLES)
+def own() -> None:
+    """Update this program, go back to the version before, or take it away.
+
+    That is for the packaged binary: a checkout is renewed with `git pull`.
+    """
+
+
+@click.command(short_help="Print what Baton holds of others, with its licences.")
+def licences() -> None:
+    """Print what Baton holds of others, with the texts of all their licences."""
+    file = Path(baton.__file__).with_name(LICENCES_FILE)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            "This Baton is no packaged binary: it holds nothing of others, but uses packages that"
+            " were installed beside it.",
+            "Each has its licence in its own *.dist-info folder; NOTICE names the main ones.",
+        ) from None
+    emit(text.rstrip("\n"))
+
+
+for _command in (show, update, rollback, uninstall, licences):
+    own.add_command(_command)
