@@ -286,7 +286,7 @@ def test_an_export_overwrites_only_with_force(call: Call, tmp_path: Path) -> Non
 def test_trace_shows_a_run(call: Call) -> None:
     hold_conversation("Lisbon with kids")
     text = call("trace").out
-    for part in ("finished", "goes local", "step 1 given to scripted", "called scripted"):
+    for part in ("finished", "It goes local", "Step 1 is given to scripted", "called scripted"):
         assert part in text
     shown = json.loads(call("trace", "--json").out)
     assert shown["events"][-1]["event"] == "Finished"

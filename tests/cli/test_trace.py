@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 from baton.cli.otel import span_lines
-from baton.cli.trace import trace_text
+from baton.cli.trace import trace_text, why_object
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
@@ -60,17 +60,16 @@ def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
         "gpt", "You chose it.", NANO // 100, 1834, "2 mail addresses", ev.Decision.SENT, at=0.1
     )
     assert (
-        "offered: gpt, at most $0.01 · sent. You chose it. 1,834 bytes of text,"
-        " hidden: 2 mail addresses." in trace_of(offer)
+        "gpt was approved to plan for at most $0.01. The reason to ask it: You chose it."
+        " 1,834 bytes of text, hidden: 2 mail addresses." in trace_of(offer)
     )
     refused = ev.Offered(
         "gpt", "it was cut", 2 * NANO, 5, "", ev.Decision.CEILING, "The ceiling is used up.", at=0.1
     )
-    assert "at most $2.00 · not sent, for the ceiling (The ceiling is used up.)" in trace_of(
-        refused
-    )
+    line = "gpt was not asked to plan: the ceiling is used up; it could have cost $2.00."
+    assert line in trace_of(refused)
     kept = ev.Offered("lab", "it was cut", 0, 5, "", ev.Decision.KEPT, at=0.1)
-    assert "for nothing · kept here" in trace_of(kept)
+    assert "lab was not asked, as you decided. The reason" in trace_of(replace(kept, step=1))
 
 
 def test_what_help_was_worth_is_shown() -> None:
@@ -84,8 +83,8 @@ def test_what_was_sent_is_shown() -> None:
     text = trace_of(
         ev.Planned(single_step_plan("gpt")), ev.Sent(1, "gpt", "api.openai.com", 1834, at=0.2)
     )
-    assert "step 1 sent 1,834 bytes to api.openai.com" in text
-    assert "planning sent 9 bytes to" in trace_of(ev.Sent(0, "gpt", "api.openai.com", 9, at=0.2))
+    assert "Step 1 sent 1,834 bytes to gpt (api.openai.com)." in text
+    assert "Planning sent 9 bytes to" in trace_of(ev.Sent(0, "gpt", "api.openai.com", 9, at=0.2))
 
 
 def test_what_a_call_cost_is_shown_and_how_sure_that_is() -> None:
@@ -116,7 +115,7 @@ def test_what_left_can_be_looked_at(call: Call) -> None:
 
     run = asyncio.run(play())
     shown = call("trace", run).out
-    assert f"step 1 sent {len(BODY)} bytes to api.openai.com" in shown
+    assert f"Step 1 sent {len(BODY)} bytes to gpt (api.openai.com)." in shown
     assert "`baton egress show N` with N = 2" in shown
     assert json.loads(call("trace", run, "--json").out)["egress"] == [2]
     assert json.loads(call("egress", "show", "2", "--json").out)["run_id"] == run
@@ -125,20 +124,19 @@ def test_what_left_can_be_looked_at(call: Call) -> None:
 def test_the_steps_are_a_tree_with_all_that_is_known_of_them() -> None:
     text = trace_text(record(*EVENTS))
     tree = text.split("\n\n")[1]
-    assert tree.splitlines()[0] == "planned by large in 0.5 s"
-    numbers = re.findall(r"^([│ ]*)[├└]─ (\d)", tree, re.MULTILINE)
-    # 3 builds on 1 and 2, so it is below the later one; 4 is below 3.
+    numbers = re.findall(r"^([│ ]*)[┬├└]─+ (\d)", tree, re.MULTILINE)
+    # 3 builds on 1 and 2, so its stem begins where theirs do; 4 is below 3.
     assert [(len(indent) // 3, n) for indent, n in numbers] == [
         (0, "1"),
         (0, "2"),
-        (1, "3"),
+        (0, "3"),
         (2, "4"),
     ]
     for part in (
-        "1 small, local, done in 0.5 s: 100 tokens read, 20 written",
+        "1 small, local, done in 0.5 s, 100 tokens read, 20 written",
         "2 large, local, cut at its cap in 1.2 s",
         "math, difficulty 4 of 5, optional, in place of small; sees the prompt",
-        "checked, sums: wrong (2 + 2 is 4)",
+        "Step 2 was checked, sums: wrong (2 + 2 is 4).",
         "3 gpt, cloud (api.openai.com), done in 0.7 s, answers",
         "written, $0.002",
         "sees result 1, result 2",
@@ -147,7 +145,7 @@ def test_the_steps_are_a_tree_with_all_that_is_known_of_them() -> None:
         "large died.",
     ):
         assert part in " ".join(tree.replace("│", " ").split()), part
-    for part in ("large is asked for a plan", "step 2 tried again", "(strategy conductor)"):
+    for part in ("large is asked for a plan", "Step 2 is tried again", "(strategy conductor)"):
         assert part in text
 
 
@@ -267,3 +265,39 @@ def test_a_lost_run_is_a_failed_span() -> None:
     [line, *_] = span_lines(record(*BEGUN, status="lost"))
     span = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     assert span["status"]["code"] == 2
+
+
+def test_events_that_name_steps_which_are_not_there_are_nothing() -> None:
+    imported = record(*BEGUN, ev.StepFinished(99, Finish.STOP, at=1.0), ev.Finished(at=3.0))
+    assert why_object(imported)["steps"] == []
+
+
+def test_what_help_was_worth_is_an_object() -> None:
+    weighed = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, "It is likely better.", at=0.5)
+    assert why_object(record(*BEGUN, weighed))["weighed"] == [
+        {
+            "worker": "gpt",
+            "gain": 0.34,
+            "bar": 0.2,
+            "cost_usd": "0.004",
+            "ok": True,
+            "why": "It is likely better.",
+        }
+    ]
+
+
+def test_the_last_run_is_meant_unless_one_is_named(call: Call) -> None:
+    assert call("why").code == 2
+    first = store_run(*EVENTS)
+    store_run(ev.Routed("local", "It is short.", {}, "hybrid"), ev.Finished(at=0.1))
+    assert "It is short." in call("why").out
+    assert "three things" in call("why", first[:8]).out
+    shown = json.loads(call("why", first, "--json").out)
+    assert shown["route"]["strategy"] == "conductor"
+    assert shown["steps"][2] == {
+        "step": 3,
+        "worker": "gpt",
+        "destination": "api.openai.com",
+        "status": "done",
+    }
+    assert shown["reasons"] == call("why", first).out.splitlines()

@@ -7,12 +7,11 @@ import pytest
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
-from baton.core.messages import Card, Finish, Purpose
+from baton.core.messages import Card, Finish
 from baton.core.plan_types import Plan, direct_step
 from baton.core.view import RunView, fold_events
 from baton.presentation import answers
 from baton.tui.prompt_queue import record_view
-from baton.tui.workflow_text import route_text, run_summary
 
 GPT = Card("gpt", "cloud", "GPT", Label.CLOUD, remote=True)
 ROSTER = {
@@ -58,25 +57,6 @@ def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
     assert shown_texts(
         run_of_three(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))
     ) == ["391"]
-
-
-def test_a_remote_worker_is_not_said_to_have_answered_locally() -> None:
-    assert route_text(run_of_three(), ROSTER).startswith("Answered on this machine, by Small, Mate")
-    helped = run_of_three(ev.StepStarted(3, "gpt", at=0.5), ev.StepText(3, "391", at=0.6))
-    assert route_text(helped, ROSTER).startswith("Answered with remote help, by Small")
-
-
-def test_a_tool_that_checked_did_not_plan() -> None:
-    def called(purpose: Purpose) -> ev.Called:
-        return ev.Called(
-            0, "small", purpose, 1, 2, 0, 0, 0, True, 0.1, None, 0.0, Finish.STOP, at=0.4
-        )
-
-    assert "\nChecked by Small" in run_summary(run_of_two(called(Purpose.VERIFY)), ROSTER).plain
-    assert (
-        "\nPlanned and checked by Small"
-        in run_summary(run_of_two(called(Purpose.PLAN)), ROSTER).plain
-    )
 
 
 @pytest.mark.parametrize("status", ["finished", "lost", "running"])

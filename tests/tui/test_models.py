@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.catalogue_types import ModelRole
+from baton.compose.model_inventory import ModelInventory, stored_row
+from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import ModelFileError
 from baton.core.messages import Card, Chunk, Request, Text
 from baton.download.progress import Phase, Progress
 from baton.history import Store
 from baton.models.model_download import ModelDownload
 from baton.models.model_types import ExternalModel, LibraryModel, ModelState
+from baton.presentation.model_rows import ModelRow
 from baton.tui import model_table
 from baton.tui.chat.downloads import ActiveDownload, Downloads, downloads_text
 from baton.tui.screens.models_screen import ModelsScreen
@@ -196,11 +198,15 @@ async def test_the_cursor_stays_on_what_is_fetched_and_removed(
         await point_at(session, "catalogue/coder-7b")
         await session.press("enter")
         await session.wait_until(lambda: "downloading" in line_of(session, "Coder 7B"))
-        await session.wait_until(lambda: screen._row is not None and screen._row.key == "coder-7b")
+        await session.wait_until(
+            lambda: screen._row is not None and model_table.row_key(screen._row) == "coder-7b"
+        )
         await session.press("d")
         await confirm(session, "Remove Coder 7B?")
         await session.wait_until(
-            lambda: screen._row is not None and screen._row.key == "catalogue/coder-7b"
+            lambda: (
+                screen._row is not None and model_table.row_key(screen._row) == "catalogue/coder-7b"
+            )
         )
 
 
@@ -403,7 +409,7 @@ async def test_a_broken_model_is_fetched_again(library_setup: LibrarySetup, tmp_
         assert "broken" in line_of(session, "Talker 9B")
         await point_at(session, "talker-9b")
         await session.wait_until(lambda: "Enter fetches it again." in session.screen_text())
-        assert "Not used: its contents aren't what they were" in session.screen_text()
+        assert "Its contents aren't what they were when it came." in session.screen_text()
         await session.press("enter")
         await session.wait_until(lambda: library_setup.joined == ["talker-9b", "talker-9b"])
         assert library_setup.get("talker-9b").state is ModelState.HERE
@@ -632,32 +638,33 @@ def test_progress_in_words(progress: Progress, words: str) -> None:
 
 def test_the_columns_of_figures_never_touch() -> None:
     columns = model_table.Columns(76)
-    row = model_table.ModelRow("k", "n", 98_400_000, memory=394_500_000, speed=1234.0, used=5.0)
+    row = ModelRow("k", "n", "here", size=98_400_000, memory=394_500_000, speed=1234.0, used=5.0)
     assert "98.4 MB  394.5 MB  " in columns.line(row, 1e9).plain
     assert "memory  tok/s" in columns.heading().plain
 
 
 def test_workers_of_one_name_are_distinguished_by_their_ids() -> None:
     pair = [replace(CARD, id=id, name="nice") for id in ("home", "away")]
-    rows = model_table.rows_here(model_table.TableData(roster=[*pair, CARD]), {}, "home")
+    rows = ModelInventory(roster=[*pair, CARD]).rows("home")
     assert [row.name for row in rows] == ["home (nice)", "away (nice)", CARD.name]
 
 
 def test_a_size_that_the_worker_does_not_know_is_the_files(tmp_path: Path) -> None:
     held = new_library_setup(tmp_path).put(TALKER)
     card = Card("talker-9b", "local", "Talker 9B")
-    [row] = model_table.rows_here(model_table.TableData(roster=[card], held=[held]), {}, "")
+    [row] = ModelInventory(roster=[card], held=[held]).rows("")
     assert row.size == TALKER.size
 
 
 @pytest.mark.parametrize("width", [0, 30, 74, 76, 109, 110, 136])
 def test_columns_stay_within_the_width(width: int) -> None:
     columns = model_table.Columns(width)
-    row = model_table.ModelRow(
+    row = ModelRow(
         "k",
         "名前" * 30,
-        123_456_789_012,
-        tuple(ModelRole),
+        "here",
+        roles=tuple(ModelRole),
+        size=123_456_789_012,
         memory=98_765_432_109,
         speed=123.4,
         used=5.0,
@@ -673,3 +680,27 @@ def test_columns_stay_within_the_width(width: int) -> None:
 )
 def test_how_long_ago(seconds: float, words: str) -> None:
     assert model_table.age_text(1e9 - seconds, 1e9) == words
+
+
+@pytest.mark.parametrize(
+    ("held", "is_fetchable"),
+    [
+        ({"here": False}, True),
+        ({"here": False, "paused": True}, True),
+        ({"wrong": "its contents aren't what they should be"}, True),
+        ({}, False),
+    ],
+)
+def test_what_can_be_fetched(tmp_path: Path, held: dict[str, object], is_fetchable: bool) -> None:
+    model = new_library_setup(tmp_path).put(TALKER, **held)  # type: ignore[arg-type]
+    assert stored_row(model).is_fetchable is is_fetchable
+
+
+def test_a_linked_model_whose_file_is_gone_can_be_fetched_where_its_source_is_known(
+    tmp_path: Path,
+) -> None:
+    model = new_library_setup(tmp_path).put(TALKER)
+    linked = replace(model.record, link=str(tmp_path / "gone.gguf"))
+    gone = replace(model, record=linked, state=ModelState.GONE)
+    assert stored_row(gone).is_fetchable
+    assert not stored_row(replace(gone, record=replace(linked, source=UNKNOWN_SOURCE))).is_fetchable

@@ -97,7 +97,7 @@ async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
         await session.wait_until(lambda: CARD in session.screen_text())
         await session.press("s", "enter", "enter", "tab", "enter")  # Tab and Enter: keep
         await session.wait_until(
-            lambda: "you kept" in " ".join(session.chat.transcript.views[1].summary.notes)
+            lambda: "as you decided" in " ".join(session.chat.transcript.views[1].summary.notes)
         )
         await session.press("enter", "enter")
         assert session.asked == []
@@ -112,10 +112,7 @@ async def test_a_declined_offer_is_one_quiet_line(tmp_path: Path, keys: tuple[st
         await session.press(*keys)
         await session.wait_for_answer()
         assert CARD not in session.screen_text()
-        assert (
-            "gpt-5-mini was not asked: you kept the local answer; it could have"
-            in session.screen_text()
-        )
+        assert "gpt-5-mini was not asked, as you decided; it could have" in session.screen_text()
         assert SORRY in session.screen_text()
         assert session.chat.transcript.turns[-1].status is TurnStatus.DONE
         assert await charged_nanos(session) == 0
@@ -287,7 +284,7 @@ async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> No
         seen = session.screen_text()
         assert SORRY in seen
         flat = " ".join(seen.split())
-        assert "gpt-5-mini was not asked: you kept the local answer" in flat
+        assert "gpt-5-mini was not asked, as you decided" in flat
         assert "unconfirmed" in flat
         turn = session.chat.transcript.turns[-1]
         assert (turn.status, turn.worker, turn.text) == (TurnStatus.DONE, "small", SORRY)
@@ -323,8 +320,7 @@ async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -
         await session.press("escape")
         await session.wait_for_answer()
         assert (
-            "gpt-5-mini was not asked: nothing was sent; it could have cost"
-            in session.screen_text()
+            "gpt-5-mini was not asked, as you decided; it could have cost" in session.screen_text()
         )
         assert "Stopped here." not in session.screen_text()
         await wait_for_offer(session, "hello again")
@@ -342,7 +338,7 @@ async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) ->
         await session.press("escape")
         await session.wait_for_answer()
         await session.wait_until(lambda: "hello" in session.chat.transcript.turns[-1].text)
-        assert "was not asked: nothing was sent" in " ".join(session.screen_text().split())
+        assert "was not asked, as you decided" in " ".join(session.screen_text().split())
         session.chat.transcript.focus()
         await session.press("s")
         await session.wait_until(lambda: CARD in session.screen_text())

@@ -13,7 +13,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Prompt, Request, Text, TurnStatus
 from baton.core.ports import NEW
 from baton.history import Store
-from baton.presentation.answers import worker_name
+from baton.presentation.run_story import worker_name
 from baton.tui.chat.runs import RunController
 from support.app_library import TALKER, new_library_setup, open_app_with_library
 from support.app_session import CARD, AppSession, open_app
@@ -45,7 +45,7 @@ async def test_a_worker_has_its_name_everywhere(tmp_path: Path) -> None:
         await session.wait_for_text("Baton · SmolLM2 135M ·")
         assert footer(session).strip().startswith("SmolLM2 135M · finished in")
         await session.send("/why")
-        await session.wait_for_text("by SmolLM2 135M")
+        await session.wait_for_text("SmolLM2 135M (local) answered.")
 
 
 def test_workers_of_one_name_are_called_by_their_ids_too() -> None:
@@ -191,7 +191,7 @@ async def test_a_download_that_stops_again_at_a_start_stays_out_of_the_conversat
         )
         assert "could not be reached" not in session.screen_text()
         assert session.chat.downloads.queue is not None
-        await session.chat.downloads.queue.resume(held)
+        await session.chat.downloads.queue.resume(held.id)
         await session.wait_for_text("Talker 9B: download stopped. The hub could not be reached.")
 
 

@@ -327,7 +327,7 @@ async def _report_unfinished(store: Store, conversation: str) -> None:
     """Say how the conversation's last answer can be gone on with, if Baton was ended during it."""
     last = await store.runs.last(conversation)
     if last is not None and last.status == "lost":
-        from baton.presentation.plans import record_view, resume_hint
+        from baton.presentation.run_story import record_view, resume_hint
 
         if hint := resume_hint(last.id, record_view(last)):
             notify(f"baton: The answer before this one: {hint}")

@@ -25,7 +25,7 @@ from baton.core.money import BilledTokens, format_usd, parse_usd, show_usd
 from baton.core.plan_types import Material
 from baton.core.view import RunView
 from baton.platform.settings import find_paths, load_settings
-from baton.presentation.plans import record_view
+from baton.presentation.run_story import record_view
 
 if TYPE_CHECKING:
     from baton.compose import Baton

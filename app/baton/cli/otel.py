@@ -19,7 +19,7 @@ from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.money import NANO
 from baton.core.view import StepView
-from baton.presentation.plans import record_view, step_destination
+from baton.presentation.run_story import record_view, step_destination
 
 _INTERNAL, _CLIENT = 1, 3
 _STATUS_ERROR = 2

@@ -19,10 +19,8 @@ from baton.core.sanitiser import one_line
 from baton.ipc.process import own_command
 from baton.models import ModelState
 from baton.platform.settings import load_settings
-from baton.presentation.answers import interruption_text
 from baton.presentation.charges import price_text
-from baton.presentation.plans import record_view
-from baton.presentation.way_texts import (
+from baton.presentation.chat_texts import (
     MODES,
     find_mode,
     find_strategy,
@@ -32,6 +30,7 @@ from baton.presentation.way_texts import (
     private_text,
     strategy_text,
 )
+from baton.presentation.run_story import interruption_text, record_view
 from baton.tui import slash_commands
 from baton.tui.slash_commands import SlashCommand
 

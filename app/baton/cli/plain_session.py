@@ -22,14 +22,9 @@ from baton.core.ports import Ask, ConversationPosition, Question
 from baton.core.run.run import Run
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.answers import (
-    AnswerSummary,
-    CardsById,
-    answer_author,
-    summarise_answer,
-    worker_place,
-)
+from baton.presentation.answers import AnswerSummary, summarise_answer
 from baton.presentation.charges import CeilingAlarm
+from baton.presentation.run_story import CardsById, answer_author, worker_place
 from baton.presentation.words import file_text, join_words
 
 if TYPE_CHECKING:

@@ -13,7 +13,13 @@ from baton.core.money import show_usd
 from baton.core.plan_types import Plan
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
-from baton.presentation.plans import access_text, need_text, step_numbers, subtask_text
+from baton.presentation.plans import (
+    access_text,
+    need_text,
+    step_cost_text,
+    step_numbers,
+    subtask_text,
+)
 
 if TYPE_CHECKING:
     from baton.cli.prompt_run import RendererFactory, RunRenderer, TerminalAsker
@@ -61,15 +67,9 @@ def plan_text(plan: Plan, most: Sequence[int | None], cards: dict[str, Card]) ->
         where = f" ({card.place})" if card is not None else ""
         marks = ", optional" * step.optional + ", checks" * step.check
         head = f"{number:>2}. {one_line(step.worker)}{where}: {need_text(step.need)}{marks}"
-        sees = f"sees {access_text(step.access)}"
-        costs = (
-            ""
-            if cost == 0
-            else f"; at most about {shown_rounded_up(cost)}"
-            if cost
-            else "; no price"
-        )
-        lines += [head, *wrap_lines(subtask_text(step), "    "), *wrap_lines(sees + costs, "    ")]
+        costs = step_cost_text(step, cost)
+        sees = f"sees {access_text(step.access)}{f'; {costs}' if costs else ''}"
+        lines += [head, *wrap_lines(subtask_text(step), "    "), *wrap_lines(sees, "    ")]
     known = sum(cost for cost in most if cost)
     total = f"at most about {shown_rounded_up(known)} in all" if known else "it costs nothing"
     writes = "writes" if len(plan.answer) == 1 else "write"

@@ -44,10 +44,14 @@ from baton.platform.processes import (
     is_ignored,
     remove_signal_handler,
 )
-from baton.presentation.answers import destination_text, instructions_text, warning_text
+from baton.presentation.answers import (
+    destination_text,
+    incomplete_hint,
+    instructions_text,
+    overcharge_warnings,
+)
 from baton.presentation.charges import call_price_text
-from baton.presentation.plans import resume_hint
-from baton.presentation.run_objects import incomplete_hint, overcharge_warnings
+from baton.presentation.run_story import resume_hint, warning_text
 
 _READER_WAIT_SECONDS = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""

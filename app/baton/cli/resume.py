@@ -24,7 +24,7 @@ from baton.core.errors import ConfigError
 from baton.core.money import format_usd, parse_usd
 from baton.core.sanitiser import one_line
 from baton.platform.settings import find_paths, load_settings
-from baton.presentation.plans import ENDED_STATUSES, has_not_begun, record_view, run_progress
+from baton.presentation.run_story import ENDED_STATUSES, has_not_begun, record_view, run_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

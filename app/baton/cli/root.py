@@ -47,7 +47,7 @@ COMMANDS = {
     "history": CommandEntry(
         "baton.cli.history:history", "List, search, show, rate, export conversations."
     ),
-    "why": CommandEntry("baton.cli.why:why", "Say in a sentence or two who answered, and why."),
+    "why": CommandEntry("baton.cli.trace:why", "Say in a sentence or two who answered, and why."),
     "trace": CommandEntry("baton.cli.trace:trace", "Show what happened in one run, step by step."),
     "workers": CommandEntry("baton.cli.workers:workers", "Show and test what can answer."),
     "models": CommandEntry(

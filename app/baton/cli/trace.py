@@ -1,4 +1,4 @@
-"""`baton trace`: what happened in one run."""
+"""`baton trace` and `baton why`: what happened in one run, and what made it so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 
@@ -16,25 +17,21 @@ from baton.cli.stores import find_run, format_time, with_ledger, with_store
 from baton.core import events as ev
 from baton.core.errors import ConfigError
 from baton.core.history_types import RunRecord
-from baton.core.hold_decision import shown_rounded_up
 from baton.core.ledger_types import Egress
-from baton.core.messages import Finish
-from baton.core.money import show_usd
+from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
-from baton.core.view import RunView, StepView
+from baton.core.view import RunView
 from baton.history import Store
-from baton.presentation.answers import offer_text, weighed_text
-from baton.presentation.plans import (
-    access_text,
-    call_charge,
-    call_times,
-    call_tokens,
-    check_text,
-    need_text,
+from baton.presentation.answers import route_object
+from baton.presentation.plans import plan_tree, subtask_text
+from baton.presentation.run_story import (
+    event_lines,
     record_view,
     resume_hint,
-    step_place,
-    subtask_text,
+    run_story,
+    step_destination,
+    step_facts,
+    step_summary,
 )
 
 _UNLIMITED_COLUMNS = 10**6
@@ -111,13 +108,13 @@ def trace_text(
     started = format_time(record.created)
     head = f"Run {record.id} · {started} · {record.status}\nConversation {record.conversation}"
     view = record_view(record)
-    steps = ["", *step_tree(view)] if len(view.steps) > 1 else []
+    steps = ["", *_step_lines(view)] if len(view.steps) > 1 else []
     lines = [
-        line
+        wrapped
         for event in record.events
-        for text in _event_lines(event)
-        for line in textwrap.wrap(
-            f"{event.at:8.2f} s  {text}",
+        for line in event_lines([event])
+        for wrapped in textwrap.wrap(
+            f"{event.at:8.2f} s  {line.text}",
             width,
             subsequent_indent=_HANGING_INDENT,
             break_on_hyphens=False,
@@ -127,195 +124,26 @@ def trace_text(
     cost = f", {show_usd(view.cost)}" if view.cost else ""
     total = f"{view.seconds:.1f} s, {tokens[0]:,} tokens read, {tokens[1]:,} written{cost}"
     ways = [way for way in (resume_hint(record.id, view),) if way]
-    return "\n".join([head, *steps, "", *lines, "", total, *_egress_hint(left), *ways])
+    if left:
+        numbers = ", ".join(str(one.key) for one in left)
+        ways.insert(0, f"What left, byte for byte: `baton egress show N` with N = {numbers}")
+    return "\n".join([head, *steps, "", *lines, "", total, *ways])
 
 
-def _egress_hint(left: Sequence[Egress]) -> list[str]:
-    """Say how to see the bytes that left."""
-    if not left:
-        return []
-    numbers = ", ".join(str(one.key) for one in left)
-    return [f"What left, byte for byte: `baton egress show N` with N = {numbers}"]
+_TREE_COLUMNS = 20
+"""How wide the stems of the tree may be: a terminal has 80 columns."""
 
 
-def _retry_line(event: ev.StepRetried) -> str:
-    if not event.reason:
-        return f"step {event.step} begins its text again: what came so far were thoughts"
-    delay = event.delay
-    other = f"goes to {one_line(event.worker)} instead" if event.worker else ""
-    how = other or (f"tried again in {delay:.0f} s" if delay else "tried again at once")
-    return f"step {event.step} {how}: {one_line(event.reason)}"
-
-
-def _event_lines(event: ev.Event) -> list[str]:
-    match event:
-        case ev.Started():
-            return ["prompt stored"]
-        case ev.Routed(where=where, why=why, strategy=strategy):
-            by = f" (strategy {one_line(strategy)})" if strategy else ""
-            return [f"goes {where}{by}: {one_line(why)}"]
-        case ev.Planning(worker=worker):
-            return [f"{one_line(worker)} is asked for a plan"]
-        case ev.Planned():
-            return [_planned_text(event)]
-        case ev.Offered():
-            return [f"offered: {offer_text(event, event.worker)}"]
-        case ev.StepStarted(step=step, worker=worker):
-            return [f"step {step} given to {one_line(worker)}"]
-        case ev.StepRetried():
-            return [_retry_line(event)]
-        case ev.Trimmed(turns=turns):
-            return [f"the {turns} oldest turns are left out from here on"]
-        case ev.Called():
-            return [_call_text(event)]
-        case _:
-            return _step_event_lines(event)
-
-
-def _step_event_lines(event: ev.Event) -> list[str]:
-    match event:
-        case ev.StepFinished(step=step, finish=finish):
-            end = FINISH_WORDS.get(finish)
-            return [f"step {step} done{f' ({end})' if end else ''}"]
-        case ev.StepSkipped(step=step, why=why):
-            return [f"step {step} left out: {one_line(why)}"]
-        case ev.StepFailed(step=step, message=message):
-            return [f"step {step} failed: {one_line(message)}"]
-        case ev.Failed(error=error, message=message):
-            return [f"failed ({error}): {one_line(message)}"]
-        case ev.Cancelled():
-            return ["stopped; the text so far was kept"]
-        case ev.Finished():
-            return ["finished"]
-        case _:
-            return _finding_lines(event)
-
-
-def _finding_lines(event: ev.Event) -> list[str]:
-    """Return the lines of what was weighed, sent, checked and said."""
-    match event:
-        case ev.Weighed():
-            return [weighed_text(event, event.worker)]
-        case ev.Sent(step=step, destination=destination, size=size):
-            whose = f"step {step}" if step else "planning"
-            return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]
-        case ev.Unsent(step=step, worker=worker, destination=destination):
-            whose = f"step {step}" if step else "planning"
-            where = one_line(destination or worker)
-            return [f"{whose} had no connection to {where}, so that did not leave"]
-        case ev.Checked():
-            return [f"step {event.step} checked, {check_text(event)}"]
-        case ev.Warned(message=message):
-            return [f"said beside the answer: {one_line(message, 400)}"]
-        case _:
-            return []
-
-
-def _planned_text(event: ev.Planned) -> str:
-    plan = event.plan
-    why = f" ({one_line(event.why)})" if event.why else ""
-    draft = "" if event.final else "; its answer may still be replaced"
-    if len(plan.steps) > 1:
-        answer = ", ".join(map(str, plan.answer))
-        return f"a plan of {len(plan.steps)} steps, answered by {answer}{draft}{why}"
-    [step] = plan.steps
-    sees = access_text(step.access)
-    return (
-        f"step 1: {one_line(step.subtask)} By {one_line(step.worker)}, seeing {sees}{draft}.{why}"
-    )
-
-
-def _call_text(call: ev.Called) -> str:
-    step = f"step {call.step} " if call.step else ""
-    expected = f" (at most {call.expected_tokens:,} expected)" if call.expected_tokens else ""
-    charge = call_charge(call)
-    if call.cost and not call.confirmed:
-        charge += f" (`baton budget release {one_line(call.call)}`)"
-    parts = [
-        f"{step}called {one_line(call.worker)} ({call.purpose})",
-        f"{call_tokens(call)}{expected}",
-        *call_times(call, 2),
-        "" if call.confirmed else "ended early or without a plausible count",
-        charge,
-    ]
-    return ", ".join(filter(None, parts))
-
-
-_MAX_DEPTH = 6
-"""Steps below this depth are not indented further: a terminal has 80 columns."""
-
-
-def step_tree(view: RunView) -> list[str]:
-    """Return the lines of the tree."""
+def _step_lines(view: RunView) -> list[str]:
+    """Return the tree of the steps, with all that is known of each."""
     lines = []
-    planning = [call for call in view.calls if call.step == 0]
-    for call in planning:
-        cost = f", {show_usd(call.cost)}" if call.cost else ""
-        lines.append(f"planned by {one_line(call.worker)} in {call.seconds:.1f} s{cost}")
-    children: dict[int, list[StepView]] = {}
-    for step in view.steps:
-        children.setdefault(max(step.step.inputs, default=0), []).append(step)
-    return lines + _branches(0, "", 0, children, view)
-
-
-def _branches(
-    parent: int, prefix: str, depth: int, children: dict[int, list[StepView]], view: RunView
-) -> list[str]:
-    lines: list[str] = []
-    below = children.get(parent, [])
-    for step in below:
-        is_last = step is below[-1]
-        lines.append(f"{prefix}{'└─' if is_last else '├─'} {_step_head(step, view)}")
-        inner = prefix if depth >= _MAX_DEPTH else prefix + ("   " if is_last else "│  ")
-        bar = "│  " if step.number in children and depth < _MAX_DEPTH else "   "
-        lines += [line for fact in _step_facts(step) for line in wrap_lines(fact, inner + bar)]
-        lines += _branches(step.number, inner, depth + 1, children, view)
+    for branch in plan_tree([step.step for step in view.steps], _TREE_COLUMNS):
+        step = view.steps[branch.number - 1]
+        lines.append(f"{branch.stem}{step.number} {', '.join(step_summary(step, view))}")
+        checks = [line.text for line in event_lines(step.checks)]
+        for fact in (subtask_text(step.step), *step_facts(step, view), *checks):
+            lines += wrap_lines(fact, f"{branch.below:{len(branch.stem) + 2}}")
     return lines
-
-
-def _step_head(step: StepView, view: RunView) -> str:
-    worker = one_line(step.worker or step.step.worker)
-    answers = ", answers" if view.plan is not None and step.number in view.plan.answer else ""
-    place = "" if step.began is None else f" {step_place(step, view)},"
-    head = f"{step.number} {worker},{place} {_step_status(step)}{answers}"
-    calls = [call for call in view.calls if call.step == step.number]
-    if not calls:
-        return head
-    read, wrote = sum(c.tokens_in for c in calls), sum(c.tokens_out for c in calls)
-    cost = sum(call.cost for call in calls)
-    price = f", {show_usd(cost)}" if cost else ""
-    return f"{head}: {read:,} tokens read, {wrote:,} written{price}"
-
-
-FINISH_WORDS = {
-    Finish.LENGTH: "cut at its cap",
-    Finish.FILTER: "ended by a content filter",
-    Finish.TOOL: "ended in the call of a tool",
-    Finish.EMPTY: "empty",
-    Finish.THOUGHTS: "cut at its cap in its thoughts, without an answer",
-}
-
-
-def _step_status(step: StepView) -> str:
-    status = FINISH_WORDS.get(step.finish, step.status) if step.status == "done" else step.status
-    if step.status == "done" and step.began is None:
-        return f"{status} before"
-    if step.began is None or step.ended is None:
-        return status
-    return f"{status} in {step.ended - step.began:.1f} s"
-
-
-def _step_facts(step: StepView) -> list[str]:
-    marks = ", optional" * step.step.optional + ", checks" * step.step.check
-    planned = step.step.worker
-    if planned and step.worker != planned:
-        marks += f", in place of {one_line(planned)}"
-    need = f"{need_text(step.step.need)}{marks}"
-    facts = [subtask_text(step.step), f"{need}; sees {access_text(step.step.access)}"]
-    if step.why:
-        most = f" (at most {shown_rounded_up(step.most)})" if step.most else ""
-        facts.append(one_line(step.why) + most)
-    return facts + [f"checked, {check_text(check)}" for check in step.checks]
 
 
 def step_texts(view: RunView, answer: str) -> str:
@@ -327,3 +155,51 @@ def step_texts(view: RunView, answer: str) -> str:
             worker = one_line(step.worker or step.step.worker)
             parts.append(f"--- step {step.number}, {worker} ---\n{text.rstrip()}")
     return "\n\n".join(parts) or "No step wrote anything."
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_run)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def why(run: str | None, as_json: bool) -> None:
+    """Say who did what in RUN, and why: its id, the beginning of it, or without one the last run.
+
+    What programs log of it is understood, too: chatcmpl-…, resp_…, msg_…, req_….
+    `baton trace` shows all of it.
+    """
+    record = with_store(lambda store: find_run(store, run))
+    emit_json(why_object(record)) if as_json else emit("\n".join(_reasons(record)))
+
+
+def why_object(record: RunRecord) -> dict[str, object]:
+    """Return a run's route as `why --json` prints it."""
+    view = record_view(record)
+    return {
+        "schema": 1,
+        "run_id": record.id,
+        "status": record.status,
+        "route": route_object(view.routed) if view.routed else None,
+        "revisions": list(view.revisions),
+        "weighed": [_weighed_object(weighed) for weighed in view.weighed],
+        "steps": [
+            {
+                "step": step.number,
+                "worker": step.worker,
+                "destination": step_destination(step, view),
+                "status": step.status,
+            }
+            for step in view.steps
+        ],
+        "reasons": _reasons(record),
+    }
+
+
+def _reasons(record: RunRecord) -> list[str]:
+    return [line.text for line in run_story(record_view(record), record.id)]
+
+
+def _weighed_object(weighed: ev.Weighed) -> dict[str, object]:
+    fields = asdict(weighed)
+    cost = format_usd(fields.pop("cost"))
+    return {name: fields[name] for name in ("worker", "gain", "bar", "ok", "why")} | {
+        "cost_usd": cost
+    }

@@ -27,7 +27,7 @@ from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.settings import Paths, ServerWorkerSettings, Settings
-from baton.presentation.run_objects import overcharge_warnings
+from baton.presentation.answers import overcharge_warnings
 
 LOCAL_TOKENS = 8
 REMOTE_TOKENS = 16

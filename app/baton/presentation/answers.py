@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
-from baton.core.events import FAILED_CHECK, Called, Decision, Offered, Warned, Weighed
+from baton.core.events import Called, Decision, Offered, Routed
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.hold_decision import overcharge_error, shown_rounded_up
+from baton.core.hold_decision import overcharge_error
 from baton.core.labels import Label
-from baton.core.messages import Card
-from baton.core.money import show_usd
+from baton.core.money import format_usd, show_usd
 from baton.core.ports import CallOffer
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
-from baton.presentation.charges import offer_cost_text
-from baton.presentation.plans import has_not_begun, run_progress
-from baton.presentation.run_objects import MORE_TOKENS_HINT
+from baton.presentation.run_story import (
+    CardsById,
+    answer_author,
+    interruption_text,
+    missing_step_text,
+    offer_text,
+    warning_text,
+    worker_name,
+    worker_place,
+)
 from baton.presentation.words import count_text
-
-CardsById = Mapping[str, Card]
-"""The workers there are, by their ids."""
 
 FROZEN_NOTICE = "That froze the cloud: compare your provider's bill, then lift it in /budget."
 UNCONFIRMED_NOTICE = (
@@ -29,13 +33,19 @@ UNCONFIRMED_NOTICE = (
     "provider's bill does not show it, /budget release gives it back."
 )
 
-DECISIONS = {
-    Decision.SENT: "sent",
-    Decision.KEPT: "kept here",
-    Decision.EDIT: "to be changed first",
-    Decision.CEILING: "not sent, for the ceiling",
-    Decision.NEVER: "not sent",
-}
+ASK_AGAIN_HINT = "Ask another worker, or put it differently."
+"""What helps where an answer is empty, or ended otherwise than it should."""
+
+MORE_TOKENS_HINT = (
+    "`max_output` in the worker's entry (`baton config edit`) allows more, and `cloud.effort` sets"
+    " how much a cloud model thinks."
+)
+"""What helps where the length cap went into thoughts."""
+
+MIN_SUGGESTED_TOKENS = 4096
+
+DEADLINE_HINT = "`--deadline` with more seconds allows more."
+"""What helps where the time was up."""
 
 
 @frozen_dataclass
@@ -135,52 +145,6 @@ def answer_parts(run: RunView, roster: CardsById) -> tuple[AnswerPart, ...]:
     return tuple(parts)
 
 
-def interruption_text(run: RunView) -> str:
-    """Say how far a run came that can be resumed, or return ""."""
-    if run.is_withdrawn or len(run.steps) < 2:
-        return ""
-    done = [step for step in run.steps if step.status == "done"]
-    if not has_not_begun(run) and len(done) in (0, len(run.steps)):
-        return ""
-    progress = run_progress(run)
-    return f"{progress[0].upper()}{progress[1:]}." if progress else ""
-
-
-def warning_text(warned: Warned) -> str:
-    """Return what is said beside an answer: in full, or as a mark where it is known."""
-    if not warned.is_known or warned.kind == FAILED_CHECK:
-        return one_line(f"{warned.message} {warned.hint}".strip(), 400)
-    if warned.chance is not None:
-        return f"{warned.message.partition(':')[0]}: right with a chance of {warned.chance:.0%}."
-    return f"{_MARKS.get(warned.kind, warned.kind.replace('_', ' ')).capitalize()}."
-
-
-_MARKS = {
-    "needs_current_data": "not looked up",
-    "needs_link": "the link was not opened",
-    "needs_this_machine": "this machine was not looked at",
-    "needs_personal_data": "nothing is known about you",
-    "needs_action": "nothing was done",
-    "repetition": "stopped, as it repeated itself",
-}
-
-
-def weighed_text(weighed: Weighed, name: str) -> str:
-    """Say whether a worker is worth its price for a prompt, and why."""
-    verdict = "worth asking" if weighed.ok else "not asked"
-    return f"{one_line(name, 40)} is {verdict}: {one_line(weighed.why, 300)}"
-
-
-def offer_text(offer: Offered, name: str) -> str:
-    """Say what was offered to a remote worker, at what price at most, and what was decided."""
-    hidden = f", hidden: {one_line(offer.hidden)}" if offer.hidden else ""
-    message = f" ({one_line(offer.message)})" if offer.message else ""
-    return (
-        f"{one_line(name, 40)}, {offer_cost_text(offer.most)} · {DECISIONS[offer.decision]}"
-        f"{message}. {one_line(offer.why)} {offer.size:,} bytes of text{hidden}."
-    )
-
-
 def destination_text(offer: CallOffer) -> str:
     """Say to which address, provider and worker a text would go, and what is hidden in it."""
     hidden = f" (hidden: {one_line(offer.hidden)})" if offer.hidden else ""
@@ -207,42 +171,6 @@ def instructions_text(offer: CallOffer) -> str:
     return f"With Baton's own instructions, {lines}."
 
 
-def answer_author(run: RunView) -> StepView | None:
-    """Return the step that wrote what stands there: the draft's until its successor has a word."""
-    wrote = {call.step for call in run.calls if call.tokens_out}
-    wrote |= {step.number for step in run.steps if step.text}
-    answering = [run.steps[n - 1] for n in (run.plan.answer if run.plan else ()) if n in wrote]
-    if answering:
-        return answering[-1]
-    drafts = [step for step in run.steps if step.step.is_direct and step.number in wrote]
-    if drafts and (run.before or run.status != "running"):
-        return next((draft for draft in drafts if draft.text == run.before), drafts[-1])
-    return run.steps[0] if len(run.steps) == 1 else None
-
-
-def worker_name(worker: str, roster: CardsById) -> str:
-    """Return a worker's name for people, its id before it if another has that name, too.
-
-    It is the id, if it is gone.
-    """
-    if worker not in roster:
-        return worker
-    name = roster[worker].name
-    is_shared = sum(card.name == name for card in roster.values()) > 1
-    return f"{worker} ({name})" if is_shared else name
-
-
-def worker_place(worker: str, run: RunView, roster: CardsById) -> str:
-    """Say where a worker works: local, network or cloud."""
-    card = roster.get(worker)
-    if card is None:
-        away = {sent.worker for sent in run.sent} | {offer.worker for offer in run.offers}
-        return "cloud" if worker in away else "local"
-    if not card.remote:
-        return "local"
-    return "network" if card.place is Label.LAN else "cloud"
-
-
 def _remote_author(author: StepView, run: RunView, roster: CardsById) -> str:
     """Return the remote worker that wrote a step's text, and its cost; "" before the first word."""
     worker = author.worker
@@ -261,18 +189,27 @@ def _remote_author(author: StepView, run: RunView, roster: CardsById) -> str:
 def _summary_notes(run: RunView, roster: CardsById) -> list[str]:
     if run.status == "running":
         return _waiting_notes(run, roster)
-    notes = []
-    if run.failure is None:
-        direct = run.status == "cancelled"
-        offer_texts = (
-            declined_offer_text(offer, worker_name(offer.worker, roster), direct)
-            for offer in run.offers
-        )
-        more = MORE_TOKENS_HINT if run.is_all_thoughts else ""
-        lack = f"{run.incomplete_reason} {more}" if run.incomplete_reason else ""
-        notes += [line for line in (*offer_texts, lack.rstrip()) if line]
-        notes += [line for step in run.steps if (line := _missing_step_text(step, run, roster))]
-    return notes
+    if run.failure is not None:
+        return []
+    offered = {offer.worker for offer in run.offers}
+    missing = [
+        missing_step_text(step, run, lambda worker: worker_name(worker, roster))
+        for step in run.steps
+        if not (step.status == "skipped" and step.worker in offered)  # the offer says it
+    ]
+    more = MORE_TOKENS_HINT if run.is_all_thoughts else ""
+    lack = f"{run.incomplete_reason} {more}".rstrip() if run.incomplete_reason else ""
+    notes = [*(declined_text(offer, roster) for offer in run.offers), lack, *missing]
+    return [note for note in notes if note]
+
+
+def declined_text(offer: Offered, roster: CardsById) -> str:
+    """Say in one line what was not sent, why, and what it could have cost, or return ""."""
+    if offer.decision is Decision.SENT:
+        return ""
+    is_adjustable = offer.decision in (Decision.CEILING, Decision.NEVER)
+    text = offer_text(offer, worker_name(offer.worker, roster))
+    return f"{text} /budget changes that." if is_adjustable else text
 
 
 def charge_warnings(run: RunView, roster: CardsById) -> tuple[str, ...]:
@@ -298,24 +235,6 @@ def without_released_charges(run: RunView, released: Collection[str]) -> RunView
     )
 
 
-def _missing_step_text(step: StepView, run: RunView, roster: CardsById) -> str:
-    """Say that a step is missing in the answer, unless an offer says so already, or return ""."""
-    name = worker_name(step.worker, roster)
-    if step.status == "skipped" and all(offer.worker != step.worker for offer in run.offers):
-        most = f"; it could have cost {shown_rounded_up(step.most)}" if step.most else ""
-        return f"Step {step.number} was left out: {step.why.rstrip('.')}{most}."
-    if step.status != "failed":
-        return ""
-    author = answer_author(run)
-    if (
-        author is not None
-        and not _remote_author(author, run, roster)
-        and author.number < step.number
-    ):
-        return f"{name} could not help, so the local answer stays: {step.why}"
-    return f"Step {step.number} failed: {step.why}"
-
-
 def _waiting_notes(run: RunView, roster: CardsById) -> list[str]:
     """Say that a draft is what stands there, as long as that is so."""
     current, author = run.current_step, answer_author(run)
@@ -332,34 +251,86 @@ def _waiting_notes(run: RunView, roster: CardsById) -> list[str]:
     return [f"This is the local draft; {name} was asked and will replace it."]
 
 
-def declined_offer_text(offer: Offered, name: str, direct: bool) -> str:
-    """Say in one line what was not sent, why, and what it could have cost, or return "".
-
-    `direct` is whether the prompt was for that worker alone, so that there is no local answer.
-    """
-    price = f"; it could have cost {shown_rounded_up(offer.most)}" if offer.most else ""
-    match offer.decision:
-        case Decision.KEPT:
-            why = "nothing was sent" if direct else "you kept the local answer"
-            return f"{name} was not asked: {why}{price}."
-        case Decision.EDIT:
-            return f"{name} was not asked: the prompt is to be changed first."
-        case Decision.CEILING:
-            why = _first_sentence(offer.message)
-            why = why[:1].lower() + why[1:]
-            return f"{name} was not asked: {why}{price}. /budget changes that."
-        case Decision.NEVER:
-            return f"{_first_sentence(offer.message)}{price}. /budget changes that."
-        case Decision.SENT:
-            return ""
-
-
-def _first_sentence(message: str) -> str:
-    """Leave out what to do about it on the command line."""
-    return message.partition(". ")[0].rstrip(".")
-
-
 def _writing_speed(call: Called) -> float | None:
     """Return the tokens per second of a call, counted from its first word (None: too few)."""
     writing = call.seconds - (call.first_token or 0)
     return (call.tokens_out - 1) / writing if call.tokens_out > 1 and writing > 0.05 else None
+
+
+# For machines
+
+
+def run_warnings(view: RunView) -> list[dict[str, str]]:
+    """Return what a person must learn though there may be an answer."""
+    lack = {
+        "kind": "deadline" if view.deadline else "incomplete",
+        "message": view.incomplete_reason,
+        "hint": incomplete_hint(view),
+    }
+    substituted = [
+        {"kind": "substituted", "message": said, "hint": "`baton workers test` tries a worker."}
+        for said in view.substitutions
+    ]
+    quality = [{"kind": w.kind, "message": w.message, "hint": w.hint} for w in view.warnings]
+    incomplete = [lack] if view.incomplete_reason else []
+    return [*overcharge_warnings(view), *substituted, *incomplete, *quality]
+
+
+def incomplete_hint(view: RunView) -> str:
+    """Return what helps where an answer isn't whole."""
+    if view.is_all_thoughts and not view.deadline:
+        written = max((call.tokens_out for call in view.calls), default=0)
+        more = max(2 * written, MIN_SUGGESTED_TOKENS)
+        return f"Try `--max-tokens {more}`. {MORE_TOKENS_HINT}"
+    return DEADLINE_HINT if view.deadline else ASK_AGAIN_HINT
+
+
+def overcharge_warnings(view: RunView) -> list[dict[str, str]]:
+    """Return the warnings about calls that cost more than was held for them."""
+    errors = [
+        overcharge_error(call.worker, call.cost, call.held) for call in view.overcharged_calls
+    ]
+    return [{"kind": "overcharge", "message": e.message, "hint": e.hint} for e in errors]
+
+
+def route_object(routed: Routed) -> dict[str, Any]:
+    """Return where the prompt went, and why; by which strategy ("" in runs of old)."""
+    return {
+        "where": routed.where,
+        "why": routed.why,
+        "scores": routed.scores,
+        "strategy": routed.strategy,
+        "decided_by": routed.decided_by,
+    }
+
+
+def call_object(call: Called) -> dict[str, Any]:
+    """Return one use of one worker; times in seconds, `first_token_s` from the call on.
+
+    `step` 0 is no step of the plan: the plan itself was drawn, or judged.
+    """
+    return {
+        "step": call.step,
+        "worker": call.worker,
+        "purpose": call.purpose.value,
+        "tokens_in": call.tokens_in,
+        "tokens_out": call.tokens_out,
+        "cost_usd": format_usd(call.cost),
+        "confirmed": call.confirmed,
+        "seconds": call.seconds,
+        "first_token_s": call.first_token,
+    }
+
+
+def offer_object(offer: Offered) -> dict[str, Any]:
+    """Return an offer of remote help: what could have left, at what price at most."""
+    return {
+        "worker": offer.worker,
+        "why": offer.why,
+        "most_usd": format_usd(offer.most),
+        "bytes": offer.size,
+        "hidden": offer.hidden,
+        "decision": offer.decision.value,
+        "message": offer.message,
+        "step": offer.step,
+    }

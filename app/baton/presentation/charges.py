@@ -153,8 +153,3 @@ def rate_text(rate: int) -> str:
     """Write a rate with all its digits, but cents with two: "$0.0375", "$0.10", "$2"."""
     whole, point, rest = format_usd(rate).partition(".")
     return f"${whole}{point}{rest.ljust(2, '0') if rest else ''}"
-
-
-def offer_cost_text(most: int) -> str:
-    """Say what an offered call can cost."""
-    return f"at most {shown_rounded_up(most)}" if most else "for nothing"

@@ -1,65 +1,19 @@
-"""Plans and steps in words: what a step sees, where it is done, how far a run came."""
+"""Plans and their steps: in words, and as a tree with each step under what it sees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from baton.core.events import Called, Checked, Verdict
-from baton.core.history_types import RunRecord
 from baton.core.hold_decision import shown_rounded_up
-from baton.core.labels import Label, address_label
-from baton.core.money import show_usd
 from baton.core.plan_types import FILE, HISTORY, PROMPT, Need, Step
 from baton.core.sanitiser import one_line
-from baton.core.view import RunView, StepView, fold_events
-from baton.presentation.words import count_text, join_words
+from baton.presentation.words import join_words
 
 _MAX_SUBTASK_CHARS = 4000
 """An instruction is shown whole: a person decides by it. This many characters are none."""
 
-ENDED_STATUSES = ("lost", "cancelled", "failed")
-"""How a run ended that can be resumed."""
-
 _SOURCE_NAMES = {PROMPT: "the prompt", HISTORY: "the conversation"}
-
-
-def record_view(record: RunRecord) -> RunView:
-    """Fold a stored run's events; one that is over without saying so was lost, or imported."""
-    view = fold_events(record.events)
-    is_endless = view.status == "running" and record.status != "running"
-    return replace(view, status="lost") if is_endless else view
-
-
-def run_progress(view: RunView) -> str:
-    """Say how far a run came that ended before its plan did, or return ""."""
-    if view.status not in ENDED_STATUSES or view.plan is None:
-        return ""
-    done = [step.number for step in view.steps if step.status == "done"]
-    count = len(view.steps)
-    if has_not_begun(view):
-        return f"plan of {count_text(count, 'step')} kept, not run"
-    if count < 2:
-        return ""
-    if not done:
-        return f"interrupted before any of its {count} steps was done"
-    if done == list(range(1, len(done) + 1)):
-        return f"interrupted after step {done[-1]} of {count}"
-    return f"interrupted with {step_numbers(done)} of {count} done"
-
-
-def resume_hint(run: str, view: RunView) -> str:
-    """Say how far a run came and which command continues it, or return ""."""
-    progress = run_progress(view)
-    if not progress:
-        return ""
-    verb = "runs it" if has_not_begun(view) else "continues it"
-    return f"{progress[0].upper()}{progress[1:]}; `baton resume {run}` {verb}."
-
-
-def has_not_begun(view: RunView) -> bool:
-    """Whether there is a plan of which no step was begun."""
-    return view.plan is not None and all(step.status == "waiting" for step in view.steps)
 
 
 def access_text(access: Iterable[str]) -> str:
@@ -104,70 +58,103 @@ def step_cost_text(step: Step, cost: int | None) -> str:
     return f"at most {'about ' if step.inputs else ''}{shown_rounded_up(cost)}" if cost else ""
 
 
-def check_text(check: Checked, *, note: bool = True) -> str:
-    """Say what a check found: "arithmetic: right (17 + 25 = 42)"."""
-    if check.verdict is Verdict.UNCHECKED and not note:
-        return "not checked"
-    more = f" ({one_line(check.note)})" if check.note and note else ""
-    return f"{one_line(check.what, 40)}: {check.verdict.value}{more}"
+# The tree
 
 
-def call_tokens(call: Called) -> str:
-    """Say what a call read and wrote."""
-    cached = f" ({call.cached:,} of them cached)" if call.cached else ""
-    return f"read {call.tokens_in:,} tokens{cached}, wrote {call.tokens_out:,}"
+_MAX_INDENT = 3
+_MIN_STEM_COLUMNS = 4
 
 
-def call_times(call: Called, digits: int = 1) -> list[str]:
-    """Say how long a call took, and of that the loading and the first word."""
-    times = [f"{call.seconds:.{digits}f} s in all"]
-    if call.loading > 0.05:
-        times.append(f"{call.loading:.{digits}f} s loading")
-    if call.first_token is not None:
-        times.append(f"first word after {call.first_token:.{digits}f} s")
-    return times
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A step's place in the tree.
 
-
-def call_charge(call: Called) -> str:
-    """Say what a call held and was charged, "" where it cost nothing and held nothing."""
-    held = [f"held {shown_rounded_up(call.held)}"] if call.held else []
-    if not call.cost:
-        return ", ".join([*held, "charged nothing"]) if held else ""
-    unconfirmed = [] if call.confirmed else ["unconfirmed"]
-    return ", ".join([*held, f"charged {show_usd(call.cost)}", *unconfirmed])
-
-
-def step_destination(step: StepView, view: RunView) -> str:
-    """Return the host that the request to a step's worker went to, or "": it was done here."""
-    mine = (s for s in reversed(view.sent) if (s.step, s.worker) == (step.number, step.worker))
-    return next((sent.destination for sent in mine), "")
-
-
-def has_left(view: RunView) -> bool:
-    """Whether anything of a run left this machine."""
-    paid = {(call.step, call.worker) for call in view.calls if call.held}
-    return any(
-        (sent.step, sent.worker) in paid or _farthest_label(sent.destination) is not Label.LOCAL
-        for sent in view.sent
-    )
-
-
-def step_place(step: StepView, view: RunView) -> str:
-    """Say where a step was done: "local", "lan (lab.home.arpa)", "cloud (api.openai.com)".
-
-    A worker that money was held for counts as cloud, even behind a program on this machine.
+    `stem` are the lines that lead to it, `below` those that pass under it. `joins` are the steps
+    that it sees where those are several: a stem leads to one place only.
     """
-    host = step_destination(step, view)
-    if not host:
-        return Label.LOCAL.value
-    is_paid = any(
-        call.held for call in view.calls if (call.step, call.worker) == (step.number, step.worker)
+
+    number: int
+    stem: str
+    below: str
+    joins: tuple[int, ...]
+
+
+def plan_tree(steps: Sequence[Step], columns: int) -> tuple[Branch, ...]:
+    """Return every step once, from top to bottom, with stems of at most so many columns.
+
+    A step that sees one other stands under it; one that sees several stands where those part, as
+    far to the right as the last of them. What goes deeper than `columns` is cut at its left.
+    """
+    parents = _parents(steps)
+    levels = _levels(steps)
+    columns = max(_MIN_STEM_COLUMNS, columns)
+    indent = max(1, min(_MAX_INDENT, columns // (1 + max(levels, default=0))))
+    rows: list[tuple[int, str, str]] = []
+    roots = [number for number, parent in parents.items() if not parent]
+    children: dict[int, list[int]] = {0: roots}
+    for number, parent in parents.items():
+        if parent:
+            children.setdefault(parent, []).append(number)
+
+    open_rows: list[tuple[int, str, int, bool]] = [
+        (number, "", -1, number == roots[-1]) for number in reversed(roots)
+    ]
+    while open_rows:
+        number, before, parent_level, is_last = open_rows.pop()
+        span = indent * (levels[number - 1] - parent_level)
+        corner = _corner(number, roots, is_last=is_last)
+        line = corner + "─" * (span - 2) + " "
+        under = before + (" " if is_last else "│") + " " * (span - 1)
+        below = children.get(number, [])
+        rows.append((number, before + line, under + ("│" if below else "")))
+        open_rows += [
+            (child, under, levels[number - 1], child == below[-1]) for child in reversed(below)
+        ]
+    return tuple(
+        Branch(
+            number,
+            _fitted(stem, columns),
+            _fitted(under, columns),
+            inputs if len(inputs := steps[number - 1].inputs) > 1 else (),
+        )
+        for number, stem, under in rows
     )
-    label = Label.CLOUD if is_paid else _farthest_label(host)
-    return f"{label} ({one_line(host)})"
 
 
-def _farthest_label(destination: str) -> Label:
-    """Return how far the farthest place is that a request passed."""
-    on_the_way = {address_label(f"https://{place}") for place in destination.split(" through ")}
-    return next(label for label in reversed(Label) if label in on_the_way)
+def _corner(number: int, roots: Sequence[int], *, is_last: bool) -> str:
+    """Return how a line leaves its trunk; the first one begins it."""
+    if number == roots[0]:
+        return "─" if is_last else "┬"
+    return "└" if is_last else "├"
+
+
+def _fitted(stem: str, width: int) -> str:
+    """Return a stem with at most so many columns: what is cut is cut at its left."""
+    return stem if len(stem) <= width else "…" + stem[-(width - 1) :]
+
+
+def _parents(steps: Sequence[Step]) -> dict[int, int]:
+    """Return for each step the one that it stands under (0: the plan itself)."""
+    parents: dict[int, int] = {}
+    for number, step in enumerate(steps, start=1):
+        lines = [_line_to(seen, parents) for seen in step.inputs]
+        shared = [n for n in lines[0] if all(n in line for line in lines)] if lines else []
+        parents[number] = max(shared, default=0)
+    return parents
+
+
+def _line_to(number: int, parents: dict[int, int]) -> list[int]:
+    """Return a step and all that it stands under."""
+    line = []
+    while number:
+        line.append(number)
+        number = parents[number]
+    return line
+
+
+def _levels(steps: Sequence[Step]) -> list[int]:
+    """Return for each step how many others come one after the other before it."""
+    levels: list[int] = []
+    for step in steps:
+        levels.append(max((levels[seen - 1] + 1 for seen in step.inputs), default=0))
+    return levels

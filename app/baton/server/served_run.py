@@ -26,7 +26,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Finish
 from baton.core.money import format_usd
 from baton.core.view import RunView
-from baton.presentation.run_objects import route_object, run_warnings
+from baton.presentation.answers import route_object, run_warnings
 from baton.server.access import Client
 from baton.server.api_errors import ApiError
 from baton.server.client_request import ClientRequest

@@ -91,7 +91,7 @@ def test_measured_typed_and_guessed_values_are_distinguished(call: Call) -> None
     assert line(lab, "Guessed").startswith("everything else, ")
     mine = call("models", "show", "mine")
     assert line(mine, "Set by you") == "code"
-    assert line(mine, "Runs") == "on this machine"
+    assert line(mine, "Runs") == "this machine"
     assert line(mine, "Address") == "http://127.0.0.1:9/v1"
     [code] = [s for s in json.loads(call("models", "show", "mine", "--json").out)["skills"]
               if s["kind"] == "code"]  # fmt: skip

@@ -132,7 +132,7 @@ def test_one_that_the_catalogue_does_not_know_goes_on_by_its_id(call: Call, hub:
 
     asyncio.run(only_want())
     assert "paused 0 %" in call("models", "ls").out
-    assert "`baton models pull model-q8_0` goes on" in call("models", "show", "model-q8_0").out
+    assert "`baton models pull model-q8_0` resumes it" in call("models", "show", "model-q8_0").out
     done = call("models", "pull", "model-q8_0", "--role", "reasoning")
     assert done.code == 0, done.err
     assert load_settings(find_paths().config_file).prefer == {
@@ -181,7 +181,7 @@ def test_what_will_not_fit_wants_force_and_that_is_remembered(call: Call, hub: H
     assert done.code == 5
     assert "--force" in done.err
     assert "won't fit" in call("models", "show", "tiny").out
-    assert "too large" in call("models", "ls", "--all").out
+    assert "won't fit" in call("models", "ls", "--all").out
     assert hub.served("tiny.gguf") == 0
     assert list(models(call("models", "ls", "--json"))) == ["small"]
     assert call("models", "pull", "tiny", "--force").code == 0

@@ -21,7 +21,7 @@ from baton.core.run.rule_router import RuleRouter, routed, tool_alone
 from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
-from baton.presentation.answers import warning_text
+from baton.presentation.run_story import warning_text
 from baton.workers.scripted_worker import ScriptedWorker
 from baton.workers.tools import build_tools
 from support.scripted_plans import StubWorker, answer_with, cloud, open_orchestra

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import ask_agreement
+from baton.cli.models.terminal_dialog import ask_agreement
 from baton.cli.output import emit_json, notify, require_terminal
 from baton.cli.prompt_run import read_line
 from baton.core.byte_format import show_size

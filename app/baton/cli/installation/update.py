@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import ask_agreement
-from baton.cli.models.model_text import ProgressBoard
+from baton.cli.models.terminal_dialog import ProgressBoard, ask_agreement
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, emit_json, notify, require_terminal
 from baton.core.byte_format import show_size

@@ -13,13 +13,12 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.json_output import error_object
-from baton.cli.models import model_text
-from baton.cli.models.confirmation import confirm
 from baton.cli.models.inventory import complete_held, open_library
-from baton.cli.models.model_text import ProgressBoard
 from baton.cli.models.pull import model_object
+from baton.cli.models.terminal_dialog import ProgressBoard, confirm
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, notify
+from baton.compose.model_inventory import stored_row
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import STARTER_ID, ModelRole, role_holders, settings_without_model
 from baton.core.errors import BatonError, ConfigError, ModelFileError
@@ -28,6 +27,7 @@ from baton.download import Progress
 from baton.models import LibraryModel, ModelState
 from baton.platform.durable_files import expand_home
 from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
+from baton.presentation.model_rows import fault_text, state_text
 from baton.presentation.words import count_text
 from baton.workers.local import starter
 
@@ -52,7 +52,7 @@ def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     interrupts.restore_default_handler()
     freed, lines = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
     if as_json:
-        return emit_json({"schema": 1, "status": "finished", "removed": freed})
+        return emit_document(status="finished", removed=freed)
     for line in lines:
         notify(line)
 
@@ -72,7 +72,8 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
         freed, said = [], []
         for one in chosen:
             size = library.remove(one.id)
-            _clear_roles(one.id, settings)
+            if changes := settings_without_model(one.id, held):
+                write_settings(find_paths().config_file, changes)
             freed.append({"id": one.id, "freed_bytes": size})
             said.append(_removal_text(one, size))
             if held[ModelRole.CHAT] == one.id:
@@ -106,13 +107,6 @@ def require_fetched(id: str, library: Library, settings: Settings) -> LibraryMod
     return library.get(id)
 
 
-def _clear_roles(id: str, settings: Settings) -> None:
-    """Take a model out of the settings."""
-    held = role_holders(settings.worker, settings.conductor, settings.prefer)
-    if changes := settings_without_model(id, held):
-        write_settings(find_paths().config_file, changes)
-
-
 def _removal_text(one: LibraryModel, size: int) -> str:
     if one.record.link:
         return f"{one.id} is taken off the list; {one_line(one.record.link)} stays where it is."
@@ -121,7 +115,7 @@ def _removal_text(one: LibraryModel, size: int) -> str:
 
 def _model_line(one: LibraryModel, roles: Sequence[ModelRole]) -> str:
     does = f"  {', '.join(role.value for role in roles)}" if roles else ""
-    return f"  {one.id}  {model_text.state_text(one)}  {show_size(one.bytes)}{does}"
+    return f"  {one.id}  {state_text(stored_row(one))}  {show_size(one.bytes)}{does}"
 
 
 @click.command(short_help="Delete leftovers of downloads.")
@@ -137,9 +131,7 @@ def prune(yes: bool, as_json: bool) -> None:
     freed = sum(size for _, size in gone)
     if as_json:
         files = [{"file": str(path), "bytes": size} for path, size in gone]
-        return emit_json(
-            {"schema": 1, "status": "finished", "freed_bytes": freed, "removed": files}
-        )
+        return emit_document(status="finished", freed_bytes=freed, removed=files)
     if gone:
         notify(f"Deleted {count_text(len(gone), 'leftover')}, which frees {show_size(freed)}.")
     else:
@@ -169,12 +161,11 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     verified = asyncio.run(_verify(ids, quiet))
     wrong = [held for held, error in verified if error or not held.state.is_usable]
     if as_json:
-        status = "failed" if wrong else "finished"
         models = [
             model_object(held) | {"error": error_object(error) if error else None}
             for held, error in verified
         ]
-        emit_json({"schema": 1, "status": status, "models": models})
+        emit_document(status="failed" if wrong else "finished", models=models)
     elif verified:
         width = max(len(held.id) for held, _ in verified)
         for held, error in verified:
@@ -189,11 +180,8 @@ async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[LibraryModel, B
         chosen = [require_fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
             held for held in library.models() if held.state is not ModelState.COMING
         ]
-        board = ProgressBoard([held.id for held in chosen], quiet)
-        try:
+        with ProgressBoard([held.id for held in chosen], quiet) as board:
             return [await _verify_one(library, held, board) for held in chosen]
-        finally:
-            board.close()
 
 
 async def _verify_one(
@@ -217,10 +205,8 @@ async def _verify_one(
 def _verdict_text(held: LibraryModel) -> str:
     if held.state is ModelState.COMING:
         return "not all of it is here yet"
-    if held.state is ModelState.GONE:
-        return f"gone: {held.missing} ({one_line(str(held.path))}) isn't there any more"
-    if held.state is ModelState.BROKEN:
-        return f"broken: {held.record.wrong}"
+    if not held.state.is_usable:
+        return f"{held.state}: {fault_text(stored_row(held))} ({one_line(str(held.path))})"
     return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
 
 
@@ -248,7 +234,7 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
     written, size = asyncio.run(_export(ids, folder, quiet))
     if as_json:
         files = [str(path) for path in written]
-        return emit_json({"schema": 1, "status": "finished", "files": files, "bytes": size})
+        return emit_document(status="finished", files=files, bytes=size)
     notify(
         f"Copied {count_text(len(written), 'model')} ({show_size(size)}) to {folder}. "
         f"There: `baton models import {folder}`."
@@ -265,16 +251,14 @@ async def _export(ids: Sequence[str], folder: Path, quiet: bool) -> tuple[list[P
         size = sum(held.record.size for held in chosen)
         _check_room(folder, size)
         written: list[Path] = []
-        board = ProgressBoard([held.id for held in chosen], quiet)
-        try:
-            async with aclosing(library.export([held.id for held in chosen], folder)) as steps:
+        ids = [held.id for held in chosen]
+        with ProgressBoard(ids, quiet) as board:
+            async with aclosing(library.export(ids, folder)) as steps:
                 async for step in steps:
                     if isinstance(step, Progress):
-                        board.show(chosen[min(len(written), len(chosen) - 1)].id, step)
+                        board.show(ids[min(len(written), len(ids) - 1)], step)
                     else:
                         written.append(step)
-        finally:
-            board.close()
         return written, size
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,10 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.models.inventory import open_library
-from baton.cli.models.model_text import ProgressBoard
 from baton.cli.models.pull import PullResult, assign_roles, report_failures, results_object
+from baton.cli.models.terminal_dialog import ProgressBoard
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_document, emit_json, notify
+from baton.cli.output import emit, emit_document, notify
 from baton.cli.stores import format_columns
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE
@@ -78,12 +77,16 @@ def import_(
         return _list_found(as_json)
     outcomes = asyncio.run(_import(paths, found, link, id, force, quiet))
     if as_json:
-        emit_json(results_object(outcomes))
+        emit_document(**results_object(outcomes))
     return report_failures(outcomes)
 
 
 def _list_found(as_json: bool) -> int:
-    listed = asyncio.run(_external_models())
+    async def look() -> Sequence[ExternalModel]:
+        async with open_library() as (library, _):
+            return await asyncio.to_thread(library.external_models)
+
+    listed = asyncio.run(look())
     if as_json:
         emit_document(models=[_external_object(one) for one in listed])
     elif not listed:
@@ -95,11 +98,6 @@ def _list_found(as_json: bool) -> int:
         emit(format_columns(rows, left=2))
         notify("`baton models import --found NAME` uses one where it lies.")
     return 0
-
-
-async def _external_models() -> Sequence[ExternalModel]:
-    async with open_library() as (library, _):
-        return await asyncio.to_thread(library.external_models)
 
 
 def _shown_name(one: ExternalModel) -> str:
@@ -126,36 +124,36 @@ async def _import(
             listed = await asyncio.to_thread(library.external_models)
             files = [(name, _find_external(name, listed).path) for name in paths]
         outcomes: list[PullResult] = []
-        board = ProgressBoard([_title(name) for name, _ in files], quiet)
-        try:
-            for name, file in files:
-                if not found and _is_remote_name(name, library):
-                    outcomes.append(PullResult(name, error=_pull_error(name)))
-                    continue
-                add = partial(
-                    ModelImport(library).add, file, id=id, link=link or found, force=force
-                )
-                await _import_one(library, name, add, board, outcomes)
-        except asyncio.CancelledError:
-            board.close()
-            notify("Stopped; of what wasn't verified yet, nothing was taken.")
-            raise
-        finally:
-            board.close()
+        entries, files_of = library.entries(), ModelImport(library)
+        with ProgressBoard([_title(name) for name, _ in files], quiet) as board:
+            try:
+                for name, file in files:
+                    is_remote = name in entries or name.startswith(
+                        ("hf.co/", "https://", "http://")
+                    )
+                    if is_remote and not found and not os.path.lexists(name):  # noqa: ASYNC240
+                        outcomes.append(PullResult(name, error=_pull_error(name)))
+                        continue
+                    steps = files_of.add(file, id=id, link=link or found, force=force)
+                    await _import_one(library, name, steps, board, outcomes)
+            except asyncio.CancelledError:
+                board.close()
+                notify("Stopped; of what wasn't verified yet, nothing was taken.")
+                raise
         return outcomes
 
 
 async def _import_one(
     library: Library,
     name: str,
-    add: Callable[[], Steps],
+    steps: Steps,
     board: ProgressBoard,
     outcomes: list[PullResult],
 ) -> None:
     """Take what a file or a folder holds; each arrival is reported at once."""
     began = time.time()
     try:
-        async with aclosing(add()) as steps:
+        async with aclosing(steps):
             async for step in steps:
                 if isinstance(step, Progress):
                     board.show(_title(name), step)
@@ -167,15 +165,9 @@ async def _import_one(
     board.done(_title(name))
 
 
-def _is_remote_name(name: str, library: Library) -> bool:
-    """Whether a name is no file here, but one that `pull` would fetch."""
-    hub = name.startswith(("hf.co/", "https://", "http://"))
-    return (hub or name in library.entries()) and not os.path.lexists(name)
-
-
 def _pull_error(name: str) -> ConfigError:
     return ConfigError(
-        f"{one_line(name)} is no file on this machine, and import fetches nothing.",
+        f"{one_line(name)} isn't a file on this machine, and import fetches nothing.",
         f"`baton models pull {one_line(name)}` does.",
     )
 

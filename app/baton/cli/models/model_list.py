@@ -8,16 +8,13 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from baton.cli.models import model_text
 from baton.cli.models.inventory import (
-    IN_CATALOGUE,
-    KnownModel,
     complete_known,
     find_known_model,
     list_models,
@@ -34,8 +31,9 @@ from baton.cli.workers import (
     sourced_price_text,
     worker_configuration,
 )
+from baton.compose.model_inventory import row_load
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import FREE_LICENCES, UNKNOWN_SOURCE, ThinkingMode
+from baton.core.catalogue_types import FREE_LICENCES, UNKNOWN_SOURCE
 from baton.core.messages import Card
 from baton.core.planning.skill_table import (
     CONFIGURED,
@@ -52,12 +50,19 @@ from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, judge_fit
 from baton.models import ModelState
 from baton.platform.settings import find_paths
-from baton.presentation.models import licence_text
-from baton.presentation.words import count_text, duration_text
+from baton.presentation.model_rows import (
+    ModelRow,
+    fault_text,
+    licence_text,
+    origin_text,
+    row_facts,
+    speed_text,
+    state_text,
+)
+from baton.presentation.words import ago_text, count_text, duration_text
 
 if TYPE_CHECKING:
     from baton.ipc.lending_protocol import Description
-    from baton.models import LibraryModel
     from baton.workers.local import LoadedModel
 
 
@@ -78,9 +83,9 @@ def list_(whole: bool, as_json: bool) -> None:
     \b
     States: here, starter (came with Baton), linked (another program's file), coming,
     paused, changed (read again before it is used), broken, gone; server, cloud; with
-    --all, catalogue or too large: not here, with what it is good for in brackets.
+    --all, catalogue or won't fit: not here, with what it is good for in brackets.
     """
-    found = asyncio.run(list_models(whole))
+    found = list_models(whole=whole)
     if as_json:
         return emit_document(models=[details_object(known) for known in found])
     if found:
@@ -96,11 +101,13 @@ def show(model: str, as_json: bool) -> None:
 
     ID is one of `baton models ls --all`: also of the catalogue, before anything is fetched.
     """
-    known = find_known_model(model, asyncio.run(list_models(whole=True)))
-    found = asyncio.run(model_details(known))
+    row = find_known_model(model)
+    details = asyncio.run(_model_details(row))
     if as_json:
-        return emit_document(**(details_object(known) | found.more))
-    lines = (f"{name + ':':14}{one_line(text, 400)}" for name, text in found.lines.items() if text)
+        return emit_document(**(details_object(row) | _more_fields(row, details)))
+    lines = (
+        f"{k + ':':14}{one_line(text, 400)}" for k, text in _lines(row, details).items() if text
+    )
     emit("\n".join(wrap_line(line, 14) for line in lines))
 
 
@@ -120,8 +127,8 @@ def ps(as_json: bool) -> None:
         replace(one, front=lender.pid) if lender is not None and one.pid in lent else one
         for one in list_loaded_models()
     ]
-    found = asyncio.run(list_models()) if loaded else []
-    names = {known.file.resolve(): known.id for known in found if known.file is not None}
+    found = list_models() if loaded else []
+    names = {row.file.resolve(): row.id for row in found if row.file is not None}
     if as_json:
         return emit_document(
             models=[_running_object(one, names) for one in loaded],
@@ -132,7 +139,17 @@ def ps(as_json: bool) -> None:
     if not loaded:
         return notify("No model is loaded.")
     head = ["model", "memory", "loaded for", "process", "of Baton"]
-    emit(format_columns([head, *(_running_row(one, names) for one in loaded)]))
+    rows = [
+        [
+            _running_name(one, names),
+            show_size(one.memory),
+            duration_text(max(0.0, time.time() - one.started)),
+            str(one.pid),
+            str(one.front),
+        ]
+        for one in loaded
+    ]
+    emit(format_columns([head, *rows]))
 
 
 def background_text(lender: Description) -> str:
@@ -176,41 +193,34 @@ def wrap_line(line: str, indent: int) -> str:
 # The table
 
 
-def _table(found: Sequence[KnownModel]) -> str:
+def _table(found: Sequence[ModelRow]) -> str:
     rows = [dict(zip(_COLUMNS, _cells(known), strict=True)) for known in found]
     shown = list(_COLUMNS)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         shown = [name for name in shown if any(row[name] for row in rows)]
+        widths = {
+            name: 2 + max(len(text) for text in (name, *(r[name] for r in rows))) for name in shown
+        }
         for column in _OPTIONAL_COLUMNS:
-            if column in shown and _width(shown, rows) > width:
+            if column in shown and sum(widths[name] for name in shown) > width:
                 shown.remove(column)
     cells = [[row[name] for name in shown] for row in rows]
     return format_columns([shown, *cells], shown.index("size"), words_last=shown[-1] == "licence")
 
 
-def _width(shown: Sequence[str], rows: Sequence[dict[str, str]]) -> int:
-    return sum(2 + max(map(len, (name, *(row[name] for row in rows)))) for name in shown)
-
-
-def _cells(known: KnownModel) -> tuple[str, ...]:
+def _cells(row: ModelRow) -> tuple[str, ...]:
+    suits = f"({', '.join(row.suits)})" if row.is_offered else ""
     return (
-        f"{'*' if known.default else ' '} {one_line(known.id, 40)}",
-        _roles(known),
-        "too large" if known.too_large else known.state,
-        show_size(known.size) if known.size else "",
-        show_size(known.load.total) if known.load is not None else "",
-        model_text.speed_text(known.speed),
-        "" if known.used is None else model_text.day_text(known.used),
-        licence_text(known.licence),
+        f"{'*' if row.is_answering else ' '} {one_line(row.id, 40)}",
+        suits or ", ".join(row.roles),
+        state_text(row),
+        show_size(row.size) if row.size else "",
+        show_size(row.load) if row.load is not None else "",
+        speed_text(row),
+        "" if row.used is None else ago_text(time.time() - row.used),
+        licence_text(row.licence),
     )
-
-
-def _roles(known: KnownModel) -> str:
-    """Name a model's roles; in brackets what one that isn't here would be good for."""
-    if known.state == IN_CATALOGUE and known.entry is not None:
-        return f"({', '.join(role.value for role in known.entry.roles)})"
-    return ", ".join(role.value for role in known.roles)
 
 
 async def _totals() -> str:
@@ -218,40 +228,22 @@ async def _totals() -> str:
     async with open_library() as (library, _):
         models, problems = library.models(), library.problems()
         orphans = sum(size for _, size in library.orphans())
-    parts = _amounts(models) if models else []
-    if orphans:
-        parts.append(f"`baton models prune` frees {show_size(orphans)}")
+    here = [held for held in models if held.state is not ModelState.COMING]
+    sizes = {
+        "linked": sum(held.record.size for held in here if held.state is ModelState.LINKED),
+        "still to come": sum(h.record.size - h.bytes for h in models if h not in here),
+    }
+    parts = [f"{count_text(len(here), 'model')}, {show_size(sum(held.bytes for held in here))}"]
+    parts = [*parts, *(f"{show_size(size)} {what}" for what, size in sizes.items() if size)]
+    parts = parts if models else []
+    parts += [f"`baton models prune` frees {show_size(orphans)}"] if orphans else []
     total = f"{'; '.join(parts)}." if parts else ""
     if not models:
         total += " Nothing was fetched yet: `baton models recommend` says what suits this machine."
     return "\n".join([total.strip(), *problems])
 
 
-def _amounts(models: Sequence[LibraryModel]) -> list[str]:
-    here = [held for held in models if held.state is not ModelState.COMING]
-    parts = [f"{count_text(len(here), 'model')}, {show_size(sum(held.bytes for held in here))}"]
-    linked = sum(held.record.size for held in here if held.state is ModelState.LINKED)
-    if linked:
-        parts.append(f"{show_size(linked)} linked")
-    coming = sum(
-        held.record.size - held.bytes for held in models if held.state is ModelState.COMING
-    )
-    if coming:
-        parts.append(f"{show_size(coming)} still to come")
-    return parts
-
-
 # What is loaded
-
-
-def _running_row(one: LoadedModel, names: dict[Path, str]) -> list[str]:
-    return [
-        _running_name(one, names),
-        show_size(one.memory),
-        duration_text(max(0.0, time.time() - one.started)),
-        str(one.pid),
-        str(one.front),
-    ]
 
 
 def _running_name(one: LoadedModel, names: dict[Path, str]) -> str:
@@ -272,11 +264,6 @@ def _running_object(one: LoadedModel, names: dict[Path, str]) -> dict[str, Any]:
     }
 
 
-_THINKING_TEXTS = {
-    ThinkingMode.NONE: "",
-    ThinkingMode.SWITCH: "if wanted",
-    ThinkingMode.ALWAYS: "always, before it answers",
-}
 _FIT_TEXTS = {
     Fit.FITS: "fits",
     Fit.TIGHT: "fits, with little left for other programs",
@@ -285,125 +272,78 @@ _FIT_TEXTS = {
 }
 
 
-class ModelDetails(NamedTuple):
-    """Lines for people, and what `--json` has besides what `ls` prints."""
+class _ModelDetails(NamedTuple):
+    """What is looked up of one model: whether it fits, its addresses, and how it writes."""
 
-    lines: dict[str, str]
-    more: dict[str, Any]
+    verdict: FitVerdict | None
+    address: str
+    configuration: WorkerConfiguration | None
 
 
-async def model_details(known: KnownModel) -> ModelDetails:
-    """Return all that is known of a model."""
+async def _model_details(row: ModelRow) -> _ModelDetails:
     async with open_library() as (library, settings):
-        verdict = None
-        if known.load is not None:
-            verdict = judge_fit([known.load], await library.inspect_machine())
-    addresses, _ = configured_addresses(settings, known.id)
-    address = ", ".join(each.url for each in addresses)
-    manner = None
-    if known.state != IN_CATALOGUE:
-        manner = worker_configuration(known.card, settings, known.file)
-    return ModelDetails(
-        _lines(known, verdict, address, manner), _more_fields(known, verdict, address, manner)
-    )
+        load = row_load(row, library)
+        machine = await library.inspect_machine() if load is not None else None
+    verdict = judge_fit([load], machine) if load is not None and machine is not None else None
+    addresses, _ = configured_addresses(settings, row.id)
+    configuration = None
+    if row.card is not None and not row.is_offered:
+        configuration = worker_configuration(row.card, settings, row.file)
+    return _ModelDetails(verdict, ", ".join(each.url for each in addresses), configuration)
 
 
-def _lines(
-    known: KnownModel, verdict: FitVerdict | None, address: str, manner: WorkerConfiguration | None
-) -> dict[str, str]:
-    card = known.card
+def _lines(row: ModelRow, details: _ModelDetails) -> dict[str, str]:
+    card, facts, fit = _card(row), row_facts(row), details.verdict
+    memory = f"about {show_size(row.load)} when loaded" if row.load is not None else ""
+    scores = row.entry.scores if row.entry is not None else ()
     return {
-        "Model": card.id,
+        "Model": row.id,
         "Name": card.name,
         "Known as": card.model if card.model != card.name else "",
-        "State": _state_text(known),
-        "Roles": ", ".join(role.value for role in known.roles),
-        "Runs": _place_text(card) + (f", {card.hardware}" if card.hardware else ""),
-        "Address": address,
-        "Size": _size_text(known),
-        "Memory": _memory_text(known),
-        "Fits here": _fit_text(verdict),
-        "Template": known.card.caution,
-        "Speed": f"{model_text.speed_text(known.speed)} tokens/s here" if known.speed else "",
-        "Last used": "" if known.used is None else model_text.day_text(known.used),
-        "Licence": _licence_text(known),
-        "Context": f"{card.context:,} tokens" if card.context else "",
-        "Price": sourced_price_text(card) if known.state != IN_CATALOGUE else "",
-        "Note": card.note or (known.entry.note if known.entry else ""),
-        **_catalogue_lines(known),
-        **(configuration_lines(manner) if manner is not None else {}),
-        **_file_lines(known),
-        **_skill_lines(card, known.table, known.measured),
+        "State": _state_line(row),
+        "Address": details.address,
+        **facts,
+        "Size": ", ".join(filter(None, (_parameters_text(card.parameters), facts["Size"]))),
+        "Memory": memory + (f" with {row.context:,} tokens of context" if row.context else ""),
+        "Fits here": f"{_FIT_TEXTS[fit.fit]}. {fit.why} {fit.remedy}".strip() if fit else "",
+        "Template": card.caution,
+        "Speed": f"{speed_text(row)} tokens/s here" if row.speed else "",
+        "Last used": "" if row.used is None else ago_text(time.time() - row.used),
+        "Licence": _licence_line(row),
+        "Price": "" if row.is_offered else sourced_price_text(card),
+        "Scores": "; ".join(f"{s.name} {s.value:g} ({s.source})" for s in scores),
+        **(configuration_lines(details.configuration) if details.configuration else {}),
+        "From": origin_text(row),
+        "File": str(row.file) if row.file is not None else "",
+        "SHA-256": row.sha256,
+        **_skill_lines(card, row.skills, row.measured),
     }
 
 
-def _catalogue_lines(known: KnownModel) -> dict[str, str]:
-    if (entry := known.entry) is None:
-        return {}
-    return {
-        "Good for": ", ".join(role.value for role in entry.roles),
-        "Thinks": _THINKING_TEXTS[entry.thinking],
-        "Scores": "; ".join(f"{s.name} {s.value:g} ({s.source})" for s in entry.scores),
-    }
+def _card(row: ModelRow) -> Card:
+    assert row.card is not None, "other programs' models are not listed here"
+    return row.card
 
 
-def _file_lines(known: KnownModel) -> dict[str, str]:
-    source = known.source
-    pinned = f" at {source.revision[:12]}" if source.revision else ""
-    return {
-        "From": "" if source == UNKNOWN_SOURCE else f"{source}{pinned}",
-        "File": str(known.file) if known.file is not None else "",
-        "SHA-256": known.sha256,
-    }
+def _state_line(row: ModelRow) -> str:
+    fault = fault_text(row)
+    text = f"{state_text(row)}: {fault}" if fault else state_text(row)
+    if row.is_offered:
+        return f"not here; `baton models pull {row.id}` fetches it"
+    return f"{text}; `baton models pull {row.id}` resumes it" if row.is_paused else text
 
 
-def _state_text(known: KnownModel) -> str:
-    record = known.held.record if known.held is not None else None
-    if record is not None and record.wrong:
-        return f"{known.state}: {record.wrong}"
-    if record is not None and record.fault:
-        return f"{known.state}, but it can't answer: {record.fault}"
-    if known.state == "gone":
-        return f"gone: {known.held.missing if known.held else 'the file'} isn't there any more"
-    if known.state == IN_CATALOGUE:
-        return f"not here; `baton models pull {known.id}` fetches it"
-    if record is not None and record.paused:
-        return f"{known.state}; `baton models pull {known.id}` goes on"
-    return known.state
-
-
-def _memory_text(known: KnownModel) -> str:
-    if (load := known.load) is None:
-        return ""
-    context = f" with {load.context:,} tokens of context" if load.context else ""
-    return f"about {show_size(load.total)} when loaded{context}"
-
-
-def _fit_text(verdict: FitVerdict | None) -> str:
-    if verdict is None:
-        return ""
-    return " ".join(filter(None, (f"{_FIT_TEXTS[verdict.fit]}.", verdict.why, verdict.remedy)))
-
-
-def _licence_text(known: KnownModel) -> str:
-    name = licence_text(known.licence)
-    if known.state == IN_CATALOGUE and name.lower() not in FREE_LICENCES:
+def _licence_line(row: ModelRow) -> str:
+    name = licence_text(row.licence)
+    if row.is_offered and name.lower() not in FREE_LICENCES:
         return f"{name or 'unknown'}, which you have to agree to"
     return name
 
 
-def _size_text(known: KnownModel) -> str:
-    billions = known.card.parameters / 1e9
-    count = ""
-    if billions:
-        count = f"{billions:,.1f} billion" if billions >= 1 else f"{1000 * billions:,.0f} million"
-        count += " parameters"
-    return ", ".join(filter(None, (count, show_size(known.size) if known.size else "")))
-
-
-def _place_text(card: Card) -> str:
-    where = {"local": "on this machine", "lan": "in this network", "cloud": "in the cloud"}
-    return where[card.place.value]
+def _parameters_text(parameters: int) -> str:
+    billions = parameters / 1e9
+    count = f"{billions:,.1f} billion" if billions >= 1 else f"{1000 * billions:,.0f} million"
+    return f"{count} parameters" if parameters else ""
 
 
 def _skill_lines(
@@ -437,27 +377,28 @@ def _join_pairs(pairs: Iterable[tuple[str, str]]) -> str:
 # For machines
 
 
-def details_object(known: KnownModel) -> dict[str, Any]:
+def details_object(row: ModelRow) -> dict[str, Any]:
     """Return what is known of a model as `--json` prints it; sizes in bytes."""
-    record = known.held.record if known.held is not None else None
-    return card_object(known.card) | {
-        "answers": count_own_answers(known.table),
-        "skills": [_skill_object(one, known.measured) for one in masteries_best_first(known.table)],
-        "default": known.default,
-        "roles": [role.value for role in known.roles],
-        "state": known.held.state.value if known.held is not None else known.state,
-        "too_large": known.too_large,
-        "paused": record is not None and record.paused,
-        "wrong": record.wrong if record is not None else "",
-        "fault": record.fault if record is not None else "",
-        "size": known.size,
-        "bytes": known.held.bytes if known.held is not None else 0,
-        "memory_bytes": known.load.total if known.load is not None else None,
-        "tokens_per_second": None if known.speed is None else round(known.speed, 1),
-        "last_used": None if known.used is None else iso_time(known.used),
-        "licence": known.licence,
-        "file": str(known.file) if known.file is not None else None,
-        "sha256": known.sha256,
+    return card_object(_card(row)) | {
+        "answers": count_own_answers(row.skills),
+        "skills": [_skill_object(one, row.measured) for one in masteries_best_first(row.skills)],
+        "default": row.is_answering,
+        "roles": [role.value for role in row.roles],
+        "too_large": row.is_offered and row.fit == Fit.WONT,
+        "paused": row.is_paused,
+        "memory_bytes": row.load,
+        "tokens_per_second": None if row.speed is None else round(row.speed, 1),
+        "last_used": None if row.used is None else iso_time(row.used),
+        **file_object(row),
+    }
+
+
+def file_object(row: ModelRow) -> dict[str, Any]:
+    """Return how a model's file stands, for machines; sizes in bytes."""
+    names = ("size", "bytes", "sha256", "licence", "wrong", "fault")
+    return {name: getattr(row, name) for name in names} | {
+        "state": row.state or None,
+        "file": str(row.file) if row.file is not None else None,
     }
 
 
@@ -472,24 +413,18 @@ def _skill_object(one: Mastery, measured: Mapping[str, tuple[float, int]]) -> di
     }
 
 
-def _more_fields(
-    known: KnownModel, verdict: FitVerdict | None, address: str, manner: WorkerConfiguration | None
-) -> dict[str, Any]:
+def _more_fields(row: ModelRow, details: _ModelDetails) -> dict[str, Any]:
     """Return what `show --json` has besides."""
-    record = known.held.record if known.held is not None else None
-    source = known.source
+    scores = row.entry.scores if row.entry is not None else ()
     return {
-        "address": address,
-        "source": "" if source == UNKNOWN_SOURCE else str(source),
-        "revision": source.revision,
-        "linked": record is not None and bool(record.link),
-        "forced": record is not None and record.forced,
-        "scores": [
-            {"name": score.name, "value": score.value, "source": score.source}
-            for score in (known.entry.scores if known.entry else ())
-        ],
-        "fit": None if verdict is None else verdict_object(verdict),
-        **(configuration_object(manner) if manner is not None else {}),
+        "address": details.address,
+        "source": "" if row.source == UNKNOWN_SOURCE else str(row.source),
+        "revision": row.source.revision,
+        "linked": row.is_linked,
+        "forced": row.is_forced,
+        "scores": [asdict(score) for score in scores],
+        "fit": None if details.verdict is None else verdict_object(details.verdict),
+        **(configuration_object(details.configuration) if details.configuration else {}),
     }
 
 

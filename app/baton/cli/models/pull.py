@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,16 +14,16 @@ import click
 from baton.cli import interrupts
 from baton.cli.error_report import report_error
 from baton.cli.json_output import error_object
-from baton.cli.models.confirmation import ask_agreement
 from baton.cli.models.inventory import complete_wanted, open_library
-from baton.cli.models.model_text import ProgressBoard
+from baton.cli.models.model_list import file_object
 from baton.cli.models.recommend import measure_and_recommend
+from baton.cli.models.terminal_dialog import ProgressBoard, ask_agreement
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit_json, notify
+from baton.cli.output import emit_document, notify
 from baton.compose import appoint
+from baton.compose.model_inventory import stored_row
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import (
-    UNKNOWN_SOURCE,
     ModelRole,
     arrival_text,
     configured_roles,
@@ -33,6 +34,7 @@ from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.gguf.memory_fit import Fit
 from baton.models import LibraryModel, ModelDownload, ModelState, NeedsAgreement
 from baton.platform.settings import configured_values, find_paths, load_settings
+from baton.presentation.model_rows import ModelRow
 from baton.presentation.words import join_words
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def pull(
     interrupts.restore_default_handler()
     outcomes = asyncio.run(_pull(wish, recommended, offline, quiet))
     if as_json:
-        emit_json(results_object(outcomes))
+        emit_document(**results_object(outcomes))
     return report_failures(outcomes)
 
 
@@ -115,7 +117,8 @@ async def _pull(
         elif wish.models:
             outcomes = [PullResult(name, roles=wish.roles) for name in dict.fromkeys(wish.models)]
         else:
-            outcomes = [_resumed(held) for held in library.models() if _can_be_fetched(held)]
+            held = [one for one in library.models() if stored_row(one).is_fetchable]
+            outcomes = [PullResult(one.id, one) for one in held]
             if not outcomes:
                 notify(
                     "Nothing is on its way. `baton models recommend` says what suits this machine."
@@ -148,38 +151,24 @@ async def _recommended_results(library: Library, settings: Settings) -> list[Pul
     return [PullResult(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
-def _can_be_fetched(held: LibraryModel) -> bool:
-    """Whether its download can go on, or its lost or broken file can be fetched again."""
-    return held.is_unfinished or (not held.state.is_usable and _has_source(held))
-
-
-def _has_source(held: LibraryModel) -> bool:
-    return held.record.source != UNKNOWN_SOURCE
-
-
-def _resumed(held: LibraryModel) -> PullResult:
-    return PullResult(held.id, held)
-
-
 async def _request(library: Library, outcome: PullResult, wish: PullRequest) -> None:
     """Have a model looked up; what stands in its way is kept, so that others may still come."""
     try:
         if (held := _resumable_model(library, outcome)) is not None:
             outcome.held = library.pause(held.id, False)
             return
+        download = ModelDownload(library)
+        look_up = partial(download.request, outcome.asked, outcome.roles, force=wish.forced)
         try:
-            outcome.held = await _request_model(library, outcome, wish, wish.agreed)
+            outcome.held = await look_up(agreed=wish.agreed)
         except NeedsAgreement as error:
-            if not await ask_agreement(_agreement_question(error)):
+            place = f" It can be read at {error.place}." if error.place else ""
+            question = f"{error.message}{place}\nFetch it under this licence?"
+            if not await ask_agreement(question):
                 raise
-            outcome.held = await _request_model(library, outcome, wish, True)
+            outcome.held = await look_up(agreed=True)
     except BatonError as error:
         outcome.error = error
-
-
-def _agreement_question(error: NeedsAgreement) -> str:
-    place = f" It can be read at {error.place}." if error.place else ""
-    return f"{error.message}{place}\nFetch it under this licence?"
 
 
 def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | None:
@@ -187,7 +176,7 @@ def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | No
     if outcome.held is not None or outcome.asked in library.entries():
         return outcome.held
     held = {one.id: one for one in library.models()}.get(outcome.asked)
-    if held is not None and not held.state.is_usable and not _has_source(held):
+    if held is not None and not stored_row(held).is_fetchable and not held.state.is_usable:
         raise ModelFileError(
             f"{held.id} came from a file of this machine, so it can't be fetched again.",
             f"`baton models rm {held.id}`, then `baton models import PATH`.",
@@ -195,30 +184,21 @@ def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | No
     return held
 
 
-async def _request_model(
-    library: Library, outcome: PullResult, wish: PullRequest, agreed: bool
-) -> LibraryModel:
-    return await ModelDownload(library).request(
-        outcome.asked, outcome.roles, agreed=agreed, force=wish.forced
-    )
-
-
 async def _fetch_all(library: Library, outcomes: Sequence[PullResult], quiet: bool) -> None:
     """Fetch side by side; a failure doesn't stop the others."""
-    board = ProgressBoard([outcome.held.id for outcome in outcomes if outcome.held], quiet)
-    tasks = [asyncio.create_task(_fetch(library, one, board)) for one in outcomes]
-    try:
-        for task in asyncio.as_completed(tasks):
-            await task
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        board.close()
-        _report_kept_bytes(library, outcomes)
-        raise
-    finally:
-        board.close()
+    with ProgressBoard([outcome.held.id for outcome in outcomes if outcome.held], quiet) as board:
+        tasks = [asyncio.create_task(_fetch(library, one, board)) for one in outcomes]
+        try:
+            for task in asyncio.as_completed(tasks):
+                await task
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            board.close()
+            kept = sum(library.get(one.held.id).bytes for one in outcomes if one.held is not None)
+            notify(f"Stopped; {show_size(kept)} are kept. `baton models pull` resumes from there.")
+            raise
 
 
 async def _fetch(library: Library, outcome: PullResult, board: ProgressBoard) -> None:
@@ -232,17 +212,10 @@ async def _fetch(library: Library, outcome: PullResult, board: ProgressBoard) ->
                     outcome.held = step
                 else:
                     board.show(id, step)
-        outcome.said = await assign_roles(library, outcome.held, fresh, outcome.roles)
+        board.done(id, await assign_roles(library, outcome.held, fresh, outcome.roles))
     except BatonError as error:
         outcome.error = error
         board.done(id)
-    else:
-        board.done(id, outcome.said)
-
-
-def _report_kept_bytes(library: Library, outcomes: Sequence[PullResult]) -> None:
-    kept = sum(library.get(one.held.id).bytes for one in outcomes if one.held is not None)
-    notify(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")
 
 
 @dataclass
@@ -252,7 +225,6 @@ class PullResult:
     asked: str
     held: LibraryModel | None = None
     error: BatonError | None = None
-    said: str = ""
     roles: tuple[ModelRole, ...] | None = None
 
 
@@ -286,7 +258,6 @@ def results_object(outcomes: Sequence[PullResult]) -> dict[str, Any]:
     """Return what came of all of it, for machines."""
     failed = [outcome.error for outcome in outcomes if outcome.error is not None]
     return {
-        "schema": 1,
         "status": "failed" if failed else "finished",
         "error": error_object(failed[0]) if failed else None,
         "models": [
@@ -302,17 +273,9 @@ def results_object(outcomes: Sequence[PullResult]) -> dict[str, Any]:
 
 def model_object(held: LibraryModel | None) -> dict[str, Any]:
     """Return how a model stands, for machines."""
-    record = held.record if held is not None else None
-    return {
-        "id": held.id if held else None,
-        "state": held.state.value if held else None,
-        "size": record.size if record else 0,
-        "bytes": held.bytes if held else 0,
-        "sha256": record.sha256 if record else "",
-        "licence": record.licence if record else "",
-        "file": str(held.path) if held else None,
-        "linked": bool(record and record.link),
-        "wrong": record.wrong if record else "",
-        "fault": record.fault if record else "",
-        "caution": record.note if record else "",
+    row = stored_row(held) if held is not None else ModelRow("", "", "")
+    return file_object(row) | {
+        "id": row.id or None,
+        "linked": row.is_linked,
+        "caution": held.record.note if held is not None else "",
     }

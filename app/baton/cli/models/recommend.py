@@ -11,14 +11,12 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.models.inventory import (
-    IN_CATALOGUE,
     complete_known,
     find_known_model,
-    list_models,
     open_library,
 )
 from baton.cli.models.model_list import verdict_object, wrap_line
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
 from baton.compose import NOTHING_HERE, compose
@@ -33,9 +31,8 @@ from baton.core.catalogue_types import (
 )
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
-from baton.models import ModelState
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
-from baton.presentation.models import gpu_text, licence_text
+from baton.presentation.model_rows import UNUSABLE_STATES, gpu_text, licence_text
 from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
@@ -60,7 +57,7 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     interrupts.restore_default_handler()
     machine, found, speed = asyncio.run(_recommend(not no_measure))
     if as_json:
-        return emit_json(_recommendation_object(machine, found, speed))
+        return emit_document(**_recommendation_object(machine, found, speed))
     # What is said first there, what the machine has, stands in the line already.
     besides = found.why.partition("; ")[2].rstrip(".") if found.picks else ""
     line = "; ".join(filter(None, (machine_line(machine), besides)))
@@ -141,7 +138,6 @@ def _recommendation_object(
     machine: Hardware, found: Recommendation, speed: float | None
 ) -> dict[str, Any]:
     return {
-        "schema": 1,
         "status": "finished",
         "machine": asdict(machine),
         "starter_tokens_per_second": None if speed is None else round(speed, 1),
@@ -201,7 +197,7 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     if as_json:
         roles = {name.value: holder for name, holder in having.items()}
         absent = sorted(set(missing.values()))
-        return emit_json({"schema": 1, "status": "finished", "roles": roles, "missing": absent})
+        return emit_document(status="finished", roles=roles, missing=absent)
     shown = having if role is None else {ModelRole(role): having[ModelRole(role)]}
     who = {name: _holder_text(name, holder, here, default) for name, holder in shown.items()}
     if role is None:
@@ -221,17 +217,17 @@ def _role_changes(role: ModelRole, model: str, settings: Settings) -> Mapping[st
         return settings_without_model(having[role], {role: having[role]})
     if model == RULE_CONDUCTOR and role is ModelRole.CONDUCTOR:
         return {"conductor": RULE_CONDUCTOR}
-    known = find_known_model(model, asyncio.run(list_models(whole=True)))
-    coming = known.held is not None and known.held.state is ModelState.COMING
-    if coming or known.state == IN_CATALOGUE:
+    row = find_known_model(model)
+    if row.state == "coming" or row.is_offered:
+        yet = "" if row.is_offered else " yet"
         raise ConfigError(
-            f"{known.id} isn't here{' yet' if coming else ''}, so it can't have a role.",
-            f"`baton models pull {known.id} --role {role.value}` fetches it for that.",
+            f"{row.id} isn't here{yet}, so it can't have a role.",
+            f"`baton models pull {row.id} --role {role.value}` fetches it for that.",
         )
-    if known.held is not None and not known.held.may_answer:
-        what = f"{known.id} can't answer, so it can't have a role."
-        raise ConfigError(what, f"`baton models show {known.id}` says why.")
-    return settings_for_roles(known.id, [role])
+    if row.is_stored and (row.state in UNUSABLE_STATES or row.fault):
+        what = f"{row.id} can't answer, so it can't have a role."
+        raise ConfigError(what, f"`baton models show {row.id}` says why.")
+    return settings_for_roles(row.id, [role])
 
 
 def _holder_text(role: ModelRole, holder: str, here: Collection[str], default: str) -> str:

@@ -14,7 +14,7 @@ from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.permissions import check
 from baton.presentation import charges
-from baton.presentation.way_texts import is_on, offline_text, private_text
+from baton.presentation.chat_texts import is_on, offline_text, private_text
 from baton.tui import slash_commands
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import DownloadController

@@ -18,8 +18,9 @@ from baton.core.labels import Label
 from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.answers import AnswerSummary, CardsById, summarise_answer, worker_name
+from baton.presentation.answers import AnswerSummary, summarise_answer
 from baton.presentation.charges import spending_wordings
+from baton.presentation.run_story import CardsById, worker_name
 from baton.tui import desktop, key_bindings
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay
@@ -262,7 +263,7 @@ class ChatContext:
         """Keep the home up with who answers and how the cloud stands, while it is shown."""
         if self._home is None or not self._home.is_attached or self.standing is None:
             return
-        from baton.presentation.home import cloud_text, models_text
+        from baton.presentation.chat_texts import cloud_text, models_text
 
         key = key_bindings.configured_keys(self.screen.app, "chat.models")
         terms, is_private = self.services.orchestra.terms, self._policy()[0] == "private"

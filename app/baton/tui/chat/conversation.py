@@ -31,7 +31,7 @@ from baton.tui.prompt_queue import ConversationState, RunFollower, record_view, 
 from baton.tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
-    from baton.presentation.home import RecentText
+    from baton.presentation.chat_texts import RecentText
 
 DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""

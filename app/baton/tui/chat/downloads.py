@@ -122,14 +122,14 @@ class Downloads:
         files = ModelImport(self._library)
         self._start(coming, lambda: files.add(path, link=True), self._observer.arrived)
 
-    async def pause(self, held: LibraryModel) -> None:
-        """Stop a download, and keep what has come; it doesn't go on by itself."""
-        await self.stop(held.id)
-        await asyncio.to_thread(self._library.pause, held.id)
+    async def pause(self, id: str) -> None:
+        """Stop a download, and keep what has come; it doesn't continue by itself."""
+        await self.stop(id)
+        await asyncio.to_thread(self._library.pause, id)
 
-    async def resume(self, held: LibraryModel) -> None:
-        """Go on with a download that was paused or broken off."""
-        self.fetch(await asyncio.to_thread(self._library.pause, held.id, False))
+    async def resume(self, id: str) -> None:
+        """Continue a download that was paused or broken off."""
+        self.fetch(await asyncio.to_thread(self._library.pause, id, False))
 
     async def stop(self, *ids: str) -> None:
         """Stop these, or all: what has come is kept."""

@@ -18,7 +18,7 @@ from baton.core.history_types import Signal
 from baton.core.messages import MENTION_SIGNS, Attachment, Prompt, Role
 from baton.core.ports import Choice, Question
 from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise
-from baton.presentation.way_texts import find_mode, find_strategy, mode_text, strategy_text
+from baton.presentation.chat_texts import find_mode, find_strategy, mode_text, strategy_text
 from baton.presentation.words import count_text
 from baton.tui import slash_commands
 from baton.tui.chat.budget import BudgetController
@@ -165,8 +165,8 @@ class InputController:
         await self._context.transcript.note(strategy_text(strategy))
 
     async def explain_route(self) -> None:
-        """Say in a sentence why the selected answer, or the newest, was made as it was."""
-        from baton.tui.workflow_text import route_text
+        """Say why the selected answer, or the newest, was made as it was."""
+        from baton.presentation.run_story import run_story
 
         transcript = self._context.transcript
         view = transcript.selected
@@ -177,7 +177,8 @@ class InputController:
             await transcript.note("There is no answer here yet.")
         else:
             run = await self._conversation.run_of(view)
-            await transcript.note(route_text(run(), self._context.roster))
+            story = run_story(run(), "", self._context.roster)
+            await transcript.note("\n".join(line.text for line in story))
 
     async def preview(self, text: str = "") -> None:
         """Show the plan of `text`, or of the next prompt, before anything is done."""

@@ -18,7 +18,7 @@ from baton.core.ports import Choice
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.durable_files import make_folder
-from baton.presentation.models import gpu_text, licence_text
+from baton.presentation.model_rows import gpu_text, licence_text
 from baton.presentation.words import count_text, join_words
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import NO_LIBRARY, STICK_HINT, DownloadController
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from baton.core.machine import Hardware
     from baton.core.messages import Prompt
     from baton.models import ExternalModel, Library, Pick, Recommendation
-    from baton.presentation.home import RecentText
+    from baton.presentation.chat_texts import RecentText
 
 
 MEASURE_SECONDS = 2.0
@@ -81,7 +81,7 @@ class OnboardingController:
 
     async def show_home(self) -> Sequence[RecentText]:
         """Show what an empty conversation begins with, unless a prompt was quicker."""
-        from baton.presentation.home import recent_text
+        from baton.presentation.chat_texts import recent_text
         from baton.tui.widgets.home_view import HomeView
 
         conversations = await self._services.store.runs.recent_conversations(MAX_RECENT)

@@ -11,7 +11,7 @@ from baton.core.aio import uninterrupted
 from baton.core.plan_types import Plan
 from baton.core.ports import Question
 from baton.core.sanitiser import one_line
-from baton.presentation.answers import CardsById
+from baton.presentation.run_story import CardsById
 from baton.tui.chat.context import ChatContext
 from baton.tui.prompt_queue import ConversationState
 from baton.tui.widgets.question_view import ChoiceView, OfferCard, QuestionLine, QuestionView

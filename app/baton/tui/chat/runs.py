@@ -18,12 +18,8 @@ from baton.core.permissions import may_use
 from baton.core.ports import Choice, ConversationPosition, Question
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
-from baton.presentation.answers import (
-    answer_author,
-    charge_warnings,
-    declined_offer_text,
-    worker_name,
-)
+from baton.presentation.answers import charge_warnings, declined_text
+from baton.presentation.run_story import answer_author
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.conversation import ConversationController
@@ -379,8 +375,7 @@ class RunController:
         if run.failure is not None:
             text = f"{run.failure.message} {run.failure.hint}"
         else:
-            name = worker_name(offer.worker, self._context.roster)
-            text = declined_offer_text(offer, name, direct=True)
+            text = declined_text(offer, self._context.roster)
         await self._context.transcript.note(text)
 
     def _edit_prompt(self, prompt: str, worker: str) -> None:

@@ -21,7 +21,7 @@ from baton.core.messages import Role
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.history import Store
-from baton.presentation.answers import CardsById, worker_name
+from baton.presentation.run_story import CardsById, worker_name
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay, RenameScreen

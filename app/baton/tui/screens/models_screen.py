@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,26 +15,23 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from baton.compose.model_inventory import ModelInventory
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import STARTER_ID, ModelRole
 from baton.core.errors import BatonError
 from baton.core.messages import Card
 from baton.core.sanitiser import one_line, sanitise
-from baton.gguf.memory_fit import FitVerdict
-from baton.models import ModelState
+from baton.models import expected_speed
+from baton.presentation.model_rows import UNUSABLE_STATES, ModelRow
 from baton.tui import key_bindings, model_table
 from baton.tui.chat.downloads import MAX_PARALLEL
 from baton.tui.model_table import (
     BAR_COLUMNS,
-    READABLE_STATES,
     SHORT_BAR_COLUMNS,
-    ModelRow,
-    TableData,
-    is_fetchable,
     progress_bar,
     removal_text,
-    row_card,
     row_details,
+    row_key,
 )
 from baton.tui.screens.overlay import ConfirmScreen, Overlay, RoleScreen, request_model
 
@@ -41,6 +39,9 @@ if TYPE_CHECKING:
     from baton.models import Library
     from baton.tui.chat.context import ChatContext
     from baton.tui.chat.downloads import ActiveDownload, Downloads
+
+MORE_TITLE = "More for this machine"
+FOREIGN_TITLE = "From other programs"
 
 TICK_SECONDS = 0.5
 """How often what is loaded and what is on its way is looked at again."""
@@ -70,12 +71,12 @@ class ModelsScreen(Overlay[str]):
         self._downloads = downloads
         self._starter_speed = starter_speed
         self._at_best = at_best
-        self._data = TableData()
+        self._data = ModelInventory()
         self._shows_all = False
         self._rows: dict[str, ModelRow] = {}
         self._lines: dict[str, Content] = {}
         self._strengths: dict[str, str] = {}
-        self._verdicts: dict[str, FitVerdict] = {}
+        self._fit_texts: dict[str, str] = {}
         self._last_downloads = self._downloads_state()
         self._shown: dict[str, Content] = {}
         self._complaint = ""
@@ -91,7 +92,7 @@ class ModelsScreen(Overlay[str]):
     def on_mount(self) -> None:
         """Show the workers at once, and the rest when it has been read."""
         self.query_one("#coming").display = False
-        self._data = TableData(roster=self._roster(), roles=self._services.roles())
+        self._data = ModelInventory(roster=self._roster(), roles=self._services.roles())
         self._fill()
         self._point_at(self._chat.worker)
         self._load()
@@ -156,17 +157,18 @@ class ModelsScreen(Overlay[str]):
         found = await self._library.recommend(self._starter_speed)
         picks = [pick.entry.id for pick in found.picks]
         starter = self._starter_speed or self._data.uses.get(STARTER_ID, (None,))[0]
+        entries = self._data.entries if starter else {}
         self._read(
             replace(
                 self._data,
                 verdicts=verdicts,
                 recommended=picks,
-                paces=model_table.expected_speeds(self._data.entries, machine, starter),
+                paces={id: expected_speed(e, machine, starter or 0) for id, e in entries.items()},
                 disk=machine.disk,
             )
         )
 
-    def _read(self, data: TableData) -> None:
+    def _read(self, data: ModelInventory) -> None:
         self._data = data
         self._fill()
         best = next((key for key, row in self._rows.items() if row.is_recommended), "")
@@ -191,27 +193,29 @@ class ModelsScreen(Overlay[str]):
             return
         table, coming = self.query_one(OptionList), self._coming
         columns = model_table.Columns(table.scrollable_content_region.width - 2)
-        here = model_table.rows_here(self._data, coming, self._chat.worker, self._resident)
+        found = model_table.with_downloads(self._data.rows(self._chat.worker), coming)
+        found = [replace(r, memory=self._resident(r.id)) if r.is_worker else r for r in found]
+        lasting = [row for row in found if not row.program and not row.is_offered]
         groups = {
-            "": here,
-            model_table.FOREIGN_TITLE: model_table.rows_foreign(self._data, coming),
-            model_table.MORE_TITLE: model_table.rows_offered(
-                self._data, [row.key for row in here], whole=self._shows_all
-            ),
+            "": lasting,
+            FOREIGN_TITLE: [row for row in found if row.program],
+            MORE_TITLE: [
+                r for r in found if r.is_offered and (self._shows_all or r.fit != "won't")
+            ],
         }
         now, lines, rows = time.time(), {}, {}
         for title, members in groups.items():
             if title and members:
                 lines[title] = Content.styled(title, "$muted")
             for row in members:
-                rows[row.key] = row
-                lines[row.key] = columns.line(row, now)
+                rows[row_key(row)] = row
+                lines[row_key(row)] = columns.line(row, now)
         self._rows = rows
         self._draw(table, lines)
         self._put("#columns", columns.heading().stylize("$muted"))
         self._show_coming(coming, BAR_COLUMNS if columns.wide else SHORT_BAR_COLUMNS)
-        memory = self._services.orchestra.memory
-        self.footer.status = model_table.totals_text(self._data, memory, wide=columns.wide)
+        memory, disk = self._services.orchestra.memory, self._data.disk
+        self.footer.status = model_table.totals_text(lasting, disk, memory, wide=columns.wide)
         self._describe()
 
     def _draw(self, table: OptionList, lines: dict[str, Content]) -> None:
@@ -261,7 +265,7 @@ class ModelsScreen(Overlay[str]):
         self._complaint = ""
         self._describe()
         self.refresh_bindings()
-        if (row := self._row) is not None and row.key not in self._strengths:
+        if (row := self._row) is not None and row_key(row) not in self._strengths:
             self._look_closer(row)
 
     @work(exclusive=True, group="closer")
@@ -269,15 +273,15 @@ class ModelsScreen(Overlay[str]):
         """Find out what a model is good at, and whether one that is here fits now."""
         from baton.core.planning.skill_table import skill_summary
 
-        if (card := row_card(row)) is None:
+        if (card := row.card) is None:
             return
         try:
-            self._strengths[row.key] = skill_summary(
+            self._strengths[row_key(row)] = skill_summary(
                 card, await self._services.orchestra.services.skills.masteries_of(card)
             )
-            is_usable = row.held is not None and row.held.state.is_usable
-            if is_usable and self._services.library is not None:
-                self._verdicts[row.key] = await self._library.verdict(row.key)
+            if _is_readable(row) and self._services.library is not None:
+                verdict = await self._library.verdict(row.id)
+                self._fit_texts[row.id] = f"{verdict.why} {verdict.remedy}".strip()
         except BatonError as error:
             self._complain(error)
             return
@@ -289,17 +293,17 @@ class ModelsScreen(Overlay[str]):
             return
         row, about = self._row, Content("")
         if row is not None:
-            good, verdict = self._strengths.get(row.key, ""), self._verdicts.get(row.key)
-            about = row_details(row, good, verdict, self._services.orchestra.adapter(row.key))
+            good, fit = self._strengths.get(row_key(row), ""), self._fit_texts.get(row.id, "")
+            about = row_details(row, good, fit, self._services.orchestra.adapter(row.id))
         if complaint := self._complaint or self._download_error(row):
             about = Content.assemble((complaint, "$error"), "\n", about)
         self._put("#about", about)
 
     def _download_error(self, row: ModelRow | None) -> str:
         """Say why this one didn't come, or couldn't be read, if it was tried lately."""
-        if row is None or row.coming is not None or self._downloads is None:
+        if row is None or row.phase or self._downloads is None:
             return ""
-        error = self._downloads.errors.get(row.key)
+        error = self._downloads.errors.get(row_key(row))
         return "" if error is None else sanitise(str(error))
 
     def _complain(self, error: BatonError) -> None:
@@ -311,37 +315,18 @@ class ModelsScreen(Overlay[str]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer only what can be done with the model under the cursor."""
-        row = self._row
-        held = row.held if row is not None else None
-        match action:
-            case "choose":
-                lost = held is not None and not held.state.is_usable
-                return row is not None and row.card is not None and not lost
-            case "fetch":
-                return row is not None and is_fetchable(row)
-            case "link":
-                return row is not None and row.foreign is not None
-            case "pause" | "go_on":
-                goes = row is not None and row.coming is not None
-                coming = held is not None and held.state is ModelState.COMING
-                return coming and goes == (action == "pause")
-            case "verify":
-                usable = held is not None and held.state in READABLE_STATES
-                return usable and row is not None and row.coming is None
-            case "remove":
-                return held is not None
-            case "role":
-                is_worker = row is not None and row.card is not None
-                return is_worker and self._services.library is not None
-            case "whole":
-                return bool(self._data.verdicts)
-            case _:
-                return True
+        if action == "whole":
+            return bool(self._data.verdicts)
+        if action == "role" and self._services.library is None:
+            return False
+        if action not in _ROW_ACTIONS:
+            return True
+        return self._row is not None and _ROW_ACTIONS[action](self._row)
 
     def action_choose(self) -> None:
         """Have this worker answer from here on."""
-        if (row := self._row) is not None and row.card is not None:
-            self.dismiss(row.card.id)
+        if (row := self._row) is not None and row.is_worker:
+            self.dismiss(row.id)
 
     @on(OptionList.OptionSelected)
     async def _select(self, event: OptionList.OptionSelected) -> None:
@@ -356,22 +341,19 @@ class ModelsScreen(Overlay[str]):
     async def action_fetch(self) -> None:
         """Download a model of the catalogue, or one whose file is lost."""
         row = self._row
-        if row is None or self._downloads is None or not is_fetchable(row):
+        if row is None or self._downloads is None or not row.is_fetchable:
             return
         try:
-            held = row.held
-            if held is None and row.entry is not None:
-                held = await request_model(self.app, self._library, row.entry.id)
-            if held is not None:
-                await self._downloads.resume(held)
+            if row.is_stored or await request_model(self.app, self._library, row.id) is not None:
+                await self._downloads.resume(row.id)
         except BatonError as error:
             self._complain(error)
 
     def action_link(self) -> None:
         """Use another program's file where it lies."""
         row = self._row
-        if row is not None and row.foreign is not None and self._downloads is not None:
-            self._downloads.link(row.foreign.path, row.name, row.size)
+        if row is not None and row.program and row.file is not None and self._downloads is not None:
+            self._downloads.link(row.file, row.name, row.size)
 
     @work(group="change")
     async def action_pause(self) -> None:
@@ -385,13 +367,10 @@ class ModelsScreen(Overlay[str]):
 
     async def _set_paused(self, *, pause: bool) -> None:
         row = self._row
-        if row is None or row.held is None or self._downloads is None:
+        if row is None or not row.is_stored or self._downloads is None:
             return
         try:
-            if pause:
-                await self._downloads.pause(row.held)
-            else:
-                await self._downloads.resume(row.held)
+            await (self._downloads.pause if pause else self._downloads.resume)(row.id)
         except BatonError as error:
             self._complain(error)
         self._load()
@@ -399,14 +378,14 @@ class ModelsScreen(Overlay[str]):
     def action_verify(self) -> None:
         """Read a model's file through, and see whether it is as it was."""
         row = self._row
-        if row is not None and row.held is not None and self._downloads is not None:
-            self._downloads.verify(row.held)
+        if row is not None and row.is_stored and self._downloads is not None:
+            self._downloads.verify(self._library.get(row.id))
 
     @work(group="change")
     async def action_remove(self) -> None:
         """Take a model away, after asking."""
         row = self._row
-        if row is None or row.held is None:
+        if row is None or not row.is_stored:
             return
         heading = f"Remove {one_line(row.name, 40)}?"
         if not await self.app.push_screen_wait(
@@ -415,9 +394,9 @@ class ModelsScreen(Overlay[str]):
             return
         try:
             if self._downloads is not None:
-                await self._downloads.stop(row.key)
-            await self._services.leave(row.key)
-            freed = await asyncio.to_thread(self._library.remove, row.key)
+                await self._downloads.stop(row.id)
+            await self._services.leave(row.id)
+            freed = await asyncio.to_thread(self._library.remove, row.id)
         except BatonError as error:
             self._complain(error)
             return
@@ -429,18 +408,18 @@ class ModelsScreen(Overlay[str]):
     async def action_role(self) -> None:
         """Choose what a worker does from now on."""
         row = self._row
-        if row is None or row.card is None:
+        if row is None or not row.is_worker:
             return
         role = await self.app.push_screen_wait(RoleScreen(row.name, self._data.roles))
         if role is None:
             return
         try:
-            said = await asyncio.to_thread(self._services.assign, row.card.id, [role])
+            said = await asyncio.to_thread(self._services.assign, row.id, [role])
         except BatonError as error:
             self._complain(error)
             return
         if role is ModelRole.CHAT:
-            self._chat.choose_worker(row.card.id)
+            self._chat.choose_worker(row.id)
         self.footer.say(said)
         self._load()
 
@@ -449,3 +428,21 @@ class ModelsScreen(Overlay[str]):
         self._shows_all = not self._shows_all
         self._fill()
         self.footer.say("all of the catalogue" if self._shows_all else "what fits this machine")
+
+
+def _is_readable(row: ModelRow) -> bool:
+    """Whether there is a file of the library that can be used."""
+    return row.is_stored and row.state not in UNUSABLE_STATES
+
+
+_ROW_ACTIONS: Mapping[str, Callable[[ModelRow], bool]] = {
+    "choose": lambda row: row.is_worker and not (row.is_stored and not _is_readable(row)),
+    "fetch": lambda row: row.is_fetchable,
+    "link": lambda row: bool(row.program),
+    "pause": lambda row: row.state == "coming" and bool(row.phase) and row.is_stored,
+    "go_on": lambda row: row.state == "coming" and not row.phase,
+    "verify": lambda row: (_is_readable(row) or row.state == "broken") and not row.phase,
+    "remove": lambda row: row.is_stored,
+    "role": lambda row: row.is_worker,
+}
+"""What can be done with which models."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,14 +13,25 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import ContentSwitcher, OptionList, Static
 
-from baton.core.sanitiser import one_line
+from baton.core.events import Planning
+from baton.core.hold_decision import shown_rounded_up
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView, StepView
-from baton.presentation.answers import CardsById
-from baton.tui import key_bindings, workflow_text
+from baton.presentation.answers import charge_warnings
+from baton.presentation.run_story import (
+    CardsById,
+    event_lines,
+    run_story,
+    step_facts,
+    step_summary,
+    worker_name,
+)
+from baton.tui import key_bindings
 from baton.tui.chat.questions import QuestionMirror
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.text_widgets import TextView
-from baton.tui.workflow_picture import picture_rows
+from baton.tui.workflow_picture import picture_rows, progress_text, step_name
 
 if TYPE_CHECKING:
     from baton.money import Ledger
@@ -28,8 +39,21 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.25
 PAGES = ("Steps", "Compare", "Sent", "Why")
 
+MAX_QUOTED_CHARS = 800
+"""How much of a step's text stands under the steps; Enter shows all of it."""
+
+_MAX_INSTRUCTION_CHARS = 2000
+_COLOURS = {"failed": "$error", "skipped": "$warning"}
+
 RunReader = Callable[[], RunView]
 """Returns how a run stands; called again and again while it goes on."""
+
+
+class StepOutput(NamedTuple):
+    """A text of a run, with who wrote it."""
+
+    title: str
+    text: str
 
 
 class PageTab(Static):
@@ -124,8 +148,8 @@ class StepsPage(Vertical):
 
     def _fill(self) -> None:
         run, roster = self._run, self._roster
-        self._progress.update(workflow_text.progress_line(run, roster))
-        totals = workflow_text.run_totals(run, roster)
+        self._progress.update(progress_line(run, roster))
+        totals = run_totals(run, roster)
         self._totals.update(totals)
         self._totals.display = bool(totals.plain)
         self._steps.display = bool(run.steps)
@@ -161,7 +185,7 @@ class StepsPage(Vertical):
     def _show(self) -> None:
         if (step := self.step) is not None:
             text = self._text_of(step.number)
-            self._detail.update(workflow_text.step_detail(step, self._run, text, self._roster))
+            self._detail.update(step_detail(step, self._run, text, self._roster))
             if self._run.status == "running" and text and not step.is_over:
                 self._scroll.scroll_end(animate=False)
 
@@ -172,8 +196,8 @@ class ComparePage(Vertical):
     def __init__(self) -> None:
         super().__init__(id="page-1")
         self._index = -1
-        self._drafts: list[workflow_text.StepOutput] = []
-        self._final = workflow_text.StepOutput("", "")
+        self._drafts: list[StepOutput] = []
+        self._final = StepOutput("", "")
         self._note = Static(markup=False, classes="note")
         self._heads = Static(markup=False, classes="head"), Static(markup=False, classes="head")
         self._texts = TextView(""), TextView("")
@@ -185,14 +209,14 @@ class ComparePage(Vertical):
             for head, text in zip(self._heads, self._texts, strict=True):
                 yield Vertical(head, text)
 
-    def show(self, drafts: list[workflow_text.StepOutput], final: workflow_text.StepOutput) -> None:
+    def show(self, drafts: list[StepOutput], final: StepOutput) -> None:
         """Show the texts as they are now."""
         self._drafts, self._final = drafts, final
         count = len(drafts)
         note = f"Draft {self._index % count + 1} of {count}." if count > 1 else ""
         self._note.update(note or ("" if count else "One step wrote all there is."))
         self._note.display = bool(self._note.content)
-        draft = drafts[self._index % count] if count else workflow_text.StepOutput("", "")
+        draft = drafts[self._index % count] if count else StepOutput("", "")
         for head, text, output in zip(self._heads, self._texts, (draft, final), strict=True):
             head.update(output.title)
             text.put(output.text)
@@ -293,11 +317,11 @@ class WorkflowScreen(Overlay[None]):
             case 0:
                 self._steps.show(run)
             case 1:
-                self._compare.show(*workflow_text.comparable_texts(run, roster, self._answer))
+                self._compare.show(*comparable_texts(run, roster, self._answer))
             case 2:
-                self._sent.update(workflow_text.sent_text(run, roster))
+                self._sent.update(sent_text(run, roster))
             case _:
-                self._why.update(workflow_text.run_summary(run, roster))
+                self._why.update(story_text(run, roster))
         self.refresh_bindings()
 
     def _text(self, number: int) -> str:
@@ -428,3 +452,90 @@ class StepScreen(Overlay[None]):
         self._plain.put(text or "It has written nothing.")
         self.footer.status = f"{len(text):,} characters{', being written' if growing else ''}"
         return growing
+
+
+# What stands on the pages
+
+
+def progress_line(run: RunView, roster: CardsById) -> Content:
+    """Say on one line why a run went so, and how far it is."""
+    is_growing = run.status == "running" and len(run.steps) > 1
+    story = run_story(run, "", roster)
+    why = one_line(run.routed.why, 200) if run.routed else story[0].text
+    why = next((line.text for line in story if line.kind is Planning), why)
+    return Content.assemble(f"{progress_text(run)}. " * is_growing, (why, "$muted"))
+
+
+def story_text(run: RunView, roster: CardsById) -> Content:
+    """Write why the run went the way it did."""
+    first, *others = run_story(run, "", roster)
+    return Content("\n").join([Content(first.text), *(_muted(line.text) for line in others)])
+
+
+def step_detail(step: StepView, run: RunView, text: str, roster: CardsById) -> Content:
+    """Write all that is known of a step; `text` is what it has written."""
+    facts, *wrong = step_facts(step, run, roster)
+    lines = [
+        Content(sanitise(_truncate(step.step.subtask, _MAX_INSTRUCTION_CHARS)).strip()),
+        _muted(" · ".join([*step_summary(step, run, roster), facts])),
+        *(Content.styled(why, _COLOURS.get(step.status, "")) for why in wrong),
+    ]
+    if text.strip():
+        is_replaced = run.plan is not None and step.number not in run.plan.answer
+        is_draft = is_replaced and step.step.is_direct and len(run.steps) > 1
+        is_cut_before = not step.is_over and len(text) > MAX_QUOTED_CHARS
+        quoted = "…" + text[-MAX_QUOTED_CHARS:] if is_cut_before else text
+        lines += [
+            _muted("Its draft:" if is_draft else "It wrote:"),
+            Content(sanitise(_truncate(quoted, MAX_QUOTED_CHARS + 1)).strip("\n")),
+        ]
+    about = event_lines([*step.checks, *run.offers, *run.calls], roster)
+    lines += [_muted(line.text) for line in about if line.step == step.number]
+    return Content("\n").join(lines)
+
+
+def run_totals(run: RunView, roster: CardsById) -> Content:
+    """Write what went wrong, and what a run held and was charged."""
+    lines = []
+    if run.failure is not None:
+        lines.append(Content.styled(one_line(run.failure.message, 400), "$error"))
+    lines += [Content.styled(warning, "$warning") for warning in charge_warnings(run, roster)]
+    if held := sum(call.held for call in run.calls):
+        lines.append(Content(f"Held {shown_rounded_up(held)}, charged {show_usd(run.cost)}."))
+    return Content("\n").join(lines)
+
+
+def sent_text(run: RunView, roster: CardsById) -> Content:
+    """Write what left this machine in a run, to where, and what was offered and didn't."""
+    lines = [
+        Content.assemble(("▎", "$accent"), line.text) for line in event_lines(run.sent, roster)
+    ]
+    size = sum(sent.size for sent in run.sent)
+    total = f"{size:,} bytes left this machine in all (e shows them)."
+    lines.append(Content(total if run.sent else "Nothing of this answer has left this machine."))
+    lines += [_muted(line.text) for line in event_lines(run.offers, roster)]
+    return Content("\n").join(lines)
+
+
+def comparable_texts(
+    run: RunView, roster: CardsById, answer: str
+) -> tuple[list[StepOutput], StepOutput]:
+    """Return what the steps wrote beside the answer, the newest last, and the answer itself."""
+    numbers = run.plan.answer if run.plan else ()
+    drafts = []
+    for step in run.steps:
+        if step.text.strip() and step.number not in numbers:
+            kind = "draft" if step.step.is_direct else step_name(step)
+            name = one_line(worker_name(step.worker, roster), 40)
+            drafts.append(StepOutput(f"{step.number} {kind} · {name}", step.text))
+    names = [one_line(worker_name(run.steps[n - 1].worker, roster), 40) for n in numbers]
+    writers = ", ".join(dict.fromkeys(names))
+    return drafts, StepOutput(f"The answer · {writers}".rstrip(" ·"), run.answer or answer)
+
+
+def _muted(text: str) -> Content:
+    return Content.styled(text, "$muted")
+
+
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

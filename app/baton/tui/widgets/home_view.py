@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from baton.core.ports import Choice
-from baton.presentation.home import HOME_TEXT, RecentText
+from baton.presentation.chat_texts import HOME_TEXT, RecentText
 from baton.tui.widgets.question_view import ChoiceView
 
 LABEL_COLUMNS = 11

@@ -18,8 +18,8 @@ from baton.core.plan_types import Plan, with_subtask, with_worker, without_step
 from baton.core.ports import Question, StepPrice
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView
-from baton.presentation.answers import CardsById, worker_name, worker_place
 from baton.presentation.plans import access_text, step_cost_text
+from baton.presentation.run_story import CardsById, worker_name, worker_place
 from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.question_view import ChoiceView, QuestionView, ScrollableQuestion

@@ -17,7 +17,8 @@ from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView
-from baton.presentation.answers import AnswerPart, AnswerSummary, CardsById
+from baton.presentation.answers import AnswerPart, AnswerSummary
+from baton.presentation.run_story import CardsById
 from baton.presentation.words import file_text
 from baton.tui import key_bindings
 from baton.tui.widgets.status_lines import SplitLine

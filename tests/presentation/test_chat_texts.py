@@ -15,7 +15,7 @@ from baton.core.messages import Card, TurnStatus
 from baton.core.money import FREE, NANO, Price, Rates
 from baton.core.permissions import RunTerms
 from baton.core.view import RunView, fold_events
-from baton.presentation.home import cloud_text, models_text, recent_text
+from baton.presentation.chat_texts import cloud_text, models_text, recent_text
 from baton.presentation.words import ago_text
 from support.stored_runs import BEGUN, EVENTS
 

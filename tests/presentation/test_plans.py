@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from baton.core.plan_types import MAX_STEPS, Step
-from baton.presentation.plan_tree import plan_tree
+from baton.presentation.plans import plan_tree
 
 
 def drawn(*inputs: tuple[int, ...], columns: int = 40) -> list[str]:

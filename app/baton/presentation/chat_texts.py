@@ -1,7 +1,11 @@
-"""What an empty conversation says: what Baton does, what can be continued, how the cloud stands."""
+"""What a chat says besides answers: how it begins, and what a changed setting does from now on."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
+
+from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.history_types import RecentConversation
 from baton.core.labels import Label
@@ -11,9 +15,8 @@ from baton.core.money import show_usd
 from baton.core.permissions import RunTerms
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.answers import CardsById, interruption_text
 from baton.presentation.charges import POLICY_NAMES
-from baton.presentation.plans import has_not_begun
+from baton.presentation.run_story import CardsById, has_not_begun, interruption_text
 from baton.presentation.words import ago_text
 
 HOME_TEXT = (
@@ -99,3 +102,62 @@ def cloud_text(standing: Standing, roster: CardsById, terms: RunTerms, *, is_pri
     if any(card.is_free for card in cards):
         return how
     return "off: no ceiling is set; /budget day 2 allows $2 a day"
+
+
+# Settings
+
+
+MODES = {
+    "auto": "local first, with help and plans where they are needed",
+    "local": "nothing leaves this machine",
+    "mini": "never waits for a plan",
+    "ultra": "plans, has another worker verify, and repairs once",
+}
+
+
+def find_mode(typed: str) -> str:
+    """Return the mode that was typed. Raises ConfigError."""
+    if (mode := typed.strip().lower()) in MODES:
+        return mode
+    raise ConfigError(f"There is no mode {one_line(typed, 30)!r}.", "/mode alone lists them.")
+
+
+def find_strategy(typed: str, known: Collection[str]) -> str:
+    """Return the strategy or workflow that was typed, "" for `auto`. Raises ConfigError."""
+    strategy = typed.strip()
+    if strategy in known:
+        return strategy
+    if strategy == "auto":
+        return ""
+    near = difflib.get_close_matches(strategy, known, n=1)
+    hint = f"Did you mean {near[0]}?" if near else "/strategy alone lists them."
+    raise ConfigError(f"There is no strategy {one_line(strategy, 30)!r}.", hint)
+
+
+def is_on(typed: str) -> bool:
+    """Return what was typed after a command that switches something on or off."""
+    return typed.strip().lower() not in ("off", "no")
+
+
+def mode_text(mode: str) -> str:
+    """Say what a mode does from now on."""
+    return f"Mode: {mode}, {MODES[mode]}."
+
+
+def strategy_text(strategy: str) -> str:
+    """Say with which strategy prompts are answered from now on ("": as the mode says)."""
+    return f"Strategy: {f'{strategy}, until /strategy auto' if strategy else 'automatic'}."
+
+
+def offline_text(offline: bool, policy: Policy) -> str:
+    """Say what Baton connects to from now on."""
+    if offline:
+        return "Baton is offline: it connects to nothing but this machine, until /offline off."
+    return f"Online. When to spend: {POLICY_NAMES[policy]}."
+
+
+def private_text(private: bool) -> str:
+    """Say how far a conversation may travel from now on."""
+    if private:
+        return "Nothing of this conversation leaves this machine from now on."
+    return "This conversation may leave this machine again, if you let a cloud worker help."

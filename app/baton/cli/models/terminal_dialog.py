@@ -1,4 +1,4 @@
-"""Models and downloads in words: numbers, times, states, and a line for each download."""
+"""What commands about models show and ask on a terminal: progress, and whether to go ahead."""
 
 from __future__ import annotations
 
@@ -8,33 +8,14 @@ import sys
 import time
 from collections.abc import Sequence
 
-from baton.cli.output import notify
+import click
+
+from baton.cli.output import can_ask, notify, require_terminal
+from baton.cli.prompt_run import read_line
 from baton.core.byte_format import show_part, show_speed
 from baton.core.sanitiser import one_line, sanitise
 from baton.download import Phase, Progress
-from baton.models import LibraryModel, ModelState
 from baton.presentation.words import duration_text, percent_done
-
-
-def day_text(seconds: float) -> str:
-    """Write when something was, as short as it can be understood: "14:03", "12 Nov", "Nov 2025"."""
-    then, now = time.localtime(seconds), time.localtime()
-    if then[:3] == now[:3]:
-        return time.strftime("%H:%M", then)
-    return time.strftime("%d %b" if then[0] == now[0] else "%b %Y", then).lstrip("0")
-
-
-def speed_text(tokens: float | None) -> str:
-    """Write tokens per second, or "" where nothing was measured."""
-    return "" if tokens is None else f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.1f}"
-
-
-def state_text(held: LibraryModel) -> str:
-    """Say how a model stands: "here", "coming 40 %", "paused 40 %", "broken"."""
-    if held.state is not ModelState.COMING:
-        return held.state.value
-    word = "paused" if held.record.paused else "coming"
-    return f"{word} {percent_done(held.bytes, held.record.size)} %"
 
 
 def progress_text(step: Progress) -> str:
@@ -65,6 +46,12 @@ class ProgressBoard:
         self._drawn = 0
         self._drawn_at = 0.0
         self._said: dict[str, tuple[Phase, int]] = {}
+
+    def __enter__(self) -> ProgressBoard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def show(self, name: str, step: Progress) -> None:
         """Show the progress of a download."""
@@ -118,3 +105,23 @@ class ProgressBoard:
 def _truncate(line: str, width: int) -> str:
     """Cut a line that the terminal would wrap, which would misplace the redrawn lines."""
     return line if len(line) <= width else line[: max(1, width - 1)] + "…"
+
+
+async def ask_agreement(question: str) -> bool:
+    """Ask for a yes; without a terminal, and after Enter alone, the answer is no."""
+    if not can_ask():
+        return False
+    print(f"{sanitise(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return (await read_line()).strip().lower() in ("y", "yes")
+
+
+async def confirm(lines: list[str], question: str, nothing: str) -> None:
+    """Have the person confirm what can't be undone.
+
+    Raises ConfigError where there is no terminal, with `nothing` as what was not done.
+    """
+    require_terminal(nothing, "-y does it without asking.")
+    for line in lines:
+        notify(line)
+    if not await ask_agreement(question):
+        raise click.exceptions.Exit(1)
