@@ -125,7 +125,7 @@ def words() -> Iterator[Problem]:
         if path != Path(__file__).resolve() and path.name not in MODEL_PROMPTS:
             with tokenize.open(path) as file:
                 yield from _words_in(path, file)
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         yield from _words_in(path, path.read_text("utf-8").splitlines())
 
 

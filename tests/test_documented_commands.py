@@ -19,6 +19,7 @@ from baton.platform.settings import load_settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
+    ROOT / "AGENTS.md",
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),

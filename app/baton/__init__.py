@@ -10,6 +10,19 @@ from baton.core.lazy_loading import lazy_exports
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "core.events": "Failed Finished StepText",
+    "core.messages": "Card Finish Prompt Request Text Usage",
+    "core.permissions": "PromptLimits",
+    "core.plan_types": "Plan Step",
+    "core.ports": "Worker",
+    "core.run.orchestra": "Orchestra",
+    "core.run.run_context": "Services",
+    "history": "Store",
+    "workers": "ScriptedWorker",
+}
+__all__ = sorted(name for names in _HOMES.values() for name in names.split())
+
 if TYPE_CHECKING:
     from baton.core.events import Failed as Failed, Finished as Finished, StepText as StepText
     from baton.core.messages import (
@@ -28,16 +41,4 @@ if TYPE_CHECKING:
     from baton.history import Store as Store
     from baton.workers import ScriptedWorker as ScriptedWorker
 else:
-    _HOMES = {
-        "core.events": "Failed Finished StepText",
-        "core.messages": "Card Finish Prompt Request Text Usage",
-        "core.permissions": "PromptLimits",
-        "core.plan_types": "Plan Step",
-        "core.ports": "Worker",
-        "core.run.orchestra": "Orchestra",
-        "core.run.run_context": "Services",
-        "history": "Store",
-        "workers": "ScriptedWorker",
-    }
     __getattr__ = lazy_exports(__name__, **_HOMES)
-    __all__ = sorted(name for names in _HOMES.values() for name in names.split())
