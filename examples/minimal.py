@@ -5,12 +5,7 @@ PYTHONPATH=app python examples/minimal.py
 
 import asyncio
 
-from baton.core.messages import Card, Prompt
-from baton.core.plan_types import Plan, Step
-from baton.core.run.orchestra import Orchestra
-from baton.core.run.run_context import Services
-from baton.history import Store
-from baton.workers.scripted_worker import ScriptedWorker
+from baton import Card, Orchestra, Plan, Prompt, ScriptedWorker, Services, Step, Store
 
 
 async def main() -> None:

@@ -3,6 +3,7 @@
 structure.py check            every rule, one line for each place that breaks it
 structure.py sizes [--write]  code lines and files of each folder beside the committed; renew these
 structure.py figures [TREE]   modules, lines, doubled names, inheritance, cycles of a checkout
+structure.py subject FILE     the subject of the commit message in a file: git's hook `commit-msg`
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import subprocess
 import sys
 import tokenize
 import tomllib
@@ -48,6 +50,12 @@ SOURCES = ("app", "scripts", "tests")
 
 MAX_SMALL_LINES = 80
 
+MAX_SUBJECT_CHARS = 72
+"""Of a commit's subject: what `git log` shows in a line."""
+
+SUBJECTS_SINCE = "2026-11-29T01:45:00Z"
+"""Commits before this were made when nothing checked them."""
+
 SIZES = Path("scripts", "data", "sizes.toml")
 """The committed size of each folder, so that growth is a decision that a reviewer sees."""
 
@@ -84,10 +92,14 @@ def main() -> int:
         for name, value in figures(Path(rest[0]) if rest else ROOT).items():
             print(f"{name:58} {value}")
         return 0
+    if command == "subject":
+        first = Path(rest[0]).read_text("utf-8").partition("\n")[0]
+        return _report_subjects([] if first.startswith("Merge ") else [first])
+    code = _report_subjects(branch_subjects())
     found = [*module_names(), *words(), *cycles(), *unlisted_libraries(), *size_changes()]
     for problem in found:
         print(f"{problem.path.relative_to(ROOT)}:{problem.line}: {problem.text}")
-    return 1 if found else 0
+    return 1 if found else code
 
 
 def modules(tree: Path = ROOT) -> list[Path]:
@@ -125,7 +137,7 @@ def words() -> Iterator[Problem]:
         if path != Path(__file__).resolve() and path.name not in MODEL_PROMPTS:
             with tokenize.open(path) as file:
                 yield from _words_in(path, file)
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         yield from _words_in(path, path.read_text("utf-8").splitlines())
 
 
@@ -281,6 +293,40 @@ def size_rows(tree: Path = ROOT) -> Iterator[str]:
         old_lines, old_files = old.get(folder, Size())
         changes = f"{lines - old_lines:+6} {files - old_files:+4}"
         yield f"{folder:30} {lines:6} {files:4} {changes}"
+
+
+def branch_subjects(tree: Path = ROOT) -> list[str]:
+    """The subjects of the commits since `main`, merges left out; none where that isn't known.
+
+    Without git, in an unpacked archive and in a shallow clone it isn't.
+    """
+    log = ("log", "--no-merges", f"--since={SUBJECTS_SINCE}", "--format=%s")
+    for main in ("main", "origin/main"):
+        base = _git(tree, "merge-base", main, "HEAD")
+        if base is not None:
+            return (_git(tree, *log, f"{base.strip()}..HEAD") or "").splitlines()
+    return []
+
+
+def _git(tree: Path, *words: str) -> str | None:
+    try:
+        command = ["git", "-C", str(tree), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def long_subjects(subjects: Iterable[str]) -> list[str]:
+    """Return the subjects that are too long for a line of `git log`."""
+    return [subject for subject in subjects if len(subject) > MAX_SUBJECT_CHARS]
+
+
+def _report_subjects(subjects: Iterable[str]) -> int:
+    """Print those that are too long, and return 1 if there are any."""
+    long = long_subjects(subjects)
+    for subject in long:
+        print(f"a commit's subject has over {MAX_SUBJECT_CHARS} characters: {subject}")
+    return 1 if long else 0
 
 
 class OwnClass(NamedTuple):

@@ -156,7 +156,7 @@ def test_every_provider_is_listed_or_refused() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         for target, anchor in re.findall(
             r"\]\((?!http)([^)#]*)#?([^)]*)\)", path.read_text("utf-8")
         ):
@@ -174,3 +174,19 @@ def test_files_that_pages_name_are_there() -> None:
             for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)+\.py)`", path.read_text("utf-8")):
                 places = (ROOT, ROOT / "app" / "baton", ROOT / "packaging", path.parent)
                 assert any((place / name).exists() for place in places), f"{path.name}: {name}"
+
+
+def test_every_package_has_a_line_for_those_who_change_it() -> None:
+    text = (ROOT / "AGENTS.md").read_text("utf-8")
+    product, others, fitted = re.split(r"^## .+$", text, flags=re.MULTILINE)[1:]
+    listed = [names(row[0])[0] for row in rows(product)]
+    package = ROOT / "app" / "baton"
+    folders = {path.parent.relative_to(package).as_posix() for path in package.rglob("*.py")}
+    assert sorted(listed) == sorted(folders), "AGENTS.md has a row for each folder with modules."
+    assert {"docs", "examples", "packaging", "scripts", "tests"} <= {
+        names(row[0])[0] for row in rows(others)
+    }
+    for row in (*rows(product), *rows(others), *rows(fitted)):
+        for name in names(row[-1]):
+            path = ROOT / name.split()[0]
+            assert path.exists(), f"AGENTS.md: {name}"

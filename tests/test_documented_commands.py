@@ -19,6 +19,7 @@ from baton.platform.settings import load_settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
+    ROOT / "AGENTS.md",
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
@@ -26,7 +27,7 @@ PAGES = [
 ]
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`")
-CALL = re.compile(r"(?:^|[\s|;&(])baton((?: +[^|;&\n)<>]+)?)")
+CALL = re.compile(r"(?:^|(?<!from)[\s|;&(])baton((?: +[^|;&\n)<>]+)?)")
 OPTION = re.compile(r"--?[a-z][\w-]*")
 VARIABLE = re.compile(r"\bBATON_[A-Z][A-Z_]*[A-Z]\b")
 PLACEHOLDER = re.compile(r"[^a-z]|\{")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -104,3 +105,59 @@ def test_the_sizes_are_shown_with_what_has_changed(tree: Path) -> None:
         ["cli/models", "50", "1", "+0", "+0"],
         ["in", "all", "160", "4", "+10", "+1"],
     ]
+
+
+def git(tree: Path, *words: str) -> None:
+    identity = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org")
+    command = ["git", "-C", str(tree), *identity, *words]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def commit(tree: Path, subject: str) -> None:
+    git(tree, "commit", "--quiet", "--allow-empty", "-m", f"{subject}\n\n{'b' * 90}")
+
+
+@pytest.fixture
+def commit_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes commits after the first that is checked, whatever the clock says."""
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2030-01-01T00:00:00Z")
+
+
+@pytest.mark.usefixtures("commit_date")
+def test_subjects_are_those_of_the_commits_since_main(tmp_path: Path) -> None:
+    assert structure.branch_subjects(tmp_path) == []  # no repository
+    git(tmp_path, "init", "--quiet", "--initial-branch=main")
+    assert structure.branch_subjects(tmp_path) == []  # no commit
+    commit(tmp_path, "a" * 73)
+    git(tmp_path, "switch", "--quiet", "-c", "topic")
+    assert structure.branch_subjects(tmp_path) == []
+    commit(tmp_path, "é" * 72)
+    commit(tmp_path, "c" * 73)
+    git(tmp_path, "switch", "--quiet", "main")
+    commit(tmp_path, "d" * 73)
+    git(tmp_path, "switch", "--quiet", "topic")
+    git(tmp_path, "merge", "--quiet", "-m", "m" * 73, "main")
+    assert structure.branch_subjects(tmp_path) == ["c" * 73, "é" * 72]
+    assert structure.long_subjects(structure.branch_subjects(tmp_path)) == ["c" * 73]
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=topic", tmp_path.as_uri(), "shallow")
+    assert structure.branch_subjects(shallow) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("s" * 72 + "\n\nWhy.\n", 0),
+        ("s" * 73 + "\n\nWhy.\n", 1),
+        (f"Merge branch '{'b' * 90}'\n", 0),
+    ],
+)
+def test_the_hook_refuses_a_subject_over_72_characters(
+    tmp_path: Path, message: str, code: int
+) -> None:
+    file = tmp_path / "message"
+    file.write_text(message, "utf-8")
+    script = structure.ROOT / "scripts" / "structure.py"
+    command = [sys.executable, "-I", str(script), "subject", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, bool(done.stdout), done.stderr) == (code, bool(code), "")
