@@ -144,7 +144,7 @@ def test_a_prompt_loads_little_first_and_nothing_that_migrates(tmp_path: Path) -
 def test_nothing_of_the_front_loads_native_engines() -> None:
     loaded = loaded_by(
         "import baton.cli.history, baton.cli.trace, baton.cli.config, baton.cli.doctor,"
-        " baton.cli.workers, baton.cli.completion, baton.cli.prompt_run, baton.compose"
+        " baton.cli.workers, baton.cli.options, baton.cli.prompt_run, baton.compose"
     )
     assert not loaded & HEAVY
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from baton.cli.doctor.check import CheckFailed
-from baton.core.byte_format import show_size
+from baton.core.machine import show_size
 from baton.platform.build_info import build_info
 from baton_self_test.context import SelfTest, SelfTestContext
 from baton_self_test.part_process import use_part

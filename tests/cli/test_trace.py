@@ -7,8 +7,7 @@ import json
 import re
 from dataclasses import replace
 
-from baton.cli.otel import span_lines
-from baton.cli.trace import trace_text, why_object
+from baton.cli.trace import span_lines, trace_text, why_object
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label

@@ -27,7 +27,7 @@ from baton.core.money import FREE, NANO, parse_usd
 from baton.core.permissions import PromptLimits, RunTerms, may_use
 from baton.core.view import fold_events
 from baton.models.model_download import ModelDownload
-from baton.models.model_types import FileStamp, LibraryModel, ModelRecord
+from baton.models.ports import FileStamp, LibraryModel, ModelRecord
 from baton.models.store import FolderModelStore
 from baton.platform.secrets import remove_keys
 from baton.platform.settings import (

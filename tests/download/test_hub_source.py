@@ -24,7 +24,7 @@ from baton.core.errors import (
     WorkerUnavailable,
 )
 from baton.download import HubSource
-from baton.download.progress import Progress
+from baton.download.messages import Progress
 from support.fake_hub import LOOP, Fault, Hub
 from support.gguf_writer import Tensor, facts, header
 

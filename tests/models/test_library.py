@@ -18,7 +18,7 @@ from baton.download import HubSource
 from baton.models.file_import import ModelImport
 from baton.models.library import Library
 from baton.models.model_download import ModelDownload
-from baton.models.model_types import DoesNotFit, ModelState, NeedsAgreement
+from baton.models.ports import DoesNotFit, ModelState, NeedsAgreement
 from baton.models.store import FolderModelStore
 from support.fake_hub import Fault, Hub
 from support.library_setup import final_model, tiny_model

@@ -17,11 +17,11 @@ from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.download import HubSource
-from baton.download.progress import Progress
+from baton.download.messages import Progress
 from baton.models.file_import import ModelImport
 from baton.models.library import Library
 from baton.models.model_download import ModelDownload
-from baton.models.model_types import LibraryModel, ModelRecord, ModelState
+from baton.models.ports import LibraryModel, ModelRecord, ModelState
 from baton.models.store import FolderModelStore
 from support.fake_hub import Hub
 from support.library_setup import final_model, tiny_model

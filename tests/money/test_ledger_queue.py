@@ -18,8 +18,8 @@ from baton.core.errors import BudgetExceeded, MoneyHeld
 from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import Queued
 from baton.core.money import BilledTokens
-from baton.core.spending import hold_queue
-from baton.core.spending.hold_queue import HoldTurn
+from baton.core.run import metered_worker
+from baton.core.run.metered_worker import HoldTurn
 from baton.money import Ledger
 from baton.money.ledger_file import OpenedLedger
 from baton.platform.database_thread import DatabaseThread
@@ -282,7 +282,7 @@ def all_end(numbers: Iterator[int]) -> Counter[str]:
 @pytest.fixture
 def rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have calls look every two seconds whether it is their turn."""
-    monkeypatch.setattr(hold_queue, "POLL_SECONDS", 2.0)
+    monkeypatch.setattr(metered_worker, "POLL_SECONDS", 2.0)
 
 
 @pytest.mark.usefixtures("rarely")
@@ -306,7 +306,7 @@ async def test_a_crowd_before_a_small_ceiling_is_answered_as_far_as_the_money_go
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Errors that cost nothing, cut streams and good answers: no call is refused too early."""
-    monkeypatch.setattr(hold_queue, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(metered_worker, "POLL_SECONDS", 0.02)
     ceiling = 12 * CENT // 10  # room for about three calls at once
     faults = [None, None, Fault.SERVER_ERROR, None, Fault.RATE_LIMITED, None]
     with Cloud(prices=PRICES, choose=asked_fault) as cloud:

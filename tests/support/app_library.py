@@ -24,11 +24,11 @@ from baton.core.errors import BatonError
 from baton.core.machine import Hardware
 from baton.core.messages import Card
 from baton.core.run.orchestra import Orchestra
-from baton.download.progress import Phase, Progress
+from baton.download.messages import Phase, Progress
 from baton.gguf.header import Header
 from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad
 from baton.models.library import Library
-from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord
+from baton.models.ports import ExternalModel, FileStamp, LibraryModel, ModelRecord
 from baton.models.recommendation import Pick, Recommendation
 from baton.models.store import FolderModelStore
 from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script

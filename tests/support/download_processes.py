@@ -24,7 +24,7 @@ from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.child import hub_client, transfer
 from baton.download.child.http_download import RetryPolicy
 from baton.download.child.partial_file import partial_key, partial_path
-from baton.download.progress import Phase, Progress
+from baton.download.messages import Phase, Progress
 from baton.ipc.parent_channel import Failure
 from support.fake_hub import Hub
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from baton.download.progress import Progress
-from baton.models.model_types import LibraryModel
+from baton.download.messages import Progress
+from baton.models.ports import LibraryModel
 from support import gguf_writer
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from baton.core.errors import ConfigError
-from baton.models.model_types import FileStamp, ModelRecord
+from baton.models.ports import FileStamp, ModelRecord
 from baton.models.store import FolderModelStore
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from baton.models.model_types import ModelRecord
+from baton.models.ports import ModelRecord
 from baton.models.store import FolderModelStore
 from baton.platform.settings import find_paths
 from support.command_line import CallResult

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from baton.core.catalogue_types import ModelOffer
 from baton.download.child import hub_client, transfer
-from baton.download.progress import Progress
+from baton.download.messages import Progress
 from baton.ipc.parent_channel import Failure
 from support.download_processes import QUICK, ProgressLog, here
 from support.private_mounts import mount_small_disk

@@ -13,7 +13,7 @@ from baton.core.errors import WorkerUnavailable
 from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Chunk, Request, Text
 from baton.history import Store
-from baton.models.model_types import ExternalModel, ModelState
+from baton.models.ports import ExternalModel, ModelState
 from baton.tui.chat.onboarding import is_put_off, machine_text
 from baton.tui.widgets.question_view import ChoiceView
 from baton.workers.scripted_worker import ScriptedWorker

@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from baton.core.messages import Chunk, Request, Text
-from baton.models.model_types import ExternalModel
+from baton.models.ports import ExternalModel
 from baton.tui.screens.models_screen import ModelsScreen
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_library import CODER, GATED, GB, SCOUT, TALKER, LibrarySetup, new_library_setup

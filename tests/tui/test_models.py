@@ -13,10 +13,10 @@ from baton.compose.model_inventory import ModelInventory, stored_row
 from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import ModelFileError
 from baton.core.messages import Card, Chunk, Request, Text
-from baton.download.progress import Phase, Progress
+from baton.download.messages import Phase, Progress
 from baton.history import Store
 from baton.models.model_download import ModelDownload
-from baton.models.model_types import ExternalModel, LibraryModel, ModelState
+from baton.models.ports import ExternalModel, LibraryModel, ModelState
 from baton.presentation.model_rows import ModelRow
 from baton.tui import model_table
 from baton.tui.chat.downloads import ActiveDownload, Downloads, downloads_text

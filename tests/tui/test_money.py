@@ -23,7 +23,7 @@ from baton.core.money import FREE, NANO, BilledTokens
 from baton.core.plan_types import Plan, Step
 from baton.history import Store
 from baton.platform.settings import load_settings
-from baton.presentation import charges
+from baton.presentation import words as money_words
 from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_session import GPT, AppSession, open_app, play, remote_script, sorry, until
@@ -98,31 +98,33 @@ def rooms(used: int, ceiling: int | None) -> Standing:
 
 
 def test_the_meter_in_words() -> None:
-    assert charges.spending_summary(Standing(())) == ""
-    assert charges.spending_summary(rooms(0, None)) == ""
-    assert charges.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
-    assert charges.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
-    assert charges.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
-    assert charges.spending_wordings(rooms(NANO, 2 * NANO)) == ("$1.00 of $2.00", "$1.00/2.00")
-    assert charges.spending_wordings(rooms(NANO, None)) == (
+    assert money_words.spending_summary(Standing(())) == ""
+    assert money_words.spending_summary(rooms(0, None)) == ""
+    assert money_words.spending_summary(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
+    assert money_words.spending_summary(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
+    assert money_words.spending_summary(rooms(NANO, None)) == "$1.00 spent · cloud off"
+    assert money_words.spending_wordings(rooms(NANO, 2 * NANO)) == ("$1.00 of $2.00", "$1.00/2.00")
+    assert money_words.spending_wordings(rooms(NANO, None)) == (
         "$1.00 spent · cloud off",
         "$1.00 spent",
     )
-    assert charges.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
-    assert charges.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
+    assert money_words.spending_summary(rooms(NANO, 0)) == "$1.00 spent · cloud off"
+    assert (
+        money_words.spending_summary(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
+    )
 
 
 def test_a_ceiling_is_reported_once_at_80_percent_and_once_when_all_is_used() -> None:
-    alarm = charges.CeilingAlarm()
+    alarm = money_words.CeilingAlarm()
     assert alarm.new_alarms(rooms(79, 100), "a", True) == []
     assert "80 % of the ceiling" in alarm.new_alarms(rooms(80 * NANO, 100 * NANO), "a", True)[0]
     assert alarm.new_alarms(rooms(90, 100), "a", True) == []
     assert "All of the ceiling" in alarm.new_alarms(rooms(100, 100), "a", True)[0]
     assert alarm.new_alarms(rooms(100, 100), "b", True) == []
-    old = charges.CeilingAlarm()
+    old = money_words.CeilingAlarm()
     assert old.new_alarms(rooms(85, 100), None, False) == [], "the header shows what was so before"
     assert old.new_alarms(rooms(86, 100), None, True) == []
-    sessions = charges.CeilingAlarm()
+    sessions = money_words.CeilingAlarm()
     full = Standing((ScopeBalance(Scope.SESSION, 100, 90),))
     assert (
         len(sessions.new_alarms(full, "a", True)) == len(sessions.new_alarms(full, "b", True)) == 1

@@ -17,7 +17,7 @@ from baton.core.money import NANO
 from baton.core.permissions import PromptLimits
 from baton.core.ports import CallOffer, Choice, Question
 from baton.presentation.answers import destination_text
-from baton.presentation.charges import call_price_text
+from baton.presentation.words import call_price_text
 from baton.tui.widgets.question_view import ChoiceView, OfferCard
 from support.app_session import SORRY, AppSession, open_app, remote_script, sorry, until
 

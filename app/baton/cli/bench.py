@@ -13,9 +13,8 @@ import click
 import msgspec
 
 from baton.cli import interrupts
-from baton.cli.completion import complete_worker
 from baton.cli.error_report import report_error
-from baton.cli.options import add_named_worker
+from baton.cli.options import add_named_worker, complete_worker
 from baton.cli.output import emit, emit_document, notify, show_progress
 from baton.cli.stores import format_columns
 from baton.core.errors import BatonError, BudgetExceeded, ConfigError

@@ -19,7 +19,7 @@ from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, Spendin
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
-from baton.presentation.charges import POLICY_NAMES
+from baton.presentation.words import POLICY_NAMES
 
 if TYPE_CHECKING:
     from baton.core.money import Price, Rates

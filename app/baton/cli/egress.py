@@ -12,13 +12,13 @@ import click
 from baton.cli.options import AliasedGroup, limit_option
 from baton.cli.output import emit, emit_bytes, emit_document, emit_export, iso_time, notify, to_json
 from baton.cli.stores import format_columns, format_time, with_ledger
-from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.ledger_types import Egress
+from baton.core.machine import show_size
 from baton.core.money import format_usd
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import open_replacement
-from baton.presentation.charges import charge_text
+from baton.presentation.words import charge_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

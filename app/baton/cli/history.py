@@ -16,8 +16,7 @@ from typing import Any
 
 import click
 
-from baton.cli.completion import complete_conversation, complete_run
-from baton.cli.options import AliasedGroup, limit_option
+from baton.cli.options import AliasedGroup, complete_conversation, complete_run, limit_option
 from baton.cli.output import (
     confirm_or_exit,
     csv_text,
@@ -30,10 +29,10 @@ from baton.cli.output import (
     to_json,
 )
 from baton.cli.stores import find_run, format_columns, user_ledger, with_store
-from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.history_types import RATINGS, Conversation, SearchHit, Signal, rating as rating_of
 from baton.core.labels import Label
+from baton.core.machine import show_size
 from baton.core.markdown import from_markdown, to_markdown
 from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.money import format_usd, show_usd

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from baton.cli.completion import completion_items
-from baton.cli.options import AliasedGroup
+from baton.cli.options import AliasedGroup, completion_items
 from baton.cli.output import (
     confirm_or_exit,
     emit,
@@ -130,7 +129,7 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     """
     import asyncio
 
-    from baton.cli.worker_test import confirm_cost, try_worker
+    from baton.cli.worker_probes import confirm_cost, try_worker
     from baton.compose import card_of
 
     paths, name = find_paths(), _find_key_name(provider)

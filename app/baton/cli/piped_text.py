@@ -16,8 +16,8 @@ from queue import Empty, Queue
 from typing import NamedTuple
 
 from baton.cli.output import notify
-from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
+from baton.core.machine import show_size
 from baton.workers import decode_text
 
 MAX_PIPED_BYTES = 8 * 10**6

@@ -19,7 +19,6 @@ from baton.core.sanitiser import one_line
 from baton.ipc.process import own_command
 from baton.models import ModelState
 from baton.platform.settings import load_settings
-from baton.presentation.charges import price_text
 from baton.presentation.chat_texts import (
     MODES,
     find_mode,
@@ -31,6 +30,7 @@ from baton.presentation.chat_texts import (
     strategy_text,
 )
 from baton.presentation.run_story import interruption_text, record_view
+from baton.presentation.words import price_text
 from baton.tui import slash_commands
 from baton.tui.slash_commands import SlashCommand
 

@@ -23,9 +23,8 @@ from baton.core.run.run import Run
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import AnswerSummary, summarise_answer
-from baton.presentation.charges import CeilingAlarm
 from baton.presentation.run_story import CardsById, answer_author, worker_place
-from baton.presentation.words import file_text, join_words
+from baton.presentation.words import CeilingAlarm, file_text, join_words
 
 if TYPE_CHECKING:
     from baton.compose import Baton

@@ -50,8 +50,8 @@ from baton.presentation.answers import (
     instructions_text,
     overcharge_warnings,
 )
-from baton.presentation.charges import call_price_text
 from baton.presentation.run_story import resume_hint, warning_text
+from baton.presentation.words import call_price_text
 
 _READER_WAIT_SECONDS = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""

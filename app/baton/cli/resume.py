@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.ask import running_loop
-from baton.cli.completion import complete_run
 from baton.cli.options import (
     budget_option,
+    complete_run,
     events_option,
     json_option,
     no_stream_option,

@@ -13,9 +13,9 @@ import click
 
 from baton import __version__
 from baton.cli import INTERRUPTED, interrupts
-from baton.cli.completion import COMPLETE_VARIABLE
 from baton.cli.error_report import discard_stdout, report_failure
 from baton.cli.options import (
+    COMPLETE_VARIABLE,
     add_named_worker,
     continue_options,
     find_continued,
@@ -69,7 +69,7 @@ COMMANDS = {
     "doctor": CommandEntry("baton.cli.doctor:doctor", "Check that everything here works."),
     "self": CommandEntry("baton.cli.installation:own", "Update, roll back or uninstall Baton."),
     "completion": CommandEntry(
-        "baton.cli.completion:completion", "Print the completions for your shell."
+        "baton.cli.options:completion", "Print the completions for your shell."
     ),
 }
 

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import click
 
 from baton.cli.budget import rates_object
-from baton.cli.completion import complete_worker
-from baton.cli.detected_models import (
+from baton.cli.options import AliasedGroup, complete_worker, offline_option
+from baton.cli.output import can_ask, emit, emit_document, notify
+from baton.cli.worker_probes import (
     checked_host,
     detection_text,
     model_text,
@@ -23,13 +24,11 @@ from baton.cli.detected_models import (
     select_models,
     server_model_object,
 )
-from baton.cli.options import AliasedGroup, offline_option
-from baton.cli.output import can_ask, emit, emit_document, notify
 from baton.compose import Baton, compose
 from baton.compose.worker_entries import AddOptions, add_worker, append_workers, detected_entries
-from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label, address_label
+from baton.core.machine import show_size
 from baton.core.messages import Card
 from baton.core.money import format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
@@ -44,7 +43,7 @@ from baton.platform.settings import (
     find_paths,
     load_settings,
 )
-from baton.presentation.charges import price_text
+from baton.presentation.words import price_text
 
 T = TypeVar("T")
 
@@ -226,7 +225,7 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
 
     One with several addresses is tried at each.
     """
-    from baton.cli.worker_test import (
+    from baton.cli.worker_probes import (
         confirm_cost,
         report_addresses,
         single_addresses,

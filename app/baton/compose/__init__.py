@@ -22,7 +22,7 @@ from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.sanitiser import one_line
-from baton.models.model_types import ModelState
+from baton.models.ports import ModelState
 from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.import_stubs import import_without
 from baton.platform.settings import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from baton.history import Store
     from baton.ipc.borrower import Borrower
     from baton.models.library import Library
-    from baton.models.model_types import LibraryModel
+    from baton.models.ports import LibraryModel
     from baton.money import Ledger
     from baton.routing import LearnedRouter
 

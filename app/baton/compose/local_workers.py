@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from baton.ipc.borrower import Borrower
     from baton.ipc.process import Child
     from baton.models.library import Library
-    from baton.models.model_types import LibraryModel
+    from baton.models.ports import LibraryModel
 
 TRAINED = "conductor"
 """The id under which the trained conductor's calls are recorded."""

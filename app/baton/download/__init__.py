@@ -6,7 +6,7 @@ from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
     from baton.download.hub_source import HubSource as HubSource, ReleaseSource as ReleaseSource
-    from baton.download.progress import Phase as Phase, Progress as Progress
+    from baton.download.messages import Phase as Phase, Progress as Progress
     from baton.download.releases import FLAVOURS as FLAVOURS, GPUS as GPUS, is_address as is_address
 else:
     __getattr__ = lazy_exports(

@@ -27,11 +27,11 @@ from baton.download.messages import (
     LookUpSource,
     OfferReply,
     OffersReply,
+    Progress,
     ReadHeader,
     ReadRelease,
     ReleaseReply,
 )
-from baton.download.progress import Progress
 from baton.download.releases import RELEASE_SCHEMA, Release, ReleaseFile
 from baton.gguf.header import Header
 from baton.ipc.messages import Failed, FinalReply, Message, Stopped

@@ -7,8 +7,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from baton.core.byte_format import show_memory, show_size
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.machine import show_memory, show_size
 
 if TYPE_CHECKING:
     from baton.core.catalogue_types import CatalogueEntry

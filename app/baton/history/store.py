@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from baton.core.byte_format import show_size
 from baton.core.errors import StoreError
 from baton.core.events import Event
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -34,6 +33,7 @@ from baton.core.history_types import (
 )
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, UsageRow
+from baton.core.machine import show_size
 from baton.core.messages import Prompt, Turn, TurnStatus
 from baton.core.ports import ConversationPosition, RecordedRun
 from baton.core.text_match import SaidTexts, Saying

@@ -24,7 +24,7 @@ from baton.core.errors import (
     WorkerUnavailable,
 )
 from baton.core.sanitiser import one_line
-from baton.download.progress import Progress
+from baton.download.messages import Progress
 from baton.download.releases import Build, ReleaseFile, Switch, is_address, is_newer
 from baton.install.installation import Installation, own_installation, probe_version
 from baton.install.unpack_cache import has_damaged_payload

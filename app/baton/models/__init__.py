@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from baton.models.file_import import ModelImport as ModelImport
     from baton.models.library import Library as Library
     from baton.models.model_download import ModelDownload as ModelDownload
-    from baton.models.model_types import (
+    from baton.models.ports import (
         DoesNotFit as DoesNotFit,
         ExternalModel as ExternalModel,
         LibraryModel as LibraryModel,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from baton.core.catalogue_types import STARTER_ID, UNKNOWN_SOURCE
 from baton.core.errors import ConfigError, ModelFileError
-from baton.download.progress import Progress
+from baton.download.messages import Progress
 from baton.gguf.header import Header
 from baton.gguf.split_files import joined_hash, name_without_part, part_paths
 from baton.models.library import absolute_path, explain_path_errors
 from baton.models.model_download import free_id
-from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord, ModelState
+from baton.models.ports import ExternalModel, LibraryModel, ModelRecord, ModelState
 from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import Hardware
 from baton.core.messages import DEFAULT_CONTEXT
 from baton.core.sanitiser import one_line
-from baton.download.progress import Progress
+from baton.download.messages import Progress
 from baton.gguf.memory_fit import (
     Fit,
     FitVerdict,
@@ -34,7 +34,7 @@ from baton.gguf.memory_fit import (
     judge_fit,
 )
 from baton.gguf.split_files import joined_hash, part_paths
-from baton.models.model_types import (
+from baton.models.ports import (
     DoesNotFit,
     ExternalModel,
     FileStamp,

@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from baton.core.byte_format import show_size
 from baton.core.catalogue_types import (
     FREE_LICENCES,
     UNKNOWN_SOURCE,
@@ -22,10 +21,11 @@ from baton.core.catalogue_types import (
     Source,
 )
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.download.progress import Progress
+from baton.core.machine import show_size
+from baton.download.messages import Progress
 from baton.gguf.memory_fit import ModelLoad, estimate_entry_load, estimate_load
 from baton.gguf.split_files import joined_hash, name_without_part, part_names, part_paths
-from baton.models.model_types import LibraryModel, ModelRecord, ModelState, NeedsAgreement
+from baton.models.ports import LibraryModel, ModelRecord, ModelState, NeedsAgreement
 from baton.models.recommendation import DISK_MARGIN
 
 if TYPE_CHECKING:

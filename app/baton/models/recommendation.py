@@ -30,10 +30,9 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import CatalogueEntry, ModelRole, ThinkingMode
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.machine import Hardware
+from baton.core.machine import Hardware, show_memory, show_size
 from baton.core.messages import DEFAULT_CONTEXT
 from baton.core.planning.skill_estimates import skill_by_size
 from baton.gguf.memory_fit import (

@@ -15,9 +15,8 @@ from baton.core.money import show_usd
 from baton.core.permissions import RunTerms
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.presentation.charges import POLICY_NAMES
 from baton.presentation.run_story import CardsById, has_not_begun, interruption_text
-from baton.presentation.words import ago_text
+from baton.presentation.words import POLICY_NAMES, ago_text
 
 HOME_TEXT = (
     "Ask here. Small questions stay on this machine; hard ones become steps;\n"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
-from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import (
     UNKNOWN_SOURCE,
     CatalogueEntry,
@@ -15,12 +14,11 @@ from baton.core.catalogue_types import (
     ThinkingMode,
 )
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.machine import Gpu
+from baton.core.machine import Gpu, show_memory, show_size
 from baton.core.messages import Card
 from baton.core.planning.skill_table import Mastery
 from baton.core.sanitiser import one_line
-from baton.presentation.charges import price_text
-from baton.presentation.words import percent_done
+from baton.presentation.words import percent_done, price_text
 
 CATALOGUE = "catalogue"
 """The state of a model that isn't here."""

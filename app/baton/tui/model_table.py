@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from textual.content import Content
 
-from baton.core.byte_format import show_size
+from baton.core.machine import show_size
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.presentation.model_rows import (

@@ -12,7 +12,7 @@ from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
 from baton.core.sanitiser import one_line
-from baton.presentation.charges import POLICY_NAMES
+from baton.presentation.words import POLICY_NAMES
 
 E = TypeVar("E", Policy, SpendingStyle)
 

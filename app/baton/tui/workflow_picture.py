@@ -20,10 +20,9 @@ from baton.core.plan_types import Plan
 from baton.core.ports import StepPrice
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, StepView
-from baton.presentation.charges import estimate_text
 from baton.presentation.plans import Branch, plan_tree
 from baton.presentation.run_story import CardsById, worker_name, worker_place
-from baton.presentation.words import count_text, duration_text
+from baton.presentation.words import count_text, duration_text, estimate_text
 
 WIDE_COLUMNS = 90
 """From how many columns on the bars are long and the columns stand further apart."""

@@ -23,8 +23,8 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
+from baton.core.machine import show_size
 from baton.core.messages import EMPTY_PAGE, NO_MEANING, Attachment
 from baton.core.sanitiser import one_line, remove_terminal_codes
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.models.model_types import ModelState
+from baton.models.ports import ModelState
 from baton.models.store import FolderModelStore
 from baton.platform.settings import find_paths, load_settings, write_settings
 from baton.workers.local import starter

@@ -17,7 +17,7 @@ from baton.download.child import partial_file as partials, transfer, transfer as
 from baton.download.child.hub_client import Stopped
 from baton.download.child.partial_file import PartialFile
 from baton.download.child.transfer import PartialHasher, ProgressReport
-from baton.download.progress import Phase, Progress
+from baton.download.messages import Phase, Progress
 from baton.ipc.parent_channel import Failure
 
 

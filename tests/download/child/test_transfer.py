@@ -23,7 +23,7 @@ from baton.download.child import partial_file as partials, transfer
 from baton.download.child.http_download import HttpDownload, RetryPolicy
 from baton.download.child.hub_client import HubClient, Stopped
 from baton.download.child.partial_file import NOTIFY_BYTES, PartialFile
-from baton.download.progress import Phase
+from baton.download.messages import Phase
 from baton.ipc.parent_channel import Failure
 from support.download_processes import (
     FILE,

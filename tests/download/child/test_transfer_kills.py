@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.catalogue_types import ModelOffer
-from baton.download.progress import Phase
+from baton.download.messages import Phase
 from support.download_processes import FILE, PROCESSES, REPO, Child, here, offer_of
 from support.fake_hub import Fault, Hub
 from support.small_disk import NEIGHBOUR, on_small_disk

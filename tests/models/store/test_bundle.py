@@ -13,7 +13,7 @@ import pytest
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.errors import ConfigError, ModelFileError
-from baton.models.model_types import FileStamp, ModelRecord
+from baton.models.ports import FileStamp, ModelRecord
 from baton.models.store import FolderModelStore
 from models.store.test_model_store import QWEN
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
-from baton.models.model_types import ExternalModel
+from baton.models.ports import ExternalModel
 from baton.models.store import FolderModelStore, external_models
 from baton.models.store.external_models import FolderScan, find_external_models
 from models.store.test_model_store import QWEN

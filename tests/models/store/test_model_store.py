@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from baton.core.catalogue_types import ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
-from baton.models.model_types import FileStamp, ModelRecord, ModelState
+from baton.models.ports import FileStamp, ModelRecord, ModelState
 from baton.models.store import FolderModelStore
 from support.root_privileges import held_to_file_modes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import ModelFileError
-from baton.models.model_types import LibraryModel
+from baton.models.ports import LibraryModel
 from baton.models.store import FolderModelStore
 from models.store.test_model_store import QWEN, arrive
 from support import model_store_process

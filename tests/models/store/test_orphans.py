@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from baton.core.errors import ConfigError
-from baton.models.model_types import ModelState
+from baton.models.ports import ModelState
 from baton.models.store import FolderModelStore
 from models.store.test_model_store import QWEN, SHA, arrive, state
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from baton import __version__
 from baton.cli.doctor.check import Check, CheckContext, CheckFailed, CheckWarning
-from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.errors import BatonError, ModelFileError
-from baton.core.machine import Gpu
+from baton.core.machine import Gpu, show_memory, show_size
 from baton.core.messages import Message, Request, Role, Text
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
@@ -444,7 +443,7 @@ async def _is_known(conductor: str, context: CheckContext) -> bool:
 
 async def _try_worker(worker: str, context: CheckContext) -> str:
     """Have a worker write a few tokens, unless that costs money."""
-    from baton.cli.worker_test import try_worker
+    from baton.cli.worker_probes import try_worker
     from baton.compose.local_workers import NOTHING_HERE
 
     chosen = next((w for w in context.settings.roster if w.id == worker), None)

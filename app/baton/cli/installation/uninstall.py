@@ -13,8 +13,8 @@ from baton.cli import interrupts
 from baton.cli.models.terminal_dialog import ask_agreement
 from baton.cli.output import emit_json, notify, require_terminal
 from baton.cli.prompt_run import read_line
-from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
+from baton.core.machine import show_size
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Paths, find_paths
 from baton.presentation.words import count_text

@@ -13,8 +13,8 @@ from baton.cli import interrupts
 from baton.cli.models.terminal_dialog import ProgressBoard, ask_agreement
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, emit_json, notify, require_terminal
-from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
+from baton.core.machine import show_size
 from baton.core.sanitiser import one_line
 from baton.download import FLAVOURS, GPUS, Progress, is_address
 from baton.install import (

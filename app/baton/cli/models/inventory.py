@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.completion import complete_worker, completion_items
+from baton.cli.options import complete_worker, completion_items
 from baton.compose import compose, library as compose_library, model_inventory
 from baton.core.catalogue_types import STARTER_ID
 from baton.core.errors import BatonError, ConfigError

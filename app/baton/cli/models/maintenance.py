@@ -19,9 +19,9 @@ from baton.cli.models.terminal_dialog import ProgressBoard, confirm
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_document, notify
 from baton.compose.model_inventory import stored_row
-from baton.core.byte_format import show_size
 from baton.core.catalogue_types import STARTER_ID, ModelRole, role_holders, settings_without_model
 from baton.core.errors import BatonError, ConfigError, ModelFileError
+from baton.core.machine import show_size
 from baton.core.sanitiser import one_line
 from baton.download import Progress
 from baton.models import LibraryModel, ModelState

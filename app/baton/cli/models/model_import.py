@@ -19,9 +19,9 @@ from baton.cli.models.terminal_dialog import ProgressBoard
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_document, notify
 from baton.cli.stores import format_columns
-from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import BatonError, ConfigError
+from baton.core.machine import show_size
 from baton.core.sanitiser import one_line
 from baton.download import Progress
 from baton.models import ExternalModel, LibraryModel, ModelImport

@@ -32,8 +32,8 @@ from baton.cli.workers import (
     worker_configuration,
 )
 from baton.compose.model_inventory import row_load
-from baton.core.byte_format import show_size
 from baton.core.catalogue_types import FREE_LICENCES, UNKNOWN_SOURCE
+from baton.core.machine import show_size
 from baton.core.messages import Card
 from baton.core.planning.skill_table import (
     CONFIGURED,

@@ -22,7 +22,6 @@ from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_document, notify
 from baton.compose import appoint
 from baton.compose.model_inventory import stored_row
-from baton.core.byte_format import show_size
 from baton.core.catalogue_types import (
     ModelRole,
     arrival_text,
@@ -31,6 +30,7 @@ from baton.core.catalogue_types import (
     roles_on_arrival,
 )
 from baton.core.errors import BatonError, ConfigError, ModelFileError
+from baton.core.machine import show_size
 from baton.gguf.memory_fit import Fit
 from baton.models import LibraryModel, ModelDownload, ModelState, NeedsAgreement
 from baton.platform.settings import configured_values, find_paths, load_settings

@@ -20,7 +20,6 @@ from baton.cli.output import emit, emit_document, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import list_workers
 from baton.compose import NOTHING_HERE, compose
-from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import (
     RULE_CONDUCTOR,
     STARTER_ID,
@@ -30,6 +29,7 @@ from baton.core.catalogue_types import (
     settings_without_model,
 )
 from baton.core.errors import BatonError, ConfigError
+from baton.core.machine import show_memory, show_size
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Settings, find_paths, load_settings, write_settings
 from baton.presentation.model_rows import UNUSABLE_STATES, gpu_text, licence_text

@@ -12,7 +12,7 @@ import click
 
 from baton.cli.output import can_ask, notify, require_terminal
 from baton.cli.prompt_run import read_line
-from baton.core.byte_format import show_part, show_speed
+from baton.core.machine import show_part, show_speed
 from baton.core.sanitiser import one_line, sanitise
 from baton.download import Phase, Progress
 from baton.presentation.words import duration_text, percent_done

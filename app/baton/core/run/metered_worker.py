@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from baton.core.aio import uninterrupted
-from baton.core.errors import BatonError, BudgetExceeded, SettingRefused, WorkerError
+from baton.core.errors import BatonError, BudgetExceeded, MoneyHeld, SettingRefused, WorkerError
 from baton.core.events import Called
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Hold, HoldRequest, Scope
@@ -36,7 +36,6 @@ from baton.core.messages import (
 from baton.core.money import FREE, BilledTokens
 from baton.core.permissions import PromptLimits, RunTerms, check
 from baton.core.ports import Ledger, Redactor, Worker
-from baton.core.spending.hold_queue import HoldTurn
 from baton.core.stream_filters import HiddenText, Restorer, StopFilter
 
 
@@ -374,3 +373,69 @@ class _AnswerText:
         """Yield the end of a text that may have become more than text, and didn't."""
         if rest := self._filter.feed(self._restorer.flush()) + self._filter.flush():
             yield Text(rest, 0)
+
+
+# Waiting for money that other calls hold
+
+
+POLL_SECONDS = 0.1
+"""How often a call that waits for money asks whether it is its turn."""
+
+
+class HoldTurn:
+    """One call that takes money; call `leave` in the end, however it went."""
+
+    def __init__(self, ledger: Ledger, bill: HoldRequest) -> None:
+        self._ledger = ledger
+        self._bill = bill
+        self._ticket = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in the queue."""
+        return bool(self._ticket)
+
+    async def take(self) -> Hold | None:
+        """Set money aside, or return None while other runs hold it. Raises BudgetExceeded."""
+        holding = asyncio.create_task(self._ask())
+        try:
+            return await asyncio.shield(holding)
+        except asyncio.CancelledError:
+            # It may be on disk all the same, and nothing will be sent for it.
+            await uninterrupted(self._give_back(holding))
+            raise
+
+    async def _ask(self) -> Hold | None:
+        if not self._bill.patience:
+            return await self._ledger.hold(self._bill)
+        got = await self._ledger.hold_in_turn(self._bill, self._ticket)
+        if isinstance(got, Hold):
+            self._ticket = 0
+            return got
+        self._ticket = got
+        return None
+
+    async def wait(self) -> Hold:
+        """Wait until the money is set aside. Raises BudgetExceeded once that took too long."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._bill.patience
+        while loop.time() < end:
+            await asyncio.sleep(POLL_SECONDS)
+            if (hold := await self.take()) is not None:
+                return hold
+        await self.leave()
+        try:
+            return await self._ledger.hold(self._bill)
+        except MoneyHeld as held:  # it was waited for, so it is a refusal like any other
+            raise BudgetExceeded(held.message, held.hint) from held
+
+    async def leave(self) -> None:
+        """Make way for those behind, if it still waits."""
+        ticket, self._ticket = self._ticket, 0
+        if ticket:
+            await uninterrupted(self._ledger.leave_queue(ticket))
+
+    async def _give_back(self, holding: asyncio.Task[Hold | None]) -> None:
+        with suppress(BatonError):  # it was refused, or stays held until this process is gone
+            if (hold := await holding) is not None:
+                await self._ledger.void(hold.call)

@@ -22,8 +22,8 @@ from typing import Any
 import httpcore
 import httpx
 
-from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelOffer
+from baton.core.machine import show_size
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_client
 from baton.download.child.hub_client import Stopped

@@ -26,11 +26,11 @@ from baton.download.messages import (
     LookUpSource,
     OfferReply,
     OffersReply,
+    Progress,
     ReadHeader,
     ReadRelease,
     ReleaseReply,
 )
-from baton.download.progress import Progress
 from baton.ipc import messages
 from baton.ipc.messages import Failed, FinalReply, Message
 from baton.ipc.parent_channel import Failure, ParentChannel, serve

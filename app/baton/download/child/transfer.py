@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelOffer
+from baton.core.machine import show_size
 from baton.download.child import hub_client, partial_file as partials
 from baton.download.child.http_download import FileTooLong, HttpDownload, RetryPolicy
 from baton.download.child.hub_client import Stopped
 from baton.download.child.partial_file import NOTIFY_BYTES, PartialFile
-from baton.download.progress import Phase, Progress
+from baton.download.messages import Phase, Progress
 from baton.ipc.parent_channel import Failure
 from baton.platform.durable_files import is_disk_full, make_folder
 

@@ -27,7 +27,7 @@ from baton.gguf.split_files import (
     name_without_part,
     part_paths,
 )
-from baton.models.model_types import ExternalModel, LibraryModel, ModelRecord
+from baton.models.ports import ExternalModel, LibraryModel, ModelRecord
 from baton.models.store.manifest import UnreadableRecord, decode_json, list_records, read_limited
 from baton.models.store.store_files import open_regular_file
 

@@ -25,7 +25,7 @@ from baton.gguf.split_files import (
     part_names,
     part_paths,
 )
-from baton.models.model_types import ModelRecord
+from baton.models.ports import ModelRecord
 from baton.models.store.store_files import (
     RECORD_FILE,
     check_model_file,

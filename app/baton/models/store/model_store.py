@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
+from baton.core.machine import show_size
 from baton.gguf.split_files import part_names, part_paths
-from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
+from baton.models.ports import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
 from baton.models.store.manifest import (
     UnreadableRecord,
     bundled_record,

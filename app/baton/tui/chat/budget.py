@@ -13,8 +13,8 @@ from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.permissions import check
-from baton.presentation import charges
 from baton.presentation.chat_texts import is_on, offline_text, private_text
+from baton.presentation.words import POLICY_NAMES, CeilingAlarm
 from baton.tui import slash_commands
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import DownloadController
@@ -38,7 +38,7 @@ class BudgetController:
         self._services = context.services
         self._questions = questions
         self._downloads = downloads
-        self._alarm = charges.CeilingAlarm()
+        self._alarm = CeilingAlarm()
         self._has_spent = False
 
     # The meter
@@ -175,11 +175,11 @@ class BudgetController:
         terms = self._services.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{sentence} No ceiling is above $0, so the cloud is off."
-        return f"{sentence} When to spend: {charges.POLICY_NAMES[terms.policy]} (/budget policy)."
+        return f"{sentence} When to spend: {POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
         orchestra, store = self._services.orchestra, self._services.store
-        conversation, words = self._context.chat.id, charges.POLICY_NAMES[policy]
+        conversation, words = self._context.chat.id, POLICY_NAMES[policy]
         if policy is Policy.NEVER:
             self.keep_local()  # a run goes on under the policy with which it began
         if here:

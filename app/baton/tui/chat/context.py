@@ -19,8 +19,8 @@ from baton.core.permissions import ANYTHING, PromptLimits
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import AnswerSummary, summarise_answer
-from baton.presentation.charges import spending_wordings
 from baton.presentation.run_story import CardsById, worker_name
+from baton.presentation.words import spending_wordings
 from baton.tui import desktop, key_bindings
 from baton.tui.prompt_queue import ConversationState, PromptQueue
 from baton.tui.screens.overlay import Overlay

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from baton.core.byte_format import show_speed
 from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.machine import show_speed
 from baton.core.sanitiser import one_line
 from baton.download import Phase, Progress
 from baton.models import LibraryModel

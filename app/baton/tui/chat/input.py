@@ -12,9 +12,9 @@ from functools import partial
 
 from textual import events
 
-from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.history_types import Signal
+from baton.core.machine import show_size
 from baton.core.messages import MENTION_SIGNS, Attachment, Prompt, Role
 from baton.core.ports import Choice, Question
 from baton.core.sanitiser import one_line, remove_terminal_codes, sanitise
@@ -23,8 +23,7 @@ from baton.presentation.words import count_text
 from baton.tui import slash_commands
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
-from baton.tui.chat.conversation import ConversationController
-from baton.tui.chat.feedback import FeedbackController
+from baton.tui.chat.conversation import ConversationController, FeedbackController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.chat.runs import RunController
 from baton.tui.prompt_queue import QueuedPrompt

@@ -14,8 +14,8 @@ from baton.core.errors import ConfigError
 from baton.core.ledger_types import Policy, SpendingStyle
 from baton.core.messages import Card
 from baton.core.sanitiser import one_line
-from baton.presentation.charges import POLICY_NAMES, price_text
 from baton.presentation.chat_texts import MODES
+from baton.presentation.words import POLICY_NAMES, price_text
 from baton.tui import key_bindings, themes
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.input import InputController

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.byte_format import show_memory, show_size
 from baton.core.catalogue_types import STARTER_ID, ModelRole, recommended_roles
 from baton.core.errors import BatonError
+from baton.core.machine import show_memory, show_size
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView

@@ -22,8 +22,7 @@ from baton.presentation.answers import charge_warnings, declined_text
 from baton.presentation.run_story import answer_author
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import ChatContext
-from baton.tui.chat.conversation import ConversationController
-from baton.tui.chat.feedback import FeedbackController
+from baton.tui.chat.conversation import ConversationController, FeedbackController
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.questions import QuestionController
 from baton.tui.prompt_queue import QueuedPrompt, RunFollower, used_context_share

@@ -18,9 +18,8 @@ from baton.core.history_types import Signal
 from baton.tui import key_bindings
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import AppServices, ChatContext
-from baton.tui.chat.conversation import ConversationController
+from baton.tui.chat.conversation import ConversationController, FeedbackController
 from baton.tui.chat.downloads import DownloadController
-from baton.tui.chat.feedback import FeedbackController
 from baton.tui.chat.input import InputController, ShellController
 from baton.tui.chat.menu import BUDGET_CHOICES, MenuController
 from baton.tui.chat.onboarding import OnboardingController

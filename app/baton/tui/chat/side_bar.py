@@ -16,10 +16,10 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import OptionList, Static
 
-from baton.core.byte_format import show_memory, show_size
 from baton.core.errors import BatonError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.ledger_types import Egress, Standing
+from baton.core.machine import show_memory, show_size
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.tui import key_bindings

@@ -16,9 +16,9 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.compose.model_inventory import ModelInventory
-from baton.core.byte_format import show_size
 from baton.core.catalogue_types import STARTER_ID, ModelRole
 from baton.core.errors import BatonError
+from baton.core.machine import show_size
 from baton.core.messages import Card
 from baton.core.sanitiser import one_line, sanitise
 from baton.models import expected_speed

@@ -28,14 +28,14 @@ from baton.core.ledger_types import (
 )
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line, sanitise
-from baton.presentation.charges import (
+from baton.presentation.run_story import CardsById, worker_name
+from baton.presentation.words import (
     POLICY_NAMES,
+    count_text,
     room_text,
     spending_summary,
     unconfirmed_text,
 )
-from baton.presentation.run_story import CardsById, worker_name
-from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.screens.overlay import CeilingScreen, ConfirmScreen, Overlay
 from baton.tui.screens.traffic_screens import EgressScreen

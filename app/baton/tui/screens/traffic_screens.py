@@ -15,10 +15,10 @@ from baton.core.ledger_types import (
     Egress,
 )
 from baton.core.sanitiser import one_line
-from baton.presentation.charges import (
+from baton.presentation.words import (
     charge_text,
+    count_text,
 )
-from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.text_widgets import TextView

@@ -16,8 +16,7 @@ from textual.widgets import Static
 from baton.core.ports import CallOffer, Choice, Question
 from baton.core.sanitiser import one_line, sanitise
 from baton.presentation.answers import destination_text, instructions_text
-from baton.presentation.charges import call_price_text
-from baton.presentation.words import count_text
+from baton.presentation.words import call_price_text, count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.text_widgets import TextView
 

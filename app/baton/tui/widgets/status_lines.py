@@ -15,7 +15,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from baton.core.sanitiser import one_line
-from baton.presentation.charges import FROZEN_TEXT
+from baton.presentation.words import FROZEN_TEXT
 from baton.tui.key_bindings import footer_need, footer_rank
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         CallTimeouts as CallTimeouts,
         Gateway as Gateway,
     )
-    from baton.workers.cloud.learned_settings import LearnedSettings as LearnedSettings
+    from baton.workers.cloud.model_settings import LearnedSettings as LearnedSettings
     from baton.workers.cloud.price_table import (
         Snapshot as Snapshot,
         cheapest_model as cheapest_model,

@@ -14,7 +14,6 @@ from baton.ipc.messages import Failed
 from baton.ipc.process import Call, Child, ChildDied, environment, error_of, start_child
 from baton.ipc.supervisor import Supervisor
 from baton.platform import proxies
-from baton.workers.cloud.learned_settings import LearnedSettings
 from baton.workers.cloud.messages import (
     REPLIES,
     CallWorker,
@@ -26,6 +25,7 @@ from baton.workers.cloud.messages import (
     SetUpGateway,
     WarmGateway,
 )
+from baton.workers.cloud.model_settings import LearnedSettings
 
 RecordRequest = Callable[[str, str, bytes], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""

@@ -21,7 +21,7 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.money import NANO, Price, Rates, Tier
-from baton.workers.cloud.model_families import family_of, openais_name
+from baton.workers.cloud.model_settings import family_of, openais_name
 
 PRICES_FILE = Path(__file__).with_name("prices.json")
 

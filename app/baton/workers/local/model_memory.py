@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from baton.core.byte_format import show_size
 from baton.core.errors import ModelFileError
+from baton.core.machine import show_size
 from baton.gguf.memory_fit import (
     MEMORY_SHARE,
     SPARE_BYTES,

@@ -21,7 +21,7 @@ import pytest
 
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud.child.request_guard import CAP_FIELDS
-from baton.workers.cloud.model_families import FAMILIES_FILE, LEVELS, _entries, family_of
+from baton.workers.cloud.model_settings import FAMILIES_FILE, LEVELS, _entries, family_of
 from baton.workers.cloud.price_table import snapshot, thinking_tokens
 
 LITELLMS_LIST = Path(
@@ -57,7 +57,7 @@ from baton.ipc.parent_channel import Failure
 from baton.workers.cloud.child.litellm_requests import LitellmRequests, _configuration
 from baton.workers.cloud.child.request_guard import UnfitRequest, check_request, check_url
 from baton.workers.cloud.child.request_writer import RequestWriter
-from baton.workers.cloud.model_families import family_of
+from baton.workers.cloud.model_settings import family_of
 from workers.cloud.child.test_cloud_call import call
 
 def asked_by_litellm(one, level):

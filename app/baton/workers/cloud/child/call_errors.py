@@ -31,7 +31,7 @@ from baton.workers.cloud.child.provider_errors import (
     wait_seconds,
 )
 from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse_json
-from baton.workers.cloud.learned_settings import OPTION_NAMES
+from baton.workers.cloud.model_settings import OPTION_NAMES
 
 if TYPE_CHECKING:
     from baton.workers.cloud.child.cloud_call import CloudCall

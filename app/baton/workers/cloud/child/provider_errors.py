@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from baton.ipc.child_http import DURATION, duration_seconds, retry_after
-from baton.workers.cloud.model_families import LEVELS
+from baton.workers.cloud.model_settings import LEVELS
 
 TABLE_FILE = Path(__file__).with_suffix(".toml")
 REFUSALS_FILE = Path(__file__).with_name("setting_refusals.toml")

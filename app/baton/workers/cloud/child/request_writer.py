@@ -20,7 +20,7 @@ from baton.workers.cloud.child.cloud_call import (
     RequestSettings,
 )
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
-from baton.workers.cloud.model_families import ModelFamily, family_of
+from baton.workers.cloud.model_settings import ModelFamily, family_of
 from baton.workers.cloud.price_table import ModelFacts, known_facts
 
 SHORT_ANSWER_TOKENS = 2048

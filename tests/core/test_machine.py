@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as some
 
-from baton.core.byte_format import show_memory, show_part, show_size, show_speed
-from baton.core.machine import Hardware
+from baton.core.machine import Hardware, show_memory, show_part, show_size, show_speed
 from baton.gguf.memory_fit import ModelLoad, judge_fit
 from baton.models.recommendation import recommend
 from baton.tui.chat.onboarding import machine_text

@@ -21,7 +21,7 @@ from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.money import Ledger
 from baton.workers.cloud import CloudWorker, Gateway, LearnedSettings
 from baton.workers.cloud.child.provider_errors import is_about_value, refused_option
-from baton.workers.cloud.learned_settings import OPTION_NAMES, REMEMBERED_DAYS
+from baton.workers.cloud.model_settings import OPTION_NAMES, REMEMBERED_DAYS
 from support.cloud_worker_calls import PRICE, Log, cloud_worker, server_worker
 from support.fake_cloud import Cloud, Fault, ReceivedRequest
 
