@@ -509,7 +509,7 @@ async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_p
         assert session.chat.transcript.turns[-1].status is TurnStatus.DONE
         session.chat.transcript.focus()
         await session.press("w", "left")
-        await session.wait_until(lambda: "Planned and checked by Qwen 4B" in session.screen_text())
+        await session.wait_until(lambda: "Qwen 4B planned." in session.screen_text())
 
 
 def shown_plan(session: AppSession) -> Plan:

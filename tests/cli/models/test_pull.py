@@ -214,7 +214,7 @@ def test_ctrl_c_keeps_what_came_and_pull_goes_on(call: Call, hub: Hub) -> None:
     screen.send("\x03")
     assert screen.wait_end() == 130
     assert "are kept" in screen.text
-    assert "`baton models pull` goes on" in screen.text
+    assert "`baton models pull` resumes" in screen.text
     row = models(call("models", "ls", "--json"))["tiny"]
     assert (row["state"], file_of("tiny").exists()) == ("coming", False)
     assert "coming" in call("models", "ls").out

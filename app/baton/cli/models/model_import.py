@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,8 +135,8 @@ async def _import(
                     if is_remote and not found and not os.path.lexists(name):  # noqa: ASYNC240
                         outcomes.append(PullResult(name, error=_pull_error(name)))
                         continue
-                    steps = files_of.add(file, id=id, link=link or found, force=force)
-                    await _import_one(library, name, steps, board, outcomes)
+                    add = partial(files_of.add, file, id=id, link=link or found, force=force)
+                    await _import_one(library, name, add, board, outcomes)
             except asyncio.CancelledError:
                 board.close()
                 notify("Stopped; of what wasn't verified yet, nothing was taken.")
@@ -146,14 +147,14 @@ async def _import(
 async def _import_one(
     library: Library,
     name: str,
-    steps: Steps,
+    add: Callable[[], Steps],
     board: ProgressBoard,
     outcomes: list[PullResult],
 ) -> None:
     """Take what a file or a folder holds; each arrival is reported at once."""
     began = time.time()
     try:
-        async with aclosing(steps):
+        async with aclosing(add()) as steps:
             async for step in steps:
                 if isinstance(step, Progress):
                     board.show(_title(name), step)

@@ -83,7 +83,7 @@ def pull(
 ) -> int:
     """Fetch models, several side by side, and verify every byte of them.
 
-    An interrupted download goes on where it ended. A model is used
+    An interrupted download resumes where it ended. A model is used
     only when all of it has come and its hash is right; then it takes the roles that suit it and
     that no other model has, or those of --role. It draws plans only with `--role conductor`: see
     `baton bench --conductor`.
