@@ -12,6 +12,6 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         hub_source="HubSource ReleaseSource",
-        progress="Phase Progress",
+        messages="Phase Progress",
         releases="FLAVOURS GPUS is_address",
     )

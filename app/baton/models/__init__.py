@@ -30,6 +30,6 @@ else:
         file_import="ModelImport",
         library="Library",
         model_download="ModelDownload",
-        model_types="DoesNotFit ExternalModel LibraryModel ModelState NeedsAgreement",
+        ports="DoesNotFit ExternalModel LibraryModel ModelState NeedsAgreement",
         recommendation="Pick Recommendation expected_speed",
     )

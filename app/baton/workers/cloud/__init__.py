@@ -39,7 +39,7 @@ else:
         __name__,
         address_pool="WorkerAddress",
         gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
-        learned_settings="LearnedSettings",
+        model_settings="LearnedSettings",
         provider_models=(
             "did_you_mean full_names known_provider provider_model provider_refusals"
             " unknown_provider why_unusable"
