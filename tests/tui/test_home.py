@@ -22,7 +22,16 @@ from baton.core.ports import NEW, RecordedRun
 from baton.history import Store
 from baton.tui.widgets.home_view import RecentRow
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_session import CARD, GPT, AppSession, open_app, remote_script, settled, until
+from support.app_session import (
+    CARD,
+    GPT,
+    AppSession,
+    open_app,
+    remote_script,
+    screen_text,
+    settled,
+    until,
+)
 from support.screen_looks import (
     LARGE,
     MIDDLE,
@@ -237,7 +246,10 @@ async def home(pilot: Pilot[None]) -> None:
     app_of(pilot)
     await settled(pilot)
     await pilot.press("ctrl+n")
-    await settled(pilot, lambda: len(pilot.app.screen.query(RecentRow)) == 3)
+    await settled(
+        pilot,
+        lambda: len(pilot.app.screen.query(RecentRow)) == 3 and "Tab" in screen_text(pilot.app),
+    )
 
 
 async def row(pilot: Pilot[None]) -> None:

@@ -161,6 +161,7 @@ class Transcript(VerticalScroll):
         with self.app.batch_update():
             await self.query("HomeView").remove()
             await self._column.mount(home, after=self._earlier)
+        self.screen.refresh_bindings()  # Tab leads to its rows
 
     def select(self, view: TurnView) -> None:
         """Make this the turn that keys act on."""
