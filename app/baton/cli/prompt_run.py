@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from baton.cli import interrupts
-from baton.cli.error_report import report_error
+from baton.cli.error_report import exit_code, report_error
 from baton.cli.json_output import (
     event_object,
     is_only_planned,
@@ -176,9 +176,9 @@ def _exit_code(view: RunView, output: Output, options: OutputOptions, left: list
             unwritable_error(output.failure, "It is in your history." if kept else "")
         )
     if view.overcharged_calls:
-        return BudgetExceeded.exit_code
+        return exit_code(BudgetExceeded)
     if view.failure is not None:
-        return ERROR_CLASSES.get(view.failure.error, BatonError).exit_code
+        return exit_code(ERROR_CLASSES.get(view.failure.error, BatonError))
     if options.is_preview and is_only_planned(view):
         return 0
     return 1 if _was_withdrawn(view) else 0

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from baton.cli.error_report import exit_code
 from baton.cli.json_output import error_object
 from baton.cli.output import (
     confirm_or_exit,
@@ -70,7 +71,7 @@ class WorkerTrial:
         """Say on stderr what was charged above its hold; return the exit code."""
         for warning in self.warnings:
             notify(f"baton: {warning['message']} {warning['hint']}")
-        return BudgetExceeded.exit_code if self.warnings else 0
+        return exit_code(BudgetExceeded) if self.warnings else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def report_addresses(worker: str, tried: Sequence[AddressTrial], as_json: bool) 
     else:
         emit("\n".join(each.line for each in tried))
     codes = [each.trial.report_warnings() for each in tried if each.trial is not None]
-    return failed[0].exit_code if failed else max(codes, default=0)
+    return exit_code(type(failed[0])) if failed else max(codes, default=0)
 
 
 def confirm_cost(card: Card, settings: Settings, yes: bool, calls: int = 1) -> int | None:

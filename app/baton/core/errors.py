@@ -28,8 +28,6 @@ class BatonError(Exception):
     they are shown.
     """
 
-    exit_code = 1
-
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -42,19 +40,13 @@ class BatonError(Exception):
 class ConfigError(BatonError):
     """A setting, an option or an argument is wrong."""
 
-    exit_code = 2
-
 
 class SecretMissing(BatonError):
     """A provider's key isn't there, or the provider refused it."""
 
-    exit_code = 3
-
 
 class BudgetExceeded(BatonError):
     """A call was refused before it could cost more than the ceiling."""
-
-    exit_code = 4
 
 
 class MoneyHeld(BudgetExceeded):
@@ -68,8 +60,6 @@ class MoneyHeld(BudgetExceeded):
 class ModelFileError(BatonError):
     """A model file is missing, unreadable, broken or too large for this machine."""
 
-    exit_code = 5
-
 
 class AdapterError(ModelFileError):
     """An adapter can't be put on a model, which itself can be used."""
@@ -77,8 +67,6 @@ class AdapterError(ModelFileError):
 
 class WorkerError(BatonError):
     """A worker could not do what it was asked."""
-
-    exit_code = 6
 
 
 class WorkerUnavailable(WorkerError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
+from baton.cli.error_report import exit_code
 from baton.cli.json_output import error_object
 from baton.cli.models.inventory import complete_held, open_library
 from baton.cli.models.pull import model_object
@@ -172,7 +173,7 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
             emit(f"{held.id:{width}}  {error.message if error else _verdict_text(held)}")
     else:
         notify("There are no models to verify.")
-    return ModelFileError.exit_code if wrong else 0
+    return exit_code(ModelFileError) if wrong else 0
 
 
 async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[LibraryModel, BatonError | None]]:
