@@ -34,7 +34,7 @@ from textual.dom import DOMNode
 import baton
 import baton.tui as screen_package
 from baton import compose as composition
-from baton.cli import INTERRUPTED
+from baton.cli import INTERRUPTED, error_report
 from baton.cli.json_output import run_object
 from baton.cli.options import ALIASES
 from baton.cli.root import baton as root_command, run as main
@@ -227,7 +227,7 @@ def errors_json(_: Path) -> str:
             *(
                 {
                     "error": name,
-                    "exit_code": kind.exit_code,
+                    "exit_code": error_report.exit_code(kind),
                     "is_a": [one.__name__ for one in kind.__mro__[1:] if one in public],
                     "by_name": errors.ERROR_CLASSES.get(name) is kind,
                 }

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 from baton.core.catalogue_types import UNKNOWN_SOURCE, FilePart, ModelOffer, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.download.messages import Progress
-from baton.gguf.header import Header
 from baton.gguf.split_files import part_paths
 
 if TYPE_CHECKING:
+    from baton.download.messages import Progress
+    from baton.gguf.header import Header
     from baton.gguf.memory_fit import FitVerdict
 
 
