@@ -31,7 +31,7 @@ PASSED_PREFIX = "Passed: "
 
 _REFUSED_ERROR = "BudgetExceeded"
 _SETUP_ERRORS = ("SecretMissing", "ModelFileError", "ConfigError", "StoreError")
-"""Errors that say nothing of a strategy: a key, a model file or a setting is missing."""
+"""Errors that don't judge a strategy: a key, a model file or a setting is missing."""
 
 _NO_SANDBOX = "Nothing executes code safely here, so it was not graded."
 
@@ -104,7 +104,7 @@ class StrategyRow:
 
 
 Grade = Callable[[Question, RunView], Awaitable[tuple[float | None, str]]]
-"""Returns the score of what a run brought and, where there is none or it is low, why."""
+"""Returns the score of a run's answer and, where there is none or it is low, why."""
 
 Execute = Callable[[str, str], Awaitable[str]]
 """Runs Python, then tests of it, in a sandbox; returns what is printed and how it ended.
@@ -142,7 +142,7 @@ def grader(execute: Execute | None = None) -> Grade:
         try:
             last = (await execute(python_in(view.answer), question.tests)).rpartition("\n")[2]
         except WorkerUnavailable as error:
-            return None, error.message  # that says nothing of the code
+            return None, error.message  # that doesn't judge the code
         except BatonError as error:
             return 0.0, error.message
         return (1.0, "") if last.startswith(PASSED_PREFIX) else (0.0, last[-200:])

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 class AskOptions:
     """What was typed, as click hands it over: see the options below.
 
-    With `preview` the plan is drawn, and nothing of it played (`baton plan`). `missing` has a
+    With `preview` the plan is drawn, and nothing of it runs (`baton plan`). `missing` has a
     sentence for each file that the text names and that can't be attached.
     """
 
@@ -193,8 +193,8 @@ def ask(**typed: Any) -> int:
     """Answer one prompt on stdout.
 
     Piped text goes before TEXT; without a byte of it within two seconds, TEXT alone is asked (-f -
-    waits). The answer alone is on stdout; what is happening is said on stderr. After -f, words that
-    are files are attached too, and @FILE in TEXT is; after -- nothing is.
+    waits). The answer alone is on stdout; progress is shown on stderr. After -f, words that are
+    files are attached too, and @FILE in TEXT is; after -- nothing is.
 
     \b
       baton ask "What is the capital of France?"
@@ -292,7 +292,7 @@ def _answering_card(orchestra: Orchestra, worker: str | None, text: str) -> Card
 
 @contextmanager
 def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
-    """Yield what runs coroutines; say what the person must know of Baton, and close it after."""
+    """Yield what runs coroutines; say what the user must know of Baton, and close it after."""
     import asyncio
 
     with asyncio.Runner() as runner:
@@ -324,7 +324,7 @@ def _empty_prompt_error() -> ConfigError:
 
 
 async def _report_unfinished(store: Store, conversation: str) -> None:
-    """Say how the conversation's last answer can be gone on with, if Baton was ended during it."""
+    """Say how to continue the conversation's last answer, if Baton was ended during it."""
     last = await store.runs.last(conversation)
     if last is not None and last.status == "lost":
         from baton.presentation.run_story import record_view, resume_hint
@@ -362,7 +362,7 @@ def _build_prompt(
     whole = "\n\n".join(part for part in ("" if is_attached else piped, text) if part.strip())
     if not whole and not files:
         raise _empty_prompt_error()
-    lacks = [_lack_object("missing_file", said, "Check the path.") for said in options.missing]
+    lacks = [_lack_object("missing_file", each, "Check the path.") for each in options.missing]
     if lack:
         lacks.append(_lack_object("piped_text", lack, "`-f -` waits for its end."))
     if not options.quiet:
@@ -371,8 +371,8 @@ def _build_prompt(
             notify(f"baton: {each['message']} {each['hint']}")
     for file in files:
         if lack := lack_text(file):  # which is said behind the file's name
-            said = f"{file.name} has {lack}."
-            lacks.append(_lack_object("unreadable", said, "Look into the file."))
+            message = f"{file.name} has {lack}."
+            lacks.append(_lack_object("unreadable", message, "Look into the file."))
     system = None if options.system is None else _check_utf8(options.system)
     return Prompt(whole, files, system), tuple(lacks)
 

@@ -220,7 +220,7 @@ def _set_ceiling(scope: Scope, value: str) -> None:
     try:
         with_ledger(lambda ledger: ledger.set_ceiling(scope, amount))
     except BatonError:
-        write_settings(file, inverse)  # what wasn't kept is no later Baton's ceiling either
+        write_settings(file, inverse)  # a later Baton must not read a ceiling that wasn't kept
         raise
     limit = "no limit of its own" if amount is None else f"a ceiling of {show_usd(amount)}"
     notify(f"{_scope_text(scope).capitalize()} has {limit}, in running Batons as well.")

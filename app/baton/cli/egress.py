@@ -61,7 +61,7 @@ def show(number: int, raw: bool, as_json: bool) -> None:
         return _write_raw(one)
     if as_json:
         return emit_document(**egress_object(one))
-    facts = {
+    lines = {
         "Sent": format_time(one.at) if one.left else "nothing: there was no connection",
         "To": one_line(one.destination),
         "Worker": one_line(one.worker),
@@ -70,7 +70,7 @@ def show(number: int, raw: bool, as_json: bool) -> None:
         "SHA-256": one.sha256,
         "Cost": charge_text(one.status, one.held, one.charged),
     }
-    head = "\n".join(f"{name + ':':9}{text}" for name, text in facts.items())
+    head = "\n".join(f"{name + ':':9}{text}" for name, text in lines.items())
     emit(f"{head}\n\n{_body_text(one)}")
 
 

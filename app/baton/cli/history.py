@@ -306,7 +306,7 @@ def _turn_text(turn: Turn, branches: tuple[str, ...], done: Iterable[Signal]) ->
 
 
 async def _resume_line(store: Store, turn: Turn) -> str:
-    """Say how an answer can be gone on with, where its run was interrupted."""
+    """Say how an answer can be continued, where its run was interrupted."""
     ended = (TurnStatus.CANCELLED, TurnStatus.FAILED, TurnStatus.LOST)
     if turn.run is None or turn.status not in ended:
         return ""
@@ -321,8 +321,8 @@ async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> 
     if not answer.text.strip():
         raise ConfigError(f"The run {record.id} has no answer to judge.")
     await store.feedback.rate(record.answer, rating)
-    said = f"is marked as {rating}" if rating else "is not marked any more"
-    return f"The answer of run {record.id} {said}: {one_line(answer.text, 60)}"
+    change = f"is marked as {rating}" if rating else "is not marked any more"
+    return f"The answer of run {record.id} {change}: {one_line(answer.text, 60)}"
 
 
 async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool) -> None:
@@ -434,7 +434,7 @@ def _read_export(file: str) -> dict[str, Any]:
         cause = None
     if not isinstance(data, dict) or "baton_export" not in data:
         raise ConfigError(
-            f"{file} is not an export of Baton's, so nothing was imported.",
+            f"{file} is not an export of Baton, so nothing was imported.",
             "`baton history export` makes one.",
         ) from cause
     return data

@@ -285,7 +285,7 @@ def _read_hidden_key(name: str) -> str:
 
 
 def _confirm_plaintext(file: Path, yes: bool) -> None:
-    """Have the person say yes to plain text."""
+    """Have the user say yes to plain text."""
     if yes:
         return
     require_terminal("The key was not kept", "-y keeps it as plain text without asking.")

@@ -1,4 +1,4 @@
-"""The options that several commands share, and what they come to."""
+"""The options that several commands share, and the values they result in."""
 
 from __future__ import annotations
 
@@ -122,14 +122,14 @@ worker_option = click.option(
     help="Who answers: a worker's id (`baton workers ls`), a GGUF file, or openai/gpt-5-mini.",
 )
 _latest_option = click.option(
-    "-c", "latest", is_flag=True, help="Go on with the latest conversation."
+    "-c", "latest", is_flag=True, help="Continue the latest conversation."
 )
 _named_option = click.option(
     "--continue",
     "conversation",
     metavar="ID|NUMBER|TITLE",
     shell_complete=complete_conversation,
-    help="Go on with a conversation: its id, its number in `baton history ls`, or its title.",
+    help="Continue a conversation: its id, its number in `baton history ls`, or its title.",
 )
 
 
@@ -147,7 +147,7 @@ async def find_continued(store: Store, latest: bool, named: str | None) -> str |
     if not latest:
         return None
     if (newest := await store.latest()) is None:
-        raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
+        raise ConfigError("There is no conversation to continue.", "Leave out -c.")
     return newest
 
 
@@ -221,7 +221,7 @@ strategy_option = click.option(
     "--strategy",
     metavar="NAME",
     shell_complete=complete_strategy,
-    help="How to come to an answer, in place of what --mode would choose: see below.",
+    help="How to find an answer, in place of what --mode would choose: see below.",
 )
 private_option = click.option(
     "--private", is_flag=True, help="Never let this conversation leave this machine."

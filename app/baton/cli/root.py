@@ -80,7 +80,7 @@ Examples:
   baton --plain                           chat line by line, for screen readers
   baton ask "What is the capital of France?"
   git diff | baton ask "Write a commit message for this"
-  baton ask -c "And of Spain?"            go on with the latest conversation
+  baton ask -c "And of Spain?"            continue the latest conversation
   baton plan "Compare these two drafts"   see who would do what; `baton resume` runs it
   baton serve                             let editors and scripts use Baton as a model
   baton why                               who answered last, and why

@@ -155,9 +155,9 @@ def serve(
     with asyncio.Runner() as runner:
         try:
             baton.must_know_conductor()
-            for said in (notice if not quiet else "", baton.warning):
-                if said:
-                    notify(f"baton: {said}")
+            for sentence in (notice if not quiet else "", baton.warning):
+                if sentence:
+                    notify(f"baton: {sentence}")
             return runner.run(_serve(baton, port, host, allowed, quiet))
         finally:
             runner.run(baton.aclose())

@@ -108,7 +108,7 @@ def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, ob
 def trace_text(
     record: RunRecord, left: Sequence[Egress] = (), width: int = _UNLIMITED_COLUMNS
 ) -> str:
-    """Write a run's story for a person: its steps, a line for each event, what it all took."""
+    """Write a run's story for the user: its steps, a line for each event, what it all took."""
     started = format_time(record.created)
     head = f"Run {record.id} · {started} · {record.status}\nConversation {record.conversation}"
     view = record_view(record)

@@ -63,7 +63,7 @@ def parse_since(text: str) -> float:
             day = datetime.date.fromisoformat(text.strip())
         except ValueError as error:
             raise ConfigError(
-                f"{text!r} is no day.", "Write it like 2026-11-01, or 7d for the last seven days."
+                f"{text!r} isn't a day.", "Write it like 2026-11-01, or 7d for the last seven days."
             ) from error
     return time.mktime(day.timetuple())
 

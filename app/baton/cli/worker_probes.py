@@ -76,7 +76,7 @@ class WorkerTrial:
 
 @dataclass(frozen=True, slots=True)
 class AddressTrial:
-    """What came of a call to one of a worker's addresses: an answer or an error."""
+    """The outcome of a call to one of a worker's addresses: an answer or an error."""
 
     address: str
     trial: WorkerTrial | None = None
@@ -90,7 +90,7 @@ class AddressTrial:
         return f"{self.address} works: {self.trial.tokens} tokens in {self.trial.seconds:.1f} s."
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def as_object(self) -> dict[str, Any]:
         """The same for machines."""
         return {
             "address": self.address,
@@ -135,8 +135,8 @@ def report_addresses(worker: str, tried: Sequence[AddressTrial], as_json: bool) 
     if as_json:
         cost = format_usd(sum(each.trial.cost for each in tried if each.trial is not None))
         status = "failed" if failed else "finished"
-        facts = [each.facts for each in tried]
-        emit_document(status=status, worker=worker, cost_usd=cost, addresses=facts)
+        objects = [each.as_object for each in tried]
+        emit_document(status=status, worker=worker, cost_usd=cost, addresses=objects)
     else:
         emit("\n".join(each.line for each in tried))
     codes = [each.trial.report_warnings() for each in tried if each.trial is not None]
@@ -144,7 +144,7 @@ def report_addresses(worker: str, tried: Sequence[AddressTrial], as_json: bool) 
 
 
 def confirm_cost(card: Card, settings: Settings, yes: bool, calls: int = 1) -> int | None:
-    """Have the person agree to what trying a worker can cost; return that of each of so many calls.
+    """Have the user agree to what trying a worker can cost; return that of each of so many calls.
 
     None: it costs nothing. Raises ConfigError where there is no terminal, and what `check` raises
     if it can't be tried.
@@ -192,8 +192,8 @@ async def try_worker(
         async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
             async for event in run:
                 view = view.apply(event)
-        for said in view.substitutions:
-            notify(f"baton: {said}")
+        for sentence in view.substitutions:
+            notify(f"baton: {sentence}")
         hardware = baton.orchestra.worker(worker).card.hardware
     finally:
         await baton.aclose()

@@ -83,7 +83,7 @@ def processor_text() -> str:
 
 @dataclass(slots=True)
 class WatchResult:
-    """What became of a watched program: see `doctor.child.network_watch`.
+    """How a watched program ended: see `doctor.child.network_watch`.
 
     `means` are those by which it had no network, none where this machine has none: then it wasn't
     run. `attempts` counts the sockets that were asked for, by family. `status` is None where the

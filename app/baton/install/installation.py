@@ -2,12 +2,12 @@
 
     1. note in a journal what comes, and what leaves
     2. give the version that is here a second name, `outgoing`
-    3. rename the one that comes to its place: from here on it is the one that is started
+    3. rename the one that takes its place: from here on it is the one that is started
     4. rename `outgoing` to `previous`
     5. note in the receipt what is here now, and delete the journal
 
-Each step is on the disk before the next one begins. At any moment a whole version lies where the
-person starts it, and `finish_switch` completes an interrupted switch: before step 3 backwards,
+Each step is on the disk before the next one begins. At any moment a whole version is where the
+user starts it, and `finish_switch` completes an interrupted switch: before step 3 backwards,
 after it forwards.
 """
 
@@ -110,11 +110,11 @@ class Installation:
         staging = self.place.staging
         with self._explain_errors("nothing was changed"):
             staging.mkdir(mode=0o700, exist_ok=True)
-            found = staging.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            status = staging.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                 # Another user who may write there could change the file after its check.
                 raise BatonError(
-                    f"{staging} is no folder of yours, so nothing was brought.", "Delete it."
+                    f"{staging} isn't a folder of yours, so nothing was brought.", "Delete it."
                 )
             staging.chmod(0o700)
             for left in staging.iterdir():
@@ -274,7 +274,7 @@ class InstallationPaths:
         """The version that is just leaving its place."""
         self.lock = home / "update.lock"
         self.staging = target.parent / ".baton-update"
-        """Where a new file lies until the switch."""
+        """Where a new file is kept until the switch."""
 
 
 def find_installation(file: Path, state: Path) -> InstallationPaths:
@@ -332,13 +332,13 @@ def write_note(path: Path, note: Receipt | Switch | KeptBuild) -> None:
     sync_folder(path.parent)
 
 
-def _read_note(path: Path, form: type[T]) -> T | None:
+def _read_note(path: Path, note_type: type[T]) -> T | None:
     import msgspec
 
     try:
         if not path.is_file() or path.stat().st_size > MAX_NOTE_BYTES:
             return None
-        return msgspec.json.decode(path.read_bytes(), type=form)
+        return msgspec.json.decode(path.read_bytes(), type=note_type)
     except (OSError, msgspec.MsgspecError, RecursionError, ValueError):
         return None
 

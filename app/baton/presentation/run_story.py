@@ -195,7 +195,7 @@ def _ending_text(run: RunView, run_id: str) -> str:
     return progress or _UNFINISHED.get(run.status, "")
 
 
-# Single facts, in the words of every front end
+# Single sentences, in the words of every front end
 
 
 _DECISIONS = {
@@ -240,7 +240,7 @@ def _check_text(check: ev.Checked, _: Naming = str) -> str:
 
 
 def warning_text(warned: ev.Warned) -> str:
-    """Return what is said beside an answer: in full, or as a mark where it is known."""
+    """Return what is shown beside an answer: in full, or as a mark where it is known."""
     if not warned.is_known or warned.kind == ev.FAILED_CHECK:
         return one_line(f"{warned.message} {warned.hint}".strip(), 400)
     if warned.chance is not None:
@@ -412,9 +412,9 @@ def step_facts(step: StepView, run: RunView, roster: CardsById = NO_CARDS) -> li
         "checks" if step.step.check else "",
         f"in place of {name(planned)}" if planned and step.worker != planned else "",
     ]
-    facts = f"{', '.join(filter(None, marks))}; sees {access_text(step.step.access)}"
+    properties = f"{', '.join(filter(None, marks))}; sees {access_text(step.step.access)}"
     why = missing_step_text(step, run, name) or one_line(step.why)
-    return [facts, why] if why else [facts]
+    return [properties, why] if why else [properties]
 
 
 # Where, and how far

@@ -259,7 +259,7 @@ def _usage(answer: Answer) -> dict[str, Any]:
 
 
 USUAL_MAX_TOKENS = 16
-"""How many tokens an answer has where nothing is said of it, as at OpenAI."""
+"""How many tokens an answer has where the request has no cap, as at OpenAI."""
 
 LEGACY_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "best_of": (1,),

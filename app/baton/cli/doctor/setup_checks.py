@@ -47,14 +47,13 @@ _LEDGER_REMOVED = "The ledger was removed"
 async def check_build(_: CheckContext) -> str:
     """Say what this is, and on what it runs."""
     where = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    facts = build_info()
-    if facts is None:
+    build = build_info()
+    if build is None:
         return f"baton {__version__}, not packaged, Python {platform.python_version()} on {where}"
-    build = " ".join(filter(None, (facts.flavour, facts.platform, facts.gpu)))
-    text = (
-        f"baton {facts.version} ({build}), built of {facts.commit or 'unknown sources'}, on {where}"
-    )
-    if facts.version != __version__:
+    variant = " ".join(filter(None, (build.flavour, build.platform, build.gpu)))
+    made_of = build.commit or "unknown sources"
+    text = f"baton {build.version} ({variant}), built of {made_of}, on {where}"
+    if build.version != __version__:
         raise CheckFailed(f"{text}, but its code is {__version__}.")
     return text
 
@@ -149,7 +148,7 @@ async def check_sqlite(_: CheckContext) -> str:
 
 
 async def check_history(context: CheckContext) -> str:
-    """Check the person's history, which stays as it is."""
+    """Check the user's history, which stays as it is."""
     from baton.history import schema_fault
 
     return _check_database(context.paths.database, schema_fault)
@@ -306,8 +305,8 @@ async def check_tools(context: CheckContext) -> str:
     }
     try:
         for name, (asked, expected) in wanted.items():
-            if name in known and expected not in (said := await _compute(known[name], asked)):
-                raise CheckFailed(f"The {name} says {said!r} to {asked!r}.")
+            if name in known and expected not in (answer := await _compute(known[name], asked)):
+                raise CheckFailed(f"The {name} answers {answer!r} to {asked!r}.")
     finally:
         await known["calculator"].aclose()
     if place := sandbox():

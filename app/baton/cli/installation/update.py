@@ -40,7 +40,7 @@ Examples:
 A release is a folder, or what an address leads to, with manifest.json and its signature
 in it. It counts only if the key that is built in here has signed it, so a mirror and a
 stick are as good as the original. Interrupted at any time, the old or the new version is
-there, and the next run goes on. Running Batons go on with the version that they are.
+there, and the next run continues. Running Batons keep the version that they are.
 """
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -50,7 +50,7 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.command(short_help="Show which build this is.")
 @_json
 def show(as_json: bool) -> None:
-    """Show which build this is, where it lies and came from, and which version it replaced."""
+    """Show which build this is, where it is and came from, and which version it replaced."""
     from baton.platform import build_info as building
 
     installed = own_installation(find_paths())
@@ -87,7 +87,7 @@ def show(as_json: bool) -> None:
     "source",
     metavar="FOLDER|URL",
     default="",
-    help="Where the release lies; by default where this one came from.",
+    help="Where the release is; by default where this one came from.",
 )
 @click.option("--check", is_flag=True, help="Only say what there is.")
 @click.option("--flavour", type=click.Choice(FLAVOURS), help="Change to this one.")
@@ -122,7 +122,7 @@ def update(
         found, action = asyncio.run(_update(wish, check, offline))
     except KeyboardInterrupt:
         if not quiet:
-            notify("Stopped; the program is whole. The same command goes on from there.")
+            notify("Stopped; the program is whole. The same command continues from there.")
         raise
     if as_json:
         emit_json({"schema": 1, "status": "finished", "action": action, **_release_object(found)})
@@ -208,7 +208,7 @@ async def _run_update(updates: Updater, found: FoundRelease, quiet: bool) -> Upd
 def rollback(as_json: bool) -> None:
     """Let the version before this one take its place again, without a network.
 
-    This one is kept in its stead: `baton self rollback` once more comes back to it. Models, history
+    This one is kept in its stead: `baton self rollback` once more returns to it. Models, history
     and settings stay as they are.
     """
     interrupts.restore_default_handler()
@@ -255,7 +255,7 @@ def _result_text(changed: UpdateResult, updates: Updater) -> str:
     verb = "Updated to" if changed.action == "update" else "Gone back to"
     return (
         f"{verb} {changed.now}: {updates.installation.target}."
-        f" {changed.before} is kept; `baton self rollback` comes back to it."
+        f" {changed.before} is kept; `baton self rollback` returns to it."
     )
 
 

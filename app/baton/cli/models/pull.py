@@ -46,7 +46,7 @@ _EXAMPLES = """\b
 Examples:
   baton models pull qwen3.5-4b               `baton models ls --all` lists more
   baton models pull --recommended            what `recommend` says
-  baton models pull                          go on with what isn't all here yet
+  baton models pull                          resume what isn't all here yet
   baton models pull hf.co/USER/REPO:Q4_K_M   any GGUF model of Hugging Face
   baton models pull https://example.org/a.gguf --role coder
 
@@ -56,7 +56,7 @@ Without a network: `baton models export` on another machine, `baton models impor
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Fetch models, or go on with it.")
+@click.command(epilog=_EXAMPLES, short_help="Download models, or resume downloads.")
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=complete_wanted)
 @click.option(
     "--role",
@@ -130,7 +130,7 @@ async def _pull(
 
 
 async def _recommended_results(library: Library, settings: Settings) -> list[PullResult]:
-    """Return the last recommendation that the person read, else what suits the machine now."""
+    """Return the last recommendation that the user read, else what suits the machine now."""
     entries = library.entries()
     picks = [(id, roles) for id, roles in library.memory.picks() if id in entries]
     if not picks:
@@ -172,7 +172,7 @@ async def _request(library: Library, outcome: PullResult, wish: PullRequest) -> 
 
 
 def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | None:
-    """Return the model that is to go on, if it is one that the catalogue doesn't know."""
+    """Return the model whose download is to resume, if the catalogue doesn't know it."""
     if outcome.held is not None or outcome.asked in library.entries():
         return outcome.held
     held = {one.id: one for one in library.models()}.get(outcome.asked)
@@ -241,10 +241,10 @@ async def assign_roles(
     wanted = replace(held.record, roles=held.record.roles if roles is None else roles)
     takes = appoint(replace(held, record=wanted), library, load_settings(paths.config_file), paths)
     fault, note = held.record.fault, held.record.note
-    said = arrival_text(held.id, name, takes, library.suitable_roles(held.id), fault=fault)
+    arrival = arrival_text(held.id, name, takes, library.suitable_roles(held.id), fault=fault)
     verdict = await library.verdict(held.id)
     why = "" if fault or verdict.fit is Fit.FITS else verdict.why
-    return " ".join(filter(None, (said, "" if fault else note, why)))
+    return " ".join(filter(None, (arrival, "" if fault else note, why)))
 
 
 def report_failures(outcomes: Sequence[PullResult]) -> int:

@@ -326,9 +326,9 @@ class PlanExecutor:
 
 async def _approve_plan(run: RunContext, plan: Plan) -> None:
     """Let the person decide before anything of a plan is called. Raises PromptWithdrawn."""
-    choices = (Choice(GO, "Play it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
+    choices = (Choice(GO, "Run it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
     question = Question(
-        "Play this plan?",
+        "Run this plan?",
         choices,
         STOP,
         plan=plan,

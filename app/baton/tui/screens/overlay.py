@@ -198,7 +198,7 @@ async def request_model(
     """Return the model, to be fetched now; None if the user thought better of it.
 
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
-    called in a worker of the app's, since it may wait for the user. Raises BatonError.
+    called in a worker of the app, since it may wait for the user. Raises BatonError.
     """
     from baton.models import DoesNotFit, ModelDownload, NeedsAgreement
 
