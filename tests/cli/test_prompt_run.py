@@ -1,4 +1,4 @@
-"""A prompt played for the command line: what is printed where, and the exit code."""
+"""A prompt run for the command line: what is printed where, and the exit code."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_a_cut_answer_is_never_silent(
     assert await play_prompt(store, says("Once", Usage(9, 1, Finish.LENGTH))) == 0
     latest = await store.latest()
     assert latest is not None
-    way = f'`baton ask --continue={latest} "Go on."` goes on with it.'
+    way = f'`baton ask --continue={latest} "Go on."` continues it.'
     assert f"The answer was cut at its length cap; {way}" in capfd.readouterr().err
     assert (
         await play_prompt(
@@ -694,7 +694,7 @@ def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.Mo
 async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
     output = Screen(to_terminal=True)
     question = Question(
-        "Play this plan?", (Choice("go", "Play it"), Choice("stop", "Stop")), "stop", plan=DRAFT
+        "Run this plan?", (Choice("go", "Run it"), Choice("stop", "Stop")), "stop", plan=DRAFT
     )
     assert await TerminalAsker(output, drop_oldest=False)(question) == "stop"
     assert output.put == []

@@ -137,7 +137,7 @@ def test_the_app_opens_with_what_was_typed(home: Path) -> None:
     baton = [sys.executable, "-I", "-m", "baton"]
     refused = Terminal([*baton, "-c"], os.environ)
     assert refused.wait_end(20) == 2
-    assert "no conversation to go on with" in refused.text
+    assert "no conversation to continue" in refused.text
     begun = """
 import asyncio
 from baton.history import Store

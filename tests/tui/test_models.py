@@ -286,7 +286,7 @@ async def test_pause_and_go_on(library_setup: LibrarySetup, tmp_path: Path) -> N
     library_setup.model_source.hold()
     async with open_app_with_library(library_setup, tmp_path) as session:
         await session.wait_until(
-            lambda: "Going on with the download of Talker 9B" in session.screen_text()
+            lambda: "Resuming the download of Talker 9B" in session.screen_text()
         )
         await to_models(session)
         await point_at(session, "talker-9b")

@@ -97,7 +97,7 @@ class AskOptions:
         if self.as_json and self.as_events:
             raise ConfigError("--json and --events exclude each other.", "Choose one.")
         if self.no_history and (self.latest or self.conversation is not None):
-            raise ConfigError("--no-history knows no conversation to continue.", "Leave out one.")
+            raise ConfigError("--no-history can't continue a conversation.", "Leave out one.")
         if self.budget is not None:
             parse_usd(self.budget)
         check_strategy(self.strategy)

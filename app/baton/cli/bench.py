@@ -126,8 +126,8 @@ def _refuse_others(ctx: click.Context, mode: str) -> None:
         if given and name not in (mode, *_OPTIONS[mode], "as_json"):
             shown = option.opts[-1] if isinstance(option, click.Option) else "A file of questions"
             raise ConfigError(
-                f"{shown} does not go with {'' if mode == 'questions' else '--'}{mode}.",
-                f"Options that do: {', '.join('--' + one for one in _OPTIONS[mode])}, --json.",
+                f"{shown} can't be combined with {'' if mode == 'questions' else '--'}{mode}.",
+                f"Options that can: {', '.join('--' + one for one in _OPTIONS[mode])}, --json.",
             )
 
 
@@ -205,7 +205,7 @@ def _required_names(option: str, text: str | None, example: str) -> tuple[str, .
     """Return the names that an option lists. Raises ConfigError for none."""
     if names := _split_names(text):
         return names
-    raise ConfigError(f"--{option} names none.", f"For example: --{option} {example}.")
+    raise ConfigError(f"--{option} is empty.", f"For example: --{option} {example}.")
 
 
 def _compose_workers(names: Sequence[str]) -> tuple[tuple[str, ...], Baton]:
@@ -355,7 +355,7 @@ async def _compare_conductors(workers: str | None, limit: int | None, as_json: b
         emit(format_columns([_CONDUCTOR_COLUMNS, *map(_conductor_cells, rows)]))
         emit(verdict)
     else:
-        notify("Nothing here could conduct.")
+        notify("No model here could draw plans.")
     return 0 if rows else 1
 
 

@@ -318,7 +318,7 @@ def _editor_command() -> list[str]:
     try:
         command = shlex.split(named)
     except ValueError as error:
-        raise ConfigError(f"The editor {named!r} has a quote too few.", _EDITOR_HINT) from error
+        raise ConfigError(f"The editor {named!r} has an unclosed quote.", _EDITOR_HINT) from error
     for fallback in () if command else ("nano", "vi"):
         if shutil.which(fallback):
             return [fallback]

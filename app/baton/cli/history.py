@@ -1,4 +1,4 @@
-"""`baton history`: what was said, found again, shown, removed, taken along."""
+"""`baton history`: search, show, rate, remove, export and import conversations."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def list_(limit: int, programs: bool, as_json: bool) -> None:
         notify(f"The history takes {show_size(size)} on the disk.")
 
 
-@history.command(short_help="Find what was said about WORDS.")
+@history.command(short_help="Find messages with WORDS.")
 @click.argument("words", nargs=-1, required=True)
 @limit_option(20)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find what was said about WORDS: whole words first, then parts of words, the newest first.
+    """Find messages with WORDS: whole words first, then parts of words, the newest first.
 
     Punctuation and symbols count (C++); what stands in double quotes is found as a whole.
     """
@@ -107,7 +107,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     if as_json:
         return emit_document(matches=[_hit_object(hit) for hit in hits])
     if not hits:
-        return notify("Nothing was said about that.")
+        return notify("No message was found.")
     emit("\n".join(_hit_row(hit) for hit in hits))
 
 
@@ -123,14 +123,14 @@ def show(conversation: str, as_json: bool) -> None:
         emit(text)
 
 
-@history.command(short_help="Say that an answer is good or bad.")
+@history.command(short_help="Mark an answer as good or bad.")
 @click.argument("rating", type=click.Choice([*(rating.value for rating in RATINGS), "none"]))
 @click.argument("run", required=False, shell_complete=complete_run)
 def rate(rating: str, run: str | None) -> None:
-    """Say that an answer is good or bad, or take that back (none).
+    """Mark an answer as good or bad, or take that back (none).
 
-    It is the answer of RUN: its id, the beginning of it, or without one the last run. It moves what
-    `baton models show` says of its worker, is kept with the conversation, and goes with that.
+    It is the answer of RUN: its id, the beginning of it, or without one the last run. The mark
+    changes the figures of `baton models show`, and is kept and removed with the conversation.
     """
     chosen = None if rating == "none" else Signal(rating)
     notify(with_store(lambda store: _rate_answer(store, run, chosen)))

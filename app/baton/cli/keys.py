@@ -123,7 +123,7 @@ def remove(provider: str) -> None:
 @_yes
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
-    """Try the key of PROVIDER with the cheapest possible call, after telling what it can cost.
+    """Try the key of PROVIDER with the cheapest possible call, once you have seen what it can cost.
 
     Asked is the worker that costs least among those you set up, else the provider's cheapest model.
     """

@@ -204,7 +204,7 @@ def strategy_helps() -> dict[str, str]:
         try:
             text = f"{templates[name].about} (a template)".strip()
         except BatonError:
-            text = "This template is wrong: `baton plan` with it says how."
+            text = "This template has an error; `baton plan` with it shows which."
         known.setdefault(name, text)
     return known
 
@@ -238,7 +238,7 @@ events_option = click.option(
 no_stream_option = click.option(
     "--no-stream", is_flag=True, help="Print the answer only when it is complete."
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 
 
 _TEXT = "\0"

@@ -53,7 +53,7 @@ _HANGING_INDENT = " " * 12
 def trace(run: str | None, texts: bool, as_json: bool, otel: bool) -> None:
     """Show what happened in RUN: its id, the beginning of it, or without one the last run.
 
-    What programs log of it is understood, too: chatcmpl-…, resp_…, msg_…, req_….
+    Ids that programs log work, too: chatcmpl-…, resp_…, msg_…, req_….
 
     \b
       baton trace --texts
@@ -167,7 +167,7 @@ def step_texts(view: RunView, answer: str) -> str:
 def why(run: str | None, as_json: bool) -> None:
     """Say who did what in RUN, and why: its id, the beginning of it, or without one the last run.
 
-    What programs log of it is understood, too: chatcmpl-…, resp_…, msg_…, req_….
+    Ids that programs log work, too: chatcmpl-…, resp_…, msg_…, req_….
     `baton trace` shows all of it.
     """
     record = with_store(lambda store: find_run(store, run))

@@ -172,7 +172,7 @@ def detect(
     help="US dollars for a million tokens read and written.",
 )
 @click.option("--here", is_flag=True, help="It computes on this machine, not in a cloud.")
-@click.option("--private", is_flag=True, help="So it does, and private conversations may go to it.")
+@click.option("--private", is_flag=True, help="As --here; private conversations may go to it, too.")
 @offline_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def add(
@@ -188,8 +188,8 @@ def add(
     """Add a worker to config.toml: a model that runs here, an address, or a provider's model.
 
     To add a server on this machine confirms that it computes here: it is used without asking then,
-    as it costs nothing. Private conversations go to it only with --private. What seems to pass on
-    what it is sent counts as cloud, unless --here says otherwise.
+    as it costs nothing. Private conversations go to it only with --private. A server that seems
+    to forward its requests counts as cloud, unless --here says otherwise.
     """
     file = find_paths().config_file
     settings = load_settings(file, flags={"offline": True} if offline else {})

@@ -412,7 +412,7 @@ def own_installation(paths: Paths) -> Installation:
     if not os.environ.get(building.BINARY_VARIABLE):
         raise ConfigError(
             f"This Baton is a folder, {file.parent}, which `baton self` doesn't change.",
-            "A newer release's folder takes its place; to be rid of it, delete it."
+            "A newer release's folder takes its place; to uninstall it, delete it."
             f" {_yours(paths)}",
         )
     return Installation(file, paths.state, paths.cache)
@@ -424,12 +424,12 @@ def _not_packaged(paths: Paths) -> ConfigError:
     if (root / "pyproject.toml").is_file():
         return ConfigError(
             f"This Baton runs from a checkout, {root}, which `baton self` doesn't change.",
-            "`git pull` there gets a newer one, `git checkout` an older one; to be rid of it,"
+            "`git pull` there gets a newer one, `git checkout` an older one; to uninstall it,"
             f" delete that folder. {_yours(paths)}",
         )
     return ConfigError(
         f"This Baton was installed as a Python package, in {package}.",
-        "`pip install -U baton` gets a newer one, `pip uninstall baton` takes it away."
+        "`pip install -U baton` gets a newer one, `pip uninstall baton` removes it."
         f" {_yours(paths)}",
     )
 

@@ -94,7 +94,7 @@ class InstalledFiles:
         if not self._has_foreign_previous():
             return []
         was = f"{self._place.previous} stays: it was {self._place.target} before Baton came"
-        return [f"{was}, and nothing says that it is a Baton."]
+        return [f"{was}, and it isn't known to be a Baton."]
 
     def _has_foreign_previous(self) -> bool:
         place = self._place

@@ -177,7 +177,7 @@ class Updater:
             )
         if not source:
             raise ConfigError(
-                "Nothing says where this Baton came from.",
+                "It isn't known where this Baton came from.",
                 "`baton self update --from FOLDER` (or an address) says where a release is.",
             )
         if is_address(source) and self._offline:
@@ -213,8 +213,8 @@ class Updater:
         if version != build.version:
             self.installation.discard_staged(staged)
             raise BatonError(
-                f"What the release calls {build.version} says that it is {one_line(version, 40)},"
-                " so it was not taken.",
+                f"What the release calls {build.version} has the version {one_line(version, 40)},"
+                " so it was not installed.",
                 "Report it to the publisher of the release.",
             )
 
@@ -225,7 +225,7 @@ class Updater:
         except BatonError as error:
             self.installation.discard_staged(staged)
             raise BatonError(
-                f"{error.message} It was not taken; Baton is as it was.", error.hint
+                f"{error.message} It was not installed; Baton is as it was.", error.hint
             ) from error
 
 

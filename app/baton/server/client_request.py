@@ -165,7 +165,7 @@ def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object's fields. Raises ApiError where one stands there twice: which one counts?"""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise bad_request("A field stands twice in the same object.")
+        raise bad_request("A field appears twice in the same object.")
     return fields
 
 
@@ -181,9 +181,7 @@ def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
         problem, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
         where = f" (at {param})" if param else ""
-        raise bad_request(
-            f"The request is not as it should be: {problem}{where}.", param
-        ) from error
+        raise bad_request(f"The request is invalid: {problem}{where}.", param) from error
 
 
 def check_fields(

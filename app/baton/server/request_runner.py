@@ -241,7 +241,7 @@ class RequestRunner:
 
     def _find_answering(self, named: str) -> OfferedModel:
         if (model := self.find_model(named)) is EMBEDDING:
-            message = f"{named[:80]!r} makes vectors and answers nothing."
+            message = f"{named[:80]!r} only makes vectors."
             raise bad_request(message, "model", "POST /v1/embeddings asks it.")
         return model
 

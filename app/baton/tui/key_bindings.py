@@ -49,7 +49,7 @@ MENU: list[BindingType] = [
         "tab",
         "complete_in_menu",
         "complete",
-        "write it out, and mean it",
+        "complete the name",
         first=True,
     ),
     _footer_key("menu.close", "escape", "close_menu", "close", "close the menu", first=True),

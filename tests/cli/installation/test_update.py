@@ -357,7 +357,7 @@ def test_an_interrupted_download_is_kept_and_the_exit_code_says_so(own: Machine)
             _, err = process.communicate(timeout=30)
         assert process.returncode == 130, err
         assert "Traceback" not in err
-        assert "Stopped; the program is whole. The same command goes on from there.\n" in err
+        assert "Stopped; the program is whole. The same command continues from there.\n" in err
         assert own.is_as_before
         assert [path.suffix for path in own.world.staging.iterdir()] == [".partial"]
 

@@ -22,7 +22,7 @@ Examples:
   baton self show        which build this is, and what it replaced
   baton self update      get the newest release from where this one came
   baton self update --from /media/stick/baton
-  baton self rollback    go back to the version before
+  baton self rollback    go back to the previous version
   baton self uninstall   uninstall Baton; asks about models and history
   baton self licences    what other software it contains, and the licences
 

@@ -92,7 +92,7 @@ def uninstall(
         return emit_json({"schema": 1, "status": "finished", **result})
     for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
         notify(one_line(line, 400))
-    notify(f"Baton is gone, which frees {show_size(freed)}.")
+    notify(f"Baton is uninstalled, which frees {show_size(freed)}.")
 
 
 class _Removal:

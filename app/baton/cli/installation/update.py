@@ -90,11 +90,11 @@ def show(as_json: bool) -> None:
     help="Where the release is; by default where this one came from.",
 )
 @click.option("--check", is_flag=True, help="Only say what there is.")
-@click.option("--flavour", type=click.Choice(FLAVOURS), help="Change to this one.")
+@click.option("--flavour", type=click.Choice(FLAVOURS), help="Change to this flavour.")
 @click.option(
     "--gpu", type=click.Choice([gpu or "none" for gpu in GPUS]), help="Change to this build."
 )
-@click.option("--force", is_flag=True, help="Take it even if it is older, or the same version.")
+@click.option("--force", is_flag=True, help="Install it even if it is older, or the same version.")
 @_yes
 @offline_option
 @quiet_option
@@ -110,10 +110,10 @@ def update(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Get the newest release and let it take this one's place, if it is newer.
+    """Install the newest release, if it is newer than this one.
 
     Who made it is checked by its signature, and every byte by its hash; it is started once before
-    it takes the place. The version that was here is kept: `baton self rollback`.
+    it replaces this one. The version that was here is kept: `baton self rollback`.
     """
     interrupts.restore_default_handler()
     chosen = None if gpu is None else gpu.replace("none", "")
@@ -203,12 +203,12 @@ async def _run_update(updates: Updater, found: FoundRelease, quiet: bool) -> Upd
     raise AssertionError("an update ends with what was changed")
 
 
-@click.command(short_help="Go back to the version before.")
+@click.command(short_help="Go back to the previous version.")
 @_json
 def rollback(as_json: bool) -> None:
-    """Let the version before this one take its place again, without a network.
+    """Go back to the previous version, without a network.
 
-    This one is kept in its stead: `baton self rollback` once more returns to it. Models, history
+    This one is kept: `baton self rollback` once more returns to it. Models, history
     and settings stay as they are.
     """
     interrupts.restore_default_handler()

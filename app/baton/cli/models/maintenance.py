@@ -47,8 +47,8 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove models, and say how many bytes that frees.
 
-    Conversations with them stay as they are, and another model can continue them. What a model
-    did (answering, drawing plans) goes to whom Baton chooses. A linked file stays where it is.
+    Conversations with them stay as they are, and another model can continue them. Baton chooses
+    who takes over a model's roles (answering, drawing plans). A linked file stays where it is.
     """
     interrupts.restore_default_handler()
     freed, lines = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))

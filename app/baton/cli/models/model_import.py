@@ -139,7 +139,7 @@ async def _import(
                     await _import_one(library, name, add, board, outcomes)
             except asyncio.CancelledError:
                 board.close()
-                notify("Stopped; of what wasn't verified yet, nothing was taken.")
+                notify("Stopped; files that weren't verified yet were not imported.")
                 raise
         return outcomes
 

@@ -89,7 +89,7 @@ def pull(
     `baton bench --conductor`.
     """
     if recommended and models:
-        raise ConfigError("--recommended says itself which models.", "Leave out the names.")
+        raise ConfigError("--recommended chooses the models itself.", "Leave out the names.")
     wish = PullRequest(models, tuple(map(ModelRole, roles)) or None, agree, force)
     interrupts.restore_default_handler()
     outcomes = asyncio.run(_pull(wish, recommended, offline, quiet))

@@ -142,7 +142,7 @@ class CeilingScreen(Overlay[str]):
     def body(self) -> ComposeResult:
         """Lay out the line to type in."""
         yield TextField(self._now, placeholder="2.50", max_length=20)
-        yield Static("US dollars. none takes the ceiling away.", markup=False, classes="note")
+        yield Static("US dollars. none removes the ceiling.", markup=False, classes="note")
 
     def action_set(self) -> None:
         """Return the ceiling, once the keys before this one are in it."""
