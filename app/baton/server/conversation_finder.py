@@ -1,4 +1,4 @@
-"""Which conversation a program's request continues: one of its token's own, if Baton has it.
+"""Which conversation a program's request continues: one of the same token, if Baton has it.
 
 A program sends the whole of its conversation with each request, as it likes to write it. Each
 prompt in the history has a mark of all messages up to it; the answer after it is compared by its

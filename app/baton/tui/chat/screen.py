@@ -162,7 +162,7 @@ class ChatScreen(Screen[None]):
         }
 
     def stop(self) -> None:
-        """Stop what runs: the answer, and a command of the user's own."""
+        """Stop what runs: the answer, and a command of the user."""
         self.shell.stop()
         if self.queue.is_busy:
             self.runs.stop()
