@@ -240,7 +240,7 @@ class ResultsFile:
             return {}
         except OSError as error:
             raise ConfigError(f"{self.path} can't be read: {error.strerror}.") from error
-        found: dict[str, QuestionResult] = {}
+        results: dict[str, QuestionResult] = {}
         for number, raw in enumerate(lines, start=1):
             try:
                 line = msgspec.json.decode(raw, type=_Line)
@@ -257,8 +257,8 @@ class ResultsFile:
                     "Old and new results can't be distinguished: name another file with --out.",
                 )
             if (line.strategy, line.workers) == (strategy, self._workers):
-                found[line.result.question] = line.result
-        return found
+                results[line.result.question] = line.result
+        return results
 
     def append(self, strategy: str, result: QuestionResult) -> None:
         """Write how one more question went. Raises StoreError."""

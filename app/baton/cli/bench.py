@@ -169,11 +169,11 @@ async def _compare_strategies(options: _BenchOptions, as_json: bool) -> int:
         earlier = [file.results(name) for name in strategies]
         left = _budget(options.budget, [baton.orchestra.worker(name).card for name in workers])
         if left is not None:
-            left -= sum(one.cost for found in earlier for one in found.values())
-        for name, found in zip(strategies, earlier, strict=True):
-            row = StrategyRow(name, [found[q.name] for q in questions if q.name in found])
+            left -= sum(one.cost for results in earlier for one in results.values())
+        for name, results in zip(strategies, earlier, strict=True):
+            row = StrategyRow(name, [results[q.name] for q in questions if q.name in results])
             rows.append(row)
-            rest = [question for question in questions if question.name not in found]
+            rest = [question for question in questions if question.name not in results]
             try:
                 async for one in _run(baton, name, rest, options.seed, left):
                     file.append(name, one)

@@ -41,13 +41,13 @@ def egress() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(limit: int, run: str | None, as_json: bool) -> None:
     """List what left, newest first."""
-    found = with_ledger(lambda ledger: ledger.egress(run, limit))
+    requests = with_ledger(lambda ledger: ledger.egress(run, limit))
     if as_json:
-        return emit_document(requests=[egress_object(one, body=False) for one in found])
-    if not found:
+        return emit_document(requests=[egress_object(one, body=False) for one in requests])
+    if not requests:
         return notify("Nothing ever left." if run is None else f"Run {run} sent nothing.")
     rows = [["no.", "when", "run", "worker", "to", "size", "cost"]]
-    emit(format_columns([*rows, *(_egress_row(one) for one in found)], left=5))
+    emit(format_columns([*rows, *(_egress_row(one) for one in requests)], left=5))
 
 
 @egress.command()

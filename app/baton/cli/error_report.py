@@ -196,15 +196,15 @@ def suggest_commands(name: str, context: click.Context) -> list[str]:
     same = [f"baton {other} {word}" for other in every if word in every[other]]
     known = _COMMAND_WORDS.get(f"{group} {name}".strip()) or _COMMAND_WORDS.get(name, ())
     near = difflib.get_close_matches(name, beside, n=1)
-    for found in (
+    for suggestions in (
         known,
         [f"baton {name}"] if name in commands else [],
         [f"{path} {one}" for one in near] if group else [],
         same,
         [f"{path} {one}" for one in near],
     ):
-        if found:
-            return list(found[:_MAX_SUGGESTIONS])
+        if suggestions:
+            return list(suggestions[:_MAX_SUGGESTIONS])
     return [
         f"baton {other} {one}"
         for other in every

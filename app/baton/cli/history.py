@@ -70,26 +70,26 @@ def list_(limit: int, programs: bool, as_json: bool) -> None:
     Those that other programs have with `baton serve` are listed with --programs. One in which you
     write is yours.
     """
-    found, total, others, size = with_store(
+    listed, total, others, size = with_store(
         lambda store: _newest_conversations(store, limit, programs)
     )
     if as_json:
-        rows = [_conversation_object(conversation) for conversation in found]
+        rows = [_conversation_object(conversation) for conversation in listed]
         return emit_document(conversations=rows, total=total, disk_bytes=size)
-    if found:
-        width = len(str(len(found)))
+    if listed:
+        width = len(str(len(listed)))
         marks = [
             f"{one_line(one.program):{MAX_PROGRAM_CHARS}}  " if programs else f"{number:{width}}  "
-            for number, one in enumerate(found, start=1)
+            for number, one in enumerate(listed, start=1)
         ]
-        emit("\n".join(map(_conversation_row, found, marks)))
+        emit("\n".join(map(_conversation_row, listed, marks)))
     else:
         notify("There are no conversations yet.")
-    if total > len(found):
-        notify(f"{len(found)} of {total:,} conversations; `-n {total}` lists all.")
+    if total > len(listed):
+        notify(f"{len(listed)} of {total:,} conversations; `-n {total}` lists all.")
     if others:
         notify(f"Other programs have {count_text(others, 'conversation')}: --programs.")
-    if found:
+    if listed:
         notify(f"The history takes {show_size(size)} on the disk.")
 
 

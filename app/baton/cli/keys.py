@@ -93,10 +93,10 @@ def set_(provider: str, plaintext: bool, yes: bool) -> None:
 def list_(as_json: bool) -> None:
     """List the providers, and where the key of each comes from (its last four characters only)."""
     names = _key_names()
-    found = secrets.find_keys(names, file=find_paths().keys_file, environ=os.environ)
+    stored = secrets.find_keys(names, file=find_paths().keys_file, environ=os.environ)
     if as_json:
-        return emit_document(keys=[_key_object(name, found.get(name)) for name in names])
-    emit(format_columns([_key_row(name, found.get(name)) for name in names], left=3))
+        return emit_document(keys=[_key_object(name, stored.get(name)) for name in names])
+    emit(format_columns([_key_row(name, stored.get(name)) for name in names], left=3))
     keyring, why = secrets.keyring_status()
     if not keyring:
         notify(f"The keyring is not used: {why}.")

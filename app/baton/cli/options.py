@@ -280,14 +280,14 @@ class PromptCommand(click.Command):
         if files or any(sign in word for word in typed for sign in MENTION_SIGNS):
             from baton.workers import distinct_files, find_mentions
 
-            found, missing = find_mentions(" ".join(typed)), tuple[str, ...]()
+            mentioned, missing = find_mentions(" ".join(typed)), tuple[str, ...]()
             if files and typed and re.fullmatch(rf"[^{MENTION_SIGNS}\s]\S*", typed[0]):
                 beside = find_mentions(f"@{typed[0]}")
                 missing = beside.missing
                 if [*map(str, beside.files)] == [typed[0]]:
                     missing = (f"{one_line(typed[0])} is in your prompt, and wasn't attached.",)
-            ctx.params["files"] = tuple(distinct_files((*files, *found.files)))
-            ctx.params["missing"] = (*missing, *found.missing)
+            ctx.params["files"] = tuple(distinct_files((*files, *mentioned.files)))
+            ctx.params["missing"] = (*missing, *mentioned.missing)
         ctx.params["text"] = (*typed, *args[end + 1 :])
         return rest
 

@@ -332,14 +332,14 @@ class _Sentences:
     def feed(self, text: str) -> str:
         """Add a piece; return what is to be written now."""
         self._held += text
-        found = _SENTENCES.match(self._held)
-        if found is None and time.monotonic() - self._since >= _PLAIN_SECONDS:
-            found = _WORDS.match(self._held)
-        if found is None:
+        match = _SENTENCES.match(self._held)
+        if match is None and time.monotonic() - self._since >= _PLAIN_SECONDS:
+            match = _WORDS.match(self._held)
+        if match is None:
             return ""
         self._since = time.monotonic()
-        self._held = self._held[found.end() :]
-        return found[0]
+        self._held = self._held[match.end() :]
+        return match[0]
 
     def take(self) -> str:
         """Return the rest, and hold nothing."""

@@ -230,8 +230,8 @@ def _open_app(options: AppOptions) -> int:
     lost = "" if worker is not None else baton.stand_in()
     conversation = None
     if options.latest or options.conversation is not None:
-        found = find_continued(baton.store, options.latest, options.conversation)
-        conversation = asyncio.run(found)
+        finding = find_continued(baton.store, options.latest, options.conversation)
+        conversation = asyncio.run(finding)
     interrupts.restore_default_handler()
     greeting = " ".join(filter(None, (lost, baton.warning)))
     limits = PromptLimits(label=Label.LOCAL) if options.private else ANYTHING

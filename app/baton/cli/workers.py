@@ -149,16 +149,16 @@ def detect(
     if settings.offline:
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
     asked = list(dict.fromkeys(map(checked_host, hosts)))
-    found = select_models(new_models(settings, asked), ids)
+    models = select_models(new_models(settings, asked), ids)
     if add:
-        append_workers(file, detected_entries(found, _options(price=price or None)))
+        append_workers(file, detected_entries(models, _options(price=price or None)))
     if as_json:
-        return emit_document(models=[server_model_object(model) for model in found])
-    width = max((len(model.id) for model in found), default=0)
-    for model in found:
+        return emit_document(models=[server_model_object(model) for model in models])
+    width = max((len(model.id) for model in models), default=0)
+    for model in models:
         where = f"  on {', '.join(map(one_line, model.hosts))}" if hosts else ""
         emit(f"{model.id:{width}}  {model.engine:12}  {model_text(model)}{where}")
-    notify(detection_text(found, add, hosts))
+    notify(detection_text(models, add, hosts))
 
 
 @workers.command(short_help="Add a worker to config.toml.", epilog=_ADD_EXAMPLES)
@@ -509,7 +509,7 @@ def _loading_text(entry: LocalWorkerSettings, settings: Settings) -> str:
 def configuration_object(configuration: WorkerConfiguration) -> dict[str, Any]:
     """Return how a worker writes, for machines; what is None holds nowhere or isn't known."""
     entry = configuration.entry
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "sampling": {
             name: {"value": round(number, 6), "from": _ORIGINS[origin]}
             for name, (number, origin) in configuration.sampling.items()
@@ -519,8 +519,8 @@ def configuration_object(configuration: WorkerConfiguration) -> dict[str, Any]:
         "adapter": None,
     }
     if isinstance(entry, LocalWorkerSettings):
-        found |= {"seed": entry.seed, "thinking": entry.thinking}
+        result |= {"seed": entry.seed, "thinking": entry.thinking}
         if entry.adapter:
             path = expand_home(entry.adapter).absolute()
-            found["adapter"] = {"file": str(path), "scale": entry.adapter_scale}
-    return found
+            result["adapter"] = {"file": str(path), "scale": entry.adapter_scale}
+    return result

@@ -299,10 +299,10 @@ def _is_trusted(home: Path, target: Path) -> bool:
     """
     try:
         owners = {0, os.geteuid(), target.stat().st_uid}
-        found = [path.lstat() for path in (home, home / "install.json")]
+        statuses = [path.lstat() for path in (home, home / "install.json")]
     except (OSError, AttributeError):  # Windows has no owners of this kind
         return sys.platform == "win32"
-    return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in found)
+    return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in statuses)
 
 
 MAX_NOTE_BYTES = 1 << 20

@@ -108,10 +108,10 @@ class InstalledFiles:
 
     def history(self) -> RemovableFiles:
         """Return conversations, ledger, what was learned, crash reports and settings."""
-        found = [path for name in _DATA_FILES for path in self._data.glob(name)]
-        found += [path for name in _STATE_FILES for path in self._state.glob(name)]
-        found += [path for name in _SETTINGS_FILES for path in self._config.glob(name)]
-        return _collect("history, ledger and settings", [path for path in found if _is_file(path)])
+        files = [path for name in _DATA_FILES for path in self._data.glob(name)]
+        files += [path for name in _STATE_FILES for path in self._state.glob(name)]
+        files += [path for name in _SETTINGS_FILES for path in self._config.glob(name)]
+        return _collect("history, ledger and settings", [path for path in files if _is_file(path)])
 
     def keys(self) -> RemovableFiles:
         """Return the file of keys in plain text, where there is one."""

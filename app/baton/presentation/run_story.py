@@ -235,8 +235,8 @@ def _weighed_text(weighed: ev.Weighed, name: Naming) -> str:
 
 def _check_text(check: ev.Checked, _: Naming = str) -> str:
     note = f" ({one_line(check.note)})" if check.note else ""
-    found = f"{one_line(check.what, 40)}: {check.verdict.value}{note}"
-    return f"Step {check.step} was checked, {found}."
+    result = f"{one_line(check.what, 40)}: {check.verdict.value}{note}"
+    return f"Step {check.step} was checked, {result}."
 
 
 def warning_text(warned: ev.Warned) -> str:

@@ -186,7 +186,7 @@ def _known_paths(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    found = {
+    secrets = {
         value.strip()
         for name, value in environ.items()
         if _SECRET_NAMES.search(name)
@@ -194,21 +194,21 @@ def _environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
         and not value.startswith("/")
     }
     with suppress(BatonError):  # another check reports wrong settings
-        found |= set(load_settings(find_paths(environ).config_file, environ).cloud.words)
-    return tuple(sorted(filter(None, found), key=len, reverse=True))
+        secrets |= set(load_settings(find_paths(environ).config_file, environ).cloud.words)
+    return tuple(sorted(filter(None, secrets), key=len, reverse=True))
 
 
 def _personal_names(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return what the user and the machine are called."""
-    found = {environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
-    found |= {Path(environ.get(name, "")).name for name in ("HOME", "USERPROFILE")}
+    names = {environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
+    names |= {Path(environ.get(name, "")).name for name in ("HOME", "USERPROFILE")}
     with suppress(OSError):
-        found.add(socket.gethostname())
+        names.add(socket.gethostname())
     with suppress(ImportError, KeyError, OSError):
         import pwd
 
         entry = pwd.getpwuid(os.getuid())
-        found |= {entry.pw_name, *entry.pw_gecos.split(",")}
-    found |= {name.partition(".")[0] for name in found}
-    known = {name for name in found if len(name) > 1 and name.lower() not in _COMMON_NAMES}
+        names |= {entry.pw_name, *entry.pw_gecos.split(",")}
+    names |= {name.partition(".")[0] for name in names}
+    known = {name for name in names if len(name) > 1 and name.lower() not in _COMMON_NAMES}
     return tuple(sorted(known, key=len, reverse=True))

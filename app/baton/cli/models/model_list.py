@@ -85,11 +85,11 @@ def list_(whole: bool, as_json: bool) -> None:
     paused, changed (read again before it is used), broken, gone; server, cloud; with
     --all, catalogue or won't fit: not here, with what it is good for in brackets.
     """
-    found = list_models(whole=whole)
+    rows = list_models(whole=whole)
     if as_json:
-        return emit_document(models=[details_object(known) for known in found])
-    if found:
-        emit(_table(found))
+        return emit_document(models=[details_object(known) for known in rows])
+    if rows:
+        emit(_table(rows))
     notify(asyncio.run(_totals()))
 
 
@@ -193,8 +193,8 @@ def wrap_line(line: str, indent: int) -> str:
 # The table
 
 
-def _table(found: Sequence[ModelRow]) -> str:
-    rows = [dict(zip(_COLUMNS, _cells(known), strict=True)) for known in found]
+def _table(listed: Sequence[ModelRow]) -> str:
+    rows = [dict(zip(_COLUMNS, _cells(known), strict=True)) for known in listed]
     shown = list(_COLUMNS)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns

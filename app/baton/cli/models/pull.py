@@ -134,8 +134,8 @@ async def _recommended_results(library: Library, settings: Settings) -> list[Pul
     entries = library.entries()
     picks = [(id, roles) for id, roles in library.memory.picks() if id in entries]
     if not picks:
-        _, found = await measure_and_recommend(library, settings, True)
-        picks = [(pick.entry.id, pick.roles) for pick in found.picks]
+        _, advice = await measure_and_recommend(library, settings, True)
+        picks = [(pick.entry.id, pick.roles) for pick in advice.picks]
     here = {held.id for held in library.models() if held.state.is_usable}
     # Roles also for those that are here: an attempt may have been killed before they had theirs.
     having = role_holders(settings.worker, settings.conductor, settings.prefer)

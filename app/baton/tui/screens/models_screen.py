@@ -154,8 +154,8 @@ class ModelsScreen(Overlay[str]):
             return
         machine = await self._library.inspect_machine()
         verdicts = self._library.verdicts(machine)
-        found = await self._library.recommend(self._starter_speed)
-        picks = [pick.entry.id for pick in found.picks]
+        advice = await self._library.recommend(self._starter_speed)
+        picks = [pick.entry.id for pick in advice.picks]
         starter = self._starter_speed or self._data.uses.get(STARTER_ID, (None,))[0]
         entries = self._data.entries if starter else {}
         self._read(
