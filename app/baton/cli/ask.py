@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 class AskOptions:
     """What was typed, as click hands it over: see the options below.
 
-    With `preview` the plan is drawn, and nothing of it runs (`baton plan`). `missing` has a
+    With `preview` the plan is drawn, and no step of it runs (`baton plan`). `missing` has a
     sentence for each file that the text names and that can't be attached.
     """
 
@@ -370,7 +370,7 @@ def _build_prompt(
         for each in lacks:
             notify(f"baton: {each['message']} {each['hint']}")
     for file in files:
-        if lack := lack_text(file):  # which is said behind the file's name
+        if lack := lack_text(file):  # which is shown behind the file's name
             message = f"{file.name} has {lack}."
             lacks.append(_lack_object("unreadable", message, "Look into the file."))
     system = None if options.system is None else _check_utf8(options.system)

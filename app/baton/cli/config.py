@@ -96,7 +96,7 @@ TEMPLATE = """\
 
 # [[workers]]
 # id = "lab"
-# kind = "server"             # somebody's OpenAI-compatible engine
+# kind = "server"             # any OpenAI-compatible engine
 # model = "qwen3-32b"
 # base_url = "http://127.0.0.1:8000/v1"   # or a list of addresses of the same model
 # privacy = "local"           # local, lan, cloud: which texts it may see

@@ -256,7 +256,7 @@ _ENTRIES: tuple[tuple[SlashCommand, Run], ...] = (
     (_APP["new"], _open_new),
     (_plain("open", "List the conversations; /open 2 continues the second", "NUMBER"), _open),
     (
-        _plain("search", "Find what was said (baton history search)", "WORDS"),
+        _plain("search", "Find messages (baton history search)", "WORDS"),
         _own("history", "search"),
     ),
     (

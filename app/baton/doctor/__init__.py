@@ -75,8 +75,8 @@ def processor_text() -> str:
             name, _, value = line.partition(":")
             if wanted := _CPU_FEATURES.get(name.strip()):
                 known = set(value.split())
-                has = " ".join(flag for flag in wanted if flag in known) or "nothing of note"
-                lacks = " ".join(flag for flag in wanted if flag not in known) or "nothing of note"
+                has = " ".join(flag for flag in wanted if flag in known) or "nothing special"
+                lacks = " ".join(flag for flag in wanted if flag not in known) or "nothing special"
                 return f"which has {has} and lacks {lacks}"
     return "of which nothing more is known"
 

@@ -74,7 +74,7 @@ def run_story(run: RunView, run_id: str = "", roster: CardsById = NO_CARDS) -> l
     ]
     for note in (other_model_text, left_out_text):
         lines += [(ev.Called, text) for text in dict.fromkeys(map(note, run.calls)) if text]
-    lines += [(ev.Warned, f"Said beside it: {warning_text(each)}") for each in run.warnings]
+    lines += [(ev.Warned, f"Warning: {warning_text(each)}") for each in run.warnings]
     lines += [(ev.Finished, text) for text in [_ending_text(run, run_id)] if text]
     return [StoryLine(kind, text) for kind, text in lines]
 
@@ -278,7 +278,7 @@ _TEMPLATES: Mapping[type[ev.Event], str] = {
     ev.StepStarted: "Step {step} is given to {worker}.",
     ev.StepFailed: "Step {step} failed: {message}",
     ev.Trimmed: "The {turns} oldest turns are left out from here on.",
-    ev.Warned: "Said beside the answer: {message}",
+    ev.Warned: "Warning: {message}",
     ev.Sent: "{whose} sent {size:,} bytes to {worker} ({destination}).",
     ev.Unsent: "{whose} had no connection to {destination}, so that did not leave.",
     ev.Failed: "It failed ({error}): {message}",

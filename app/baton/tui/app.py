@@ -117,7 +117,7 @@ class BatonApp(App[None], inherit_bindings=False):
         self._write(desktop.title_sequence(f"{title} · Baton" if title else "Baton"))
 
     def on_answer_ended(self, event: AnswerEnded) -> None:
-        """Tell a user who looks at another window that a long answer has ended."""
+        """Notify a user who looks at another window that a long answer has ended."""
         if not self.app_focus and event.seconds >= NOTICE_SECONDS:
             self._write(desktop.notice_sequence(event.text))
 

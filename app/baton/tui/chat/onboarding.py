@@ -389,7 +389,7 @@ def _marker_file(state: Path) -> Path:
 
 
 def is_put_off(state: Path | None) -> bool:
-    """Whether the user said that models can wait."""
+    """Whether the user put the models off."""
     return state is not None and _marker_file(state).exists()
 
 
