@@ -274,7 +274,7 @@ class InstallationPaths:
         """The version that is just leaving its place."""
         self.lock = home / "update.lock"
         self.staging = target.parent / ".baton-update"
-        """Where a new file is kept until the switch."""
+        """Where a new file is until the switch."""
 
 
 def find_installation(file: Path, state: Path) -> InstallationPaths:

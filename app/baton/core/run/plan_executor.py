@@ -325,7 +325,7 @@ class PlanExecutor:
 
 
 async def _approve_plan(run: RunContext, plan: Plan) -> None:
-    """Let the person decide before anything of a plan is called. Raises PromptWithdrawn."""
+    """Let the user decide before anything of a plan is called. Raises PromptWithdrawn."""
     choices = (Choice(GO, "Run it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
     question = Question(
         "Run this plan?",
