@@ -228,7 +228,7 @@ _CALL_ATTRIBUTES: Mapping[str, Callable[[ev.Called], Value | None]] = {
     "gen_ai.response.finish_reasons": lambda call: call.finish and (call.finish.value,),
     "error.type": lambda call: None if call.confirmed else "ended_early",
 }
-"""What is said of a call, by its attribute; one without a value is left out."""
+"""What is reported of a call, by its attribute; one without a value is left out."""
 
 
 def span_lines(record: RunRecord) -> list[str]:
@@ -328,8 +328,8 @@ def _span_id(record: RunRecord, key: str) -> str:
 
 
 def _attribute_list(attributes: Mapping[str, Value | None]) -> list[dict[str, Any]]:
-    found = {name: value for name, value in attributes.items() if value is not None}
-    return [{"key": name, "value": _typed_value(value)} for name, value in found.items()]
+    present = {name: value for name, value in attributes.items() if value is not None}
+    return [{"key": name, "value": _typed_value(value)} for name, value in present.items()]
 
 
 def _typed_value(value: Value) -> dict[str, Any]:
