@@ -182,4 +182,4 @@ class Footer(SplitLine):
             shown.append(index)
         self.right = Content("  ").join(self._keys[index][1] for index in sorted(shown))
 
-    watch_status = watch_said = watch_asking = watch_beside = watch_busy = on_resize = _fill
+    watch_status = watch_message = watch_asking = watch_beside = watch_busy = on_resize = _fill
