@@ -165,7 +165,7 @@ class Baton:
         with _changing:  # others arrive in other threads
             file = self.paths.config_file
             configured = configured_roles(configured_values(file))
-            # What a recommendation wants for a model is no reason to take a role set by hand.
+            # What a recommendation wants for a model is not a reason to take a role set by hand.
             wanted = tuple(role for role in held.record.roles if role not in configured)
             held = replace(held, record=replace(held.record, roles=wanted))
             roles = appoint(held, self.library, load_settings(file), self.paths)

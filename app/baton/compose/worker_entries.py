@@ -190,7 +190,7 @@ def _new_entry(target: str, settings: Settings, options: AddOptions) -> dict[str
             raise ConfigError(f"{target!r} isn't a model that runs here.", did_you_mean(names))
         there = ", ".join(model.id for model in found) or "none"
         raise ConfigError(
-            f"{target!r} is no address, no provider's model and no model that runs here.",
+            f"{target!r} is neither an address nor a provider's model nor one that runs here.",
             f"An address begins with http://, a model is as openai/gpt-5-mini. Here runs: {there}.",
         )
     return dict(model.entry) | {"id": options.id or model.id}

@@ -15,7 +15,7 @@
       StoreError             history could not be read or written       exit 1
 
 A class exists because a caller handles it differently. `message` says what happened and what was
-kept, `hint` says what to do. Cancellation is no error, and bugs are never wrapped.
+kept, `hint` says what to do. Cancellation isn't an error, and bugs are never wrapped.
 """
 
 from __future__ import annotations

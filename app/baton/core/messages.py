@@ -115,7 +115,7 @@ class Reading:
 
 @frozen_dataclass
 class Thinking:
-    """The worker writes thoughts, which are no part of its answer: so many tokens since the last.
+    """The worker writes thoughts, which aren't part of its answer: so many tokens since the last.
 
     Comes now and then, with how fast it writes them.
     """

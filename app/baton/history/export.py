@@ -201,7 +201,7 @@ def import_conversations(connection: Connection, data: object) -> ImportResult:
     try:
         document = msgspec.convert(data, Document)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character in a text
-        message = f"This is no export of Baton's: {error}."
+        message = f"This isn't an export from Baton: {error}."
         raise ConfigError(message, "Nothing was imported.") from error
     added = turns = skipped = 0
     for conversation in document.conversations:
@@ -231,7 +231,7 @@ def _require_sound(conversation: ConversationDocument) -> None:
         if turn.role is Role.SYSTEM:
             raise _broken_export(conversation, f"the turn {turn.id} has no author")
         if turn.signals and turn.role is not Role.ASSISTANT:
-            raise _broken_export(conversation, f"the turn {turn.id} is no answer")
+            raise _broken_export(conversation, f"the turn {turn.id} isn't an answer")
         if set(RATINGS) <= turn.signals.keys():
             raise _broken_export(conversation, f"the turn {turn.id} is both good and bad")
         turns[turn.id] = turn
@@ -256,7 +256,7 @@ def _broken_export(conversation: ConversationDocument, what: str) -> ConfigError
 def _is_known(connection: Connection, new: ConversationDocument) -> bool:
     """Whether the store holds every turn and run of it already, word for word.
 
-    What a person did with the answers since is no other word.
+    What the user did with the answers since doesn't change that.
     """
     if not connection.execute("SELECT 1 FROM conversations WHERE id = ?", [new.id]).fetchone():
         return False
@@ -366,5 +366,5 @@ def _event_json(conversation: ConversationDocument, event: EventDocument) -> str
         return rows.encode_json(rows.decode_event(event.kind, rows.encode_json(event.data)))
     except (KeyError, msgspec.ValidationError) as error:
         raise _broken_export(
-            conversation, f"{event.kind!r} is no event that Baton knows"
+            conversation, f"{event.kind!r} isn't an event that Baton knows"
         ) from error

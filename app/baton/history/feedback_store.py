@@ -17,7 +17,7 @@ from baton.history import rows
 from baton.platform.sqlite import Connection, Row
 
 _FINISHED = (TurnStatus.DONE, TurnStatus.CUT)
-"""Answers that were written to their end: asking again after another one is no complaint."""
+"""Answers that were written to their end: asking again after another one isn't a complaint."""
 
 
 def add_signal(connection: Connection, turn: str, signal: Signal) -> None:

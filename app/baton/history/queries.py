@@ -360,7 +360,7 @@ def past_runs(connection: Connection, since: float, limit: int) -> list[PastRun]
 def query_rows(path: Path, sql: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of an SQL query by column; the file is opened for reading only.
 
-    Raises ConfigError for what is no query, or would change anything.
+    Raises ConfigError for what isn't a query, or would change anything.
     """
     # Some of them write; as functions, they can be selected.
     if sql.lstrip()[:6].upper() == "PRAGMA":
@@ -380,7 +380,7 @@ def query_rows(path: Path, sql: str) -> Iterator[dict[str, Any]]:
                 raise ConfigError(f"This query can't be run: {error}.", _TABLES_HINT) from error
             raise
         except ValueError as error:
-            raise ConfigError("This is no query: it returns no rows.", _READS_ONLY) from error
+            raise ConfigError("This isn't a query: it returns no rows.", _READS_ONLY) from error
 
 
 _READS_ONLY = "`baton history query` only reads: begin with SELECT."

@@ -195,7 +195,7 @@ class Store:
         await self._write(changes.hide, conversation, undo)
 
     async def purge(self, *conversations: str) -> None:
-        """Remove conversations so that nothing of them remains in the file."""
+        """Remove conversations so that none of their text remains in the file."""
         await self._write(changes.purge, conversations)
         await self._database.wipe_copies()
 
@@ -402,7 +402,7 @@ def _convert(connection: Connection, path: Path, before: os.stat_result) -> str:
 
 
 def _loss_warning(path: Path, log: Path | None) -> str:
-    kept = f"what was left of it is kept as {log}" if log is not None else "nothing of it is left"
+    kept = f"what was left of it is kept as {log}" if log is not None else "none of it is left"
     return (
         f"The history file was emptied or removed, so a new one was begun; {kept}, and the ledger "
         f"is as it was. A backup can take the place of {path} while no Baton runs."

@@ -114,7 +114,7 @@ class Installation:
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
                 # Another user who may write there could change the file after its check.
                 raise BatonError(
-                    f"{staging} is no folder of yours, so nothing was brought.", "Delete it."
+                    f"{staging} isn't a folder of yours, so nothing was brought.", "Delete it."
                 )
             staging.chmod(0o700)
             for left in staging.iterdir():

@@ -40,7 +40,7 @@ def trusted_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
     if file or folder:
         try:
             if file and not Path(file).is_file():
-                raise FileNotFoundError("it is no file")  # a pipe may never be written to
+                raise FileNotFoundError("it isn't a file")  # a pipe may never be written to
             context.load_verify_locations(file or None, folder or None)
         except OSError as error:
             raise Failure(

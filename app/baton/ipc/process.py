@@ -186,7 +186,7 @@ class Mailbox:
             if ended:
                 raise child.death()
             if not await self.until(lambda: self.messages or child.ended, 1.0):
-                # Counted in seconds that we were awake: a suspended machine is no death.
+                # Counted in seconds that we were awake: a suspended machine isn't a hang.
                 silent = silent + 1 if signs == child.signs_of_life else 0
                 signs = child.signs_of_life
                 if silent >= (SILENT_SECONDS if signs else STARTING_SECONDS):

@@ -144,7 +144,7 @@ def _check_models(found: Sequence[CatalogueModel]) -> None:
         if model.revision and model.repo is None:
             raise ValueError(f"{model.id!r} has a `revision` of no `repo`")
         if strange := sorted(set(model.skills) - set(KINDS)):
-            raise ValueError(f"{model.id!r} has a skill in {strange[0]!r}, which is no task kind")
+            raise ValueError(f"{model.id!r} has a skill in {strange[0]!r}, which isn't a task kind")
         if model.active and model.active > (model.parameters or 0):
             raise ValueError(f"{model.id!r} has more active parameters than parameters")
 

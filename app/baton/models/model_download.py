@@ -286,10 +286,10 @@ def _parse_address(typed: str) -> ModelRef:
     try:
         url = urlsplit(typed)
     except ValueError as error:
-        raise ConfigError(f"{typed!r} is no address.", "Check its brackets.") from error
+        raise ConfigError(f"{typed!r} isn't an address.", "Check its brackets.") from error
     if (url.hostname or "").removeprefix("www.") in HUB_HOSTS:
         if (found := _HUB_PATH.fullmatch(unquote(url.path))) is None:
-            raise ConfigError(f"{typed} is no model's address.", "Name it as hf.co/USER/REPO.")
+            raise ConfigError(f"{typed} isn't a model's address.", "Name it as hf.co/USER/REPO.")
         return ModelRef(Source(found[1], found[3] or "", found[2] or ""))
     file = PurePosixPath(unquote(url.path)).name
     if url.scheme not in ("http", "https") or not file.lower().endswith(".gguf"):

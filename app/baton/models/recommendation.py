@@ -255,7 +255,7 @@ def _model_sets(
 ) -> Iterator[tuple[dict[ModelRole, _Candidate], float]]:
     """Yield the other models of possible sets, with what each set is worth before its download.
 
-    Only where that may be more than `least`; a model that is no better than the chat model is left
+    Only where that may be more than `least`; a model that isn't better than the chat model is left
     out.
     """
     alone = {

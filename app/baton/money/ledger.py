@@ -278,7 +278,7 @@ class Ledger:
         return await self._write(lambda c: call_funds.thaw(c, self._clock()))
 
     async def forget(self, runs: Sequence[str]) -> None:
-        """Remove what these runs sent so that nothing of it remains; charges and hashes stay."""
+        """Remove what these runs sent so that none of it remains; charges and hashes stay."""
         await self._write(lambda c: call_funds.forget_bodies(c, list(runs)))
         await self._database.wipe_copies()
 

@@ -34,7 +34,7 @@ class BuildInfo:
 
 @cache
 def build_info() -> BuildInfo | None:
-    """Return this binary's build, None where this is no binary."""
+    """Return this binary's build, None where this isn't a binary."""
     if not getattr(sys, "frozen", False):
         return None
     import json

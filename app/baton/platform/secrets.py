@@ -188,7 +188,7 @@ def plain_environ(
     }
 
 
-def is_no_key(variable: str) -> bool:
+def is_not_key(variable: str) -> bool:
     """Whether programs need this variable, or Baton's settings stand in it."""
     plain = variable in ALLOWED_VARIABLES or variable.startswith(ALLOWED_PREFIXES)
     return plain or (variable.startswith("BATON_") and not variable.endswith("_API_KEY"))
@@ -206,7 +206,7 @@ def remove_keys(environ: MutableMapping[str, str], *variables: str) -> None:
 def key_variables(config: str) -> set[str]:
     """Return the variables that any `api_key_env` of a config.toml names, also a broken one."""
     named = re.findall(r"""api_key_env["']?\s*=\s*["']+([^"'\s]+)""", config)
-    return {variable for variable in named if not is_no_key(variable)}
+    return {variable for variable in named if not is_not_key(variable)}
 
 
 def find_key(
@@ -247,7 +247,7 @@ def find_keys(
 def save_key(name: str, value: str, *, file: Path | None = None) -> Key:
     """Keep a key: in the keyring, or as plain text in `file` if the person said yes to that.
 
-    Raises NoKeyring, and ConfigError for what is no key or a file that can't be written.
+    Raises NoKeyring, and ConfigError for what isn't a key or a file that can't be written.
     """
     value = check_key(value)
     if file is not None:

@@ -28,7 +28,7 @@ from baton.platform.durable_files import (
     read_ordinary,
     replace_file,
 )
-from baton.platform.secrets import is_no_key, key_variables, remove_keys
+from baton.platform.secrets import is_not_key, key_variables, remove_keys
 from baton.platform.settings_sources import (
     DOLLARS,
     MAX_FILE_BYTES,
@@ -563,7 +563,7 @@ def _check_workers(sources: Sequence[SettingsSource]) -> None:
                     f"There are two workers {id!r} (in {place}).", "Give one of them another id."
                 )
             seen.add(id)
-            if is_no_key(variable := entry.get("api_key_env", "")):
+            if is_not_key(variable := entry.get("api_key_env", "")):
                 raise ConfigError(
                     f"The variable {variable} holds no key, and would be sent as one"
                     f" (in {source.place(('workers', number, 'api_key_env'))}).",

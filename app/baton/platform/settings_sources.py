@@ -314,7 +314,7 @@ def value_error(
 def amount_error(
     sources: Sequence[SettingsSource], where: SettingPath, error: ConfigError
 ) -> ConfigError:
-    """Return the error for what is no amount of money, with its place."""
+    """Return the error for what isn't an amount of money, with its place."""
     what = (
         f"The setting {'.'.join(map(str, where))!r} is wrong (in {_deciding_place(sources, where)})"
     )

@@ -499,7 +499,7 @@ def _schema(connection: Connection) -> list[tuple[str, ...]]:
 def had_database(path: Path) -> bool:
     """Whether there was a database at this path before.
 
-    An empty file alone is no sign of one: a first start that is killed leaves it.
+    An empty file alone isn't a sign of one: a first start that is killed leaves it.
     """
     left = (
         found

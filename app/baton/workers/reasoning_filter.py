@@ -1,4 +1,4 @@
-"""Thoughts: what a model writes for itself before its answer. They are no part of it.
+"""Thoughts: what a model writes for itself before its answer. They aren't part of it.
 
 Pure text in, pure text out, however the text is cut into pieces. A mark counts where an answer
 could begin, and for a model that has used it, at a later line's beginning: an answer that speaks of
@@ -15,7 +15,7 @@ from typing import NamedTuple
 class ThoughtMarks(NamedTuple):
     """How thoughts begin and end. After one that `answers`, nothing but the answer follows.
 
-    What `may_be_answer` is no thought before its end has come.
+    What `may_be_answer` isn't a thought before its end has come.
     """
 
     opens: str

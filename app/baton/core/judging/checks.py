@@ -333,7 +333,7 @@ def _is_json(text: str) -> bool:
 
 
 def _refuse_constant(constant: str) -> None:
-    raise json.JSONDecodeError(f"{constant} is no JSON", "", 0)
+    raise json.JSONDecodeError(f"{constant} isn't JSON", "", 0)
 
 
 def _schemas_in(prompt: str) -> Iterator[dict[str, object]]:

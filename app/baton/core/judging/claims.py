@@ -131,7 +131,7 @@ def _left_side(text: str) -> _Side | None:
     """Read the expression that ends before an equals sign."""
     words = text.rstrip(_MATH)
     math = text[len(words) :]
-    # A number that ends a sentence, or a part of one, is no part of the sum.
+    # A number that ends a sentence, or a part of one, isn't part of the sum.
     *earlier, last = re.split(r"[.,]\s+", math)
     if words and not earlier and not math[:1].isspace() and words[-1] not in "*_\"'":
         return None

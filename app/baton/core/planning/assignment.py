@@ -88,7 +88,7 @@ def assign_workers(
     ]
     if (chosen := choose_workers(seats, money, taken)) is None:
         raise PlanError(
-            "This plan can't be played for the money that is left, so nothing of it was.",
+            "This plan can't be run for the money that is left, so none of it was.",
             "Raise the budget, or add a worker that costs nothing.",
         )
     names = dict(zip(open_steps, chosen, strict=True))

@@ -100,7 +100,7 @@ class PlanSchema:
     def _parse_step(self, number: int, drawn: Any) -> Step:
         what = f"Step {number}"
         if not isinstance(drawn, dict):
-            raise PlanError(f"{what} is no object.")
+            raise PlanError(f"{what} isn't an object.")
         kind, difficulty = drawn.get("kind"), drawn.get("difficulty")
         if kind not in KINDS:
             raise PlanError(f'{what} has no "kind" out of: {", ".join(KINDS)}.')

@@ -200,7 +200,7 @@ def parse_workflow(text: str, name: str = "plan") -> Workflow:
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also numbers and nesting without end
-        raise ConfigError(f"{name} is no TOML: {error}.", _HELP) from error
+        raise ConfigError(f"{name} isn't TOML: {error}.", _HELP) from error
     _refuse_unknown(data, ("name", "about", "answer", "steps"), name)
     called = _typed_value(data, "name", str, name, name)
     entries = data.get("steps")

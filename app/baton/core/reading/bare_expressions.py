@@ -42,7 +42,7 @@ _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast
 _SUM_SIGN = lazy_pattern(
     r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+[-\u2212]?\d|[)\u221a²³]|\d!|(?<!\d{3})\d[-\u2212]{2}\d"
 )
-"""What a bare line needs to be no date, no telephone number and no 24/7."""
+"""What a bare line needs, or else it is a date, a telephone number or 24/7."""
 _NAME = lazy_pattern(
     r"9[-/]11|24/7|7[-/]11|50[-/]50|80/20|20/20|4/20|9-1-1|0-60|"
     r"4-4-2|4-3-3|4-2-3-1|3-5-2|3-4-3|5-3-2|3-2-1|\d\d?/\d\d?/\d{4}|"

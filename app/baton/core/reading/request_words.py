@@ -78,7 +78,7 @@ _FORMULA = lazy_pattern(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
 def wants_reasoning(request: str) -> bool:
     """Whether a request is for a proof, a riddle or a textbook's problem.
 
-    A computed number is no answer to it.
+    A computed number doesn't answer it.
     """
     own = _QUOTED.sub(" ", request)
     return any(pattern.search(own) for pattern in (_REASONING_WORDS, _FORMULA))

@@ -293,7 +293,7 @@ def _strictest_limits(
 def _kept_outcome(record: RunRecord) -> Outcome:
     """Return the plan of a run that ended early, and the texts of its steps that were finished.
 
-    Raises ConfigError where there is no plan, or nothing of it left to do.
+    Raises ConfigError where there is no plan, or none of it is left to do.
     """
     view = fold_events(record.events)
     if view.plan is None or record.status == "running":

@@ -145,8 +145,8 @@ def _better_near(roster: Sequence[Card], route: Route, material: Material) -> Ca
     if best is None:
         return None
     gain = expected_quality(best, route) - expected_quality(roster[0], route)
-    is_no_peer = strength(best)[0] - strength(roster[0])[0] >= MAX_PEER_SKILL_GAP
-    return best if gain >= MIN_NEAR_GAIN or (route.estimate is None and is_no_peer) else None
+    is_stronger = strength(best)[0] - strength(roster[0])[0] >= MAX_PEER_SKILL_GAP
+    return best if gain >= MIN_NEAR_GAIN or (route.estimate is None and is_stronger) else None
 
 
 def _is_likely_wrong(card: Card, route: Route) -> bool:

@@ -168,7 +168,7 @@ class Run:
     def _read_ahead(self, recorded: RecordedRun) -> None:
         """Have the default worker read a short prompt while the router decides who answers.
 
-        What a tool computes is no prompt for it, and neither is what is likely to be split.
+        What a tool computes isn't a prompt for it, nor is what is likely to be split.
         """
         limits, text = self._request.limits, Material(recorded.turns).question
         worker = self._services.workers[self._request.worker]

@@ -198,7 +198,7 @@ class Pacing:
                 return
             try:
                 past = await self._memory()
-            except BatonError:  # what can't be read is no reason to answer nothing
+            except BatonError:  # an unreadable ledger doesn't prevent an answer
                 past = ()
             self._memory = None  # only now: a prompt may be stopped while it reads
             for one in past:

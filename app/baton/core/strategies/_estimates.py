@@ -24,7 +24,7 @@ _MIN_REPORTED_GAIN = 0.2
 """From this gain on a person is shown that a worker is seldom right."""
 
 _MIN_MATE_CHANCE = 0.1
-"""With less chance than this a worker is no help in checking another."""
+"""With less chance than this a worker is of little use in checking another."""
 
 _MAX_PEER_GAP = 0.2
 """A third worker whose chance is lower by more settles nothing: where it disagrees, it is wrong."""

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def watch_program(command: list[str], seconds: float) -> WatchResult:
-    """Run a program without a network for at most so long; nothing of it is left afterwards."""
+    """Run a program without a network for at most so long; no process of it is left afterwards."""
     watched = WatchResult([], {})
     mine, theirs = socket.socketpair()
     out, err = os.pipe(), os.pipe()

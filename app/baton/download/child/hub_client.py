@@ -168,7 +168,7 @@ class HubClient:
         if parts.scheme == self._hub_origin[0] == "http" and chosen:
             return
         raise UnsafeAddress(
-            f"{parts.scheme}://{parts.netloc} is no address that is safe to fetch from"
+            f"{parts.scheme}://{parts.netloc} isn't an address that is safe to fetch from"
         )
 
     def _check_redirect(self, response: httpx.Response) -> None:
@@ -260,7 +260,7 @@ def _endpoint(environ: Mapping[str, str]) -> str:
     if not is_usable(endpoint):
         raise Failure(
             "ConfigError",
-            "HF_ENDPOINT is no address of a hub.",
+            "HF_ENDPOINT isn't the address of a hub.",
             "It begins with https://, and holds no password, ? or #; unset, it is the usual one.",
         )
     return endpoint

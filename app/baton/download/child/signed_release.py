@@ -107,7 +107,7 @@ def _release_client(source: str, environ: Mapping[str, str] = os.environ) -> hub
     if not is_usable(source) or not source.isascii() or not source.isprintable():
         raise Failure(
             "ConfigError",
-            f"{one_line(re.sub('//[^/]*@', '//…@', source))!r} is no address of a release.",
+            f"{one_line(re.sub('//[^/]*@', '//…@', source))!r} isn't the address of a release.",
             "It begins with https:// (or http://), and holds no password, ? or #.",
         )
     kept = {name: value for name, value in environ.items() if name not in _ACCOUNT_VARIABLES}
@@ -151,5 +151,5 @@ def _distrust_failure(source: str, why: str) -> Failure:
     return Failure(
         "ConfigError",
         f"The release in {one_line(source)} is not signed by the publisher of this Baton: {why}.",
-        "Nothing of it was used. Take it from another source, and report it to its publisher.",
+        "None of it was used. Take it from another source, and report it to its publisher.",
     )

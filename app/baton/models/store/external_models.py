@@ -327,7 +327,7 @@ _OTHER_NAME = re.compile(
     r"|(?<![a-z])(lora|clip|whisper|adapter)(?![a-z])",
     re.IGNORECASE,
 )
-"""Names of files that are no chat models, or parts of one."""
+"""Names of files that aren't chat models, or parts of one."""
 
 _OTHER_ARCHITECTURE = re.compile(
     r"bert|clip|embedding|t5encoder|wavtokenizer|whisper", re.IGNORECASE
@@ -354,7 +354,7 @@ def read_file_header(path: Path) -> Header:
         return header
     except MalformedHeader as error:
         raise ModelFileError(
-            f"{name} is no model that can be used: {one_line(str(error))}.",
+            f"{name} isn't a model that can be used: {one_line(str(error))}.",
             error.hint
             or "Baton runs GGUF files: look for one of that kind, or get this one again.",
         ) from error

@@ -180,7 +180,7 @@ def check_record(record: ModelRecord) -> None:
         )
     for sha256 in (record.sha256, *(part.sha256 for part in record.parts)):
         if sha256 and not is_sha256(sha256):
-            raise ConfigError(f"{one_line(sha256, 80)!r} is no sha256.", "It has 64 hex digits.")
+            raise ConfigError(f"{one_line(sha256, 80)!r} isn't a sha256.", "It has 64 hex digits.")
     if record.parts and len(record.parts) != len(part_names(record.file)):
         raise ConfigError(f"{record.id} has another number of parts.", "Look at its source again.")
     sizes = (

@@ -315,7 +315,7 @@ def find_problems(folder: Path) -> Iterator[str]:
         if isinstance(record, str):
             yield f"{path_text(model)} can't be used as a model: {record}. {where}."
         elif record is None and not (_is_leftover_folder(model) or (model / RECORD_FILE).exists()):
-            yield f"{path_text(model)} is no model that Baton has put there. {where}."
+            yield f"{path_text(model)} isn't a model that Baton has put there. {where}."
         elif isinstance(record, ModelRecord):
             yield from _unknown_model_files(model, record, linked)
 

@@ -244,7 +244,7 @@ class ModelProcess(Supervisor):
                 self._is_doubted, self._has_answered = False, True
                 self.forgive(request.adapter, *([request.mark] if self._deaths else []))
                 return
-            except MemoryOccupied:  # nothing of it is loaded now, so it keeps no room meanwhile
+            except MemoryOccupied:  # none of it is loaded now, so it keeps no room meanwhile
                 await self._memory.wait_for_release(releases)
             except NotEnoughMemory:
                 if not await self._memory.find_gpus():  # asking them takes a child's start

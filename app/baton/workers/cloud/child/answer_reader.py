@@ -4,7 +4,7 @@ Some servers and proxies send it as a whole, in JSON, although it was to be stre
 as well, under any content type.
 
 Pure readers: bytes in, text out, cut anywhere (also inside a character). They don't believe much:
-a count that can't be right is no count, and an end is one only where the provider said so in its
+a count that can't be right isn't one, and an end is one only where the provider said so in its
 dialect and nothing before it was broken.
 """
 
@@ -49,7 +49,7 @@ class Events:
     """Server-sent events, or one JSON text in their place.
 
     `count` is how many there were, `broken` whether something was none, `is_too_long` whether one
-    of them goes beyond all bounds; nothing of it is kept.
+    of them goes beyond all bounds; none of it is kept.
     """
 
     def __init__(self) -> None:

@@ -224,7 +224,7 @@ def without_key(text: str, key: str) -> str:
 
 
 def _parse_error(body: bytes) -> object:
-    """Return an error as data; its text where it is no JSON."""
+    """Return an error as data; its text where it isn't JSON."""
     text = body.decode("utf-8", "replace")
     try:
         return parse_json(text)

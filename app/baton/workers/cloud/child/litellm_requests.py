@@ -48,7 +48,7 @@ class LitellmRequests:
     async def write(self, call: CloudCall, settings: RequestSettings) -> HttpRequest:
         """Return the request for a call. Raises any exception of litellm's.
 
-        A schema is left out where litellm makes a tool of it, whose use is no text.
+        A schema is left out where litellm makes a tool of it, whose use isn't text.
         """
         await self.ready()
         request = _transform(call, settings)

@@ -192,12 +192,12 @@ def check_url(url: str, base_url: str) -> None:
 
 def _check_values(asked: Mapping[str, Any]) -> None:
     for name, allowed in FIXED_VALUES.items():
-        if name in asked and repr(asked[name]) not in map(repr, allowed):  # False is no 0
+        if name in asked and repr(asked[name]) not in map(repr, allowed):  # False isn't 0
             raise UnfitRequest(f"it has another {name!r} than {allowed[0]!r}")
     for name, parts in ALLOWED_PARTS.items():
         if name in asked:
             if not isinstance(asked[name], dict):
-                raise UnfitRequest(f"its {name!r} is no object")
+                raise UnfitRequest(f"its {name!r} isn't an object")
             _refuse_unknown(asked[name], parts, f"{name}.")
 
 

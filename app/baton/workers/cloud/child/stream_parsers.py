@@ -232,7 +232,7 @@ class Messages(AnswerReader):
                 return self._read_block(event["delta"])
             case "message_delta":
                 usage = event.get("usage") or {}
-                if usage.get("output_tokens") is None:  # what came before is no count of the whole
+                if usage.get("output_tokens") is None:  # what came before doesn't count the whole
                     self._usage_fields.pop("output_tokens", None)
                 self._add(usage)
                 if reason := event["delta"].get("stop_reason"):

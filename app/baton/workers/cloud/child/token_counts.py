@@ -117,7 +117,7 @@ def messages_count(fields: Mapping[str, Any]) -> TokenCount | None:
 
 
 def larger_part(before: Any, now: Any) -> Any:
-    """Return a count that was reported again: they only ever grow, but for what is no count."""
+    """Return a count that was reported again: they only ever grow, but for what isn't a count."""
     old, new = _number(before), _number(now)
     return now if old is None or new is None else max(old, new)
 

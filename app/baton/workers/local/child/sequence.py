@@ -191,7 +191,7 @@ class Sequence:
 class TextStream:
     """Gathers an answer's bytes into whole characters, and characters into messages.
 
-    `written` counts its tokens, `thought` those of them that are no part of the answer. Of the text
+    `written` counts its tokens, `thought` those of them that aren't part of the answer. Of the text
     only what comes before the first of `stop` is sent, as the answer to a `call`.
     """
 

@@ -369,7 +369,7 @@ class AssertionRecorder(ast.NodeTransformer):
     def record(self, line: int, is_guarded: bool, value: object) -> object:
         """Note the value of an assertion, and return it.
 
-        What can't be false (a function that isn't called, an iterator) is no check.
+        What can't be false (a function that isn't called, an iterator) isn't a check.
         """
         if not value:
             self._failed.append((line, is_guarded))
@@ -383,7 +383,7 @@ class AssertionRecorder(ast.NodeTransformer):
         return next((line for line, is_guarded in self._failed if is_guarded), 0)
 
     def why_not_tested(self) -> str:
-        """Return why what ran is no proof, or "" if it is one."""
+        """Return why what ran isn't proof, or "" if it is one."""
         if self._failed:
             return f"An assertion failed in line {self._failed[0][0]}, and the code went on."
         if lines := [line for line in self._written if line not in self._held]:

@@ -38,6 +38,6 @@ class NoResult(CannotCompute):
 _REASONS = {
     "too_large": "The numbers are too large.",
     "by_zero": "This would divide by zero.",
-    "no_root": "This root is no real number.",
+    "no_root": "This root isn't a real number.",
     "no_day": "There is no such day as {value}.",
 }

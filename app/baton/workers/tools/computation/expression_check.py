@@ -183,7 +183,7 @@ def _find_lost_sign(expression: str, request: str) -> str:
 def _find_invented_number(expression: str, request: str) -> str:
     """Return a percentage, or a quantity of more than one, that a request doesn't hold as such.
 
-    The 8 of 08:15 is no 8 h, and "75 por 16" no 75%.
+    The 8 of 08:15 isn't 8 h, and "75 por 16" isn't 75%.
     """
     there = {"".join(pair).replace(" ", "") for pair in _MEASURED.findall(request)}
     bare = request_literals(_MEASURED.sub(" ", request))

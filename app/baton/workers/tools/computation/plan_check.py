@@ -38,7 +38,7 @@ from baton.workers.tools.messages import MarkedText
 _HEADS = {"": "", **{tool: head for head, tool in TOOL_HEADS.items()}}
 _WORD = re.compile(r"\w+")
 MIN_WORDS = 4
-"""A shorter sentence is no part of its own ("Thanks a lot!"); of a question one word fewer is."""
+"""A shorter sentence isn't a part of its own ("Thanks a lot!"); of a question one word fewer is."""
 
 SHARED_LETTERS = 5
 """Words that begin with the same letters count as one: `table`, `tables`."""
