@@ -744,5 +744,5 @@ def test_no_question_is_asked_where_the_prompt_is_piped(
         done = call("ask", "-m", "far", piped=b"Sum these notes up.")
         assert cloud.calls == []
     assert done.code == 4
-    assert "there was no person to ask" in done.err
+    assert "you couldn't be asked" in done.err
     assert "--budget" in done.err

@@ -89,7 +89,7 @@ class Baton:
 
     @property
     def warning(self) -> str:
-        """What the person must know about how history and ledger were found, or "".
+        """What the user must know about how history and ledger were found, or "".
 
         A ledger that can't be opened is an error only where one is needed. What is said of the
         default worker is said by the first who asks.
@@ -257,7 +257,7 @@ class Baton:
     def keep_models_loaded(self) -> str:
         """Hand what is loaded over to a background process, if one may be started here.
 
-        Returns what the person must know of that, or "".
+        Returns what the user must know of that, or "".
         """
         if not background.may_start(self.settings, self.paths):
             return ""
@@ -403,7 +403,7 @@ def _trained(local: LocalWorkers, workers: Mapping[str, Worker]) -> TrainedCondu
 
 
 def open_ledger(paths: Paths) -> Ledger:
-    """Begin to open this person's ledger, and all that would remember a lost one."""
+    """Begin to open this user's ledger, and all that would remember a lost one."""
     from baton.money import Ledger
 
     return Ledger.open(
@@ -432,7 +432,7 @@ def _ceilings(file: Path) -> Mapping[Scope, int]:
 
 
 def _default_worker(settings: Settings, local: LocalWorkers, stock: Library) -> tuple[str, str]:
-    """Return who answers, and what the person must know of it, or "".
+    """Return who answers, and what the user must know of it, or "".
 
     While the model that should can't, because its file is broken, gone, or not all here yet,
     another does: else nothing could be asked, nor anything fixed in the app.

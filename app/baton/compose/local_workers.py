@@ -75,7 +75,7 @@ def _is_of_library(entry: object) -> bool:
 async def _machine(folder: Path, allowed: int) -> Hardware:
     """Look this machine up, with the GPUs that llama.cpp can use: in a thread, as it may take.
 
-    Where the person allows models only so many bytes, that counts as if there were no more.
+    Where the user allows models only so many bytes, that counts as if there were no more.
     """
     import asyncio
 

@@ -35,7 +35,7 @@ _HERE_QUESTION = (
 
 @dataclass(frozen=True, slots=True)
 class AddOptions:
-    """What the person says besides the target of `workers add`.
+    """What the user says besides the target of `workers add`.
 
     `agree` asks the user a question, without a mark at its end. `ask_price` asks what a million
     tokens cost that a model reads and that it writes, in US dollars. Where there is no way to ask,
@@ -52,7 +52,7 @@ class AddOptions:
 
 
 class PriceUnknown(ConfigError):
-    """What a worker costs is in no list, and the person didn't name it."""
+    """What a worker costs is in no list, and the user didn't name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ def _place(
 ) -> dict[str, Any]:
     """Return what says where a server computes: to add one on this machine is to confirm it.
 
-    What looks like a forwarder is one, unless the person says no to that.
+    What looks like a forwarder is one, unless the user says no to that.
     """
     from baton.core.forwarders import forwards_always, looks_forwarded
 

@@ -1,4 +1,4 @@
-"""The errors that Baton shows to a person.
+"""The errors that Baton shows to the user.
 
     BatonError(message, hint)
       ConfigError            a setting or an argument is wrong          exit 2
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 
 class BatonError(Exception):
-    """An error that a person can understand and fix.
+    """An error that the user can understand and fix.
 
     Both texts are plain sentences. They may quote untrusted text, so they are sanitised where
     they are shown.

@@ -101,7 +101,7 @@ class Material:
 
     @property
     def question(self) -> str:
-        """The person's words in it: without what a program put around them."""
+        """The user's words in it: without what a program put around them."""
         return bare_question(self.prompt)
 
     @property

@@ -1,4 +1,4 @@
-"""What a person types to find texts: what of a text matches it, and the line that shows that.
+"""What the user types to find texts: what of a text matches it, and the line that shows that.
 
 Case, accents, ligatures and the width of characters don't count; punctuation and symbols do. Any
 text is a valid query.

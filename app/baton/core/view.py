@@ -159,13 +159,13 @@ class RunView:
 
     @property
     def worked_seconds(self) -> float:
-        """The seconds of the run, without waiting for the person."""
+        """The seconds of the run, without waiting for the user."""
         spent = sum(call.seconds for call in self.calls)
         return min(self.seconds, spent) if self.offers else self.seconds
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether the person decided not to send the prompt."""
+        """Whether the user decided not to send the prompt."""
         decided = (offer.decision for offer in self.offers)
         return self.status == "cancelled" and any(d in _WITHDRAWN_DECISIONS for d in decided)
 

@@ -38,7 +38,7 @@ class FileDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TurnDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A turn; its parent stands before it. `signals` are what a person did with an answer."""
+    """A turn; its parent stands before it. `signals` are what the user did with an answer."""
 
     id: Id
     parent: Id | None
@@ -72,7 +72,7 @@ class RunDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LabelChange(msgspec.Struct, forbid_unknown_fields=True):
-    """A label that a person changed."""
+    """A label that the user changed."""
 
     at: Time
     old: Label
@@ -117,7 +117,7 @@ def export_conversations(
 ) -> dict[str, Any]:
     """Return these conversations (None: all that aren't deleted) as plain data for JSON.
 
-    Unless `marked`, without what a person did with the answers.
+    Unless `marked`, without what the user did with the answers.
     """
     if ids is None:
         found = connection.execute(
@@ -158,7 +158,7 @@ def _conversation_document(
 
 
 def turn_document(turn: Turn, done: Mapping[Signal, float]) -> TurnDocument:
-    """Return a turn as it stands in an export, with what a person did with it."""
+    """Return a turn as it stands in an export, with what the user did with it."""
     files = [FileDocument(file.name, file.text, file.size, file.label) for file in turn.files]
     return TurnDocument(
         turn.id,

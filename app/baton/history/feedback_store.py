@@ -1,4 +1,4 @@
-"""What a person did with answers, and what is known of them by that and by their runs."""
+"""What the user did with answers, and what is known of them by that and by their runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _ANSWERS_WITH_FEEDBACK = """
 def answers_with_feedback(connection: Connection, limit: int) -> list[AnswerSignals]:
     """Return the newest answers that may leave this machine and have feedback, newest first.
 
-    Feedback is what a person did with them, and for local drafts that a remote worker replaced,
+    Feedback is what the user did with them, and for local drafts that a remote worker replaced,
     whether both came to the same.
     """
     listed = connection.execute(_ANSWERS_WITH_FEEDBACK, [Label.CLOUD, limit]).fetchall()

@@ -1,4 +1,4 @@
-"""Reads the history: conversations, threads, runs, prompts, and a person's SQL."""
+"""Reads the history: conversations, threads, runs, prompts, and the user's SQL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def conversation(connection: Connection, typed: str) -> Conversation:
 
 
 def find_conversations(connection: Connection, names: Sequence[str]) -> list[Conversation]:
-    """Return the conversation of each number among the person's own (from 1), title, id, or part.
+    """Return the conversation of each number among the user's own (from 1), title, id, or part.
 
     In this order; parts are an id's beginning and words of a title. Raises ConfigError where none
     or several are meant.
@@ -156,7 +156,7 @@ def runs(connection: Connection, limit: int) -> list[RunRecord]:
 
 
 def recent_conversations(connection: Connection, limit: int) -> list[RecentConversation]:
-    """Return the person's conversations that were used last, the latest first, with their ends."""
+    """Return the user's conversations that were used last, the latest first, with their ends."""
     found = connection.execute(
         f"""SELECT c.id, c.title, c.updated, turns.id AS turn, turns.status, turns.run, (
             SELECT coalesce(sum(cost), 0) FROM runs JOIN calls ON calls.run = runs.id
@@ -301,7 +301,7 @@ def hidden_runs(connection: Connection, older_than_seconds: float) -> list[str]:
 
 
 def recent_prompts(connection: Connection, limit: int) -> list[str]:
-    """Return what the person asked last, each text once, the newest last."""
+    """Return what the user asked last, each text once, the newest last."""
     found: dict[str, None] = {}
     newest = connection.execute(
         """SELECT text FROM (
@@ -354,7 +354,7 @@ def past_runs(connection: Connection, since: float, limit: int) -> list[PastRun]
         ]
 
 
-# What a person asks in SQL
+# What the user asks in SQL
 
 
 def query_rows(path: Path, sql: str) -> Iterator[dict[str, Any]]:

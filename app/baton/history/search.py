@@ -1,4 +1,4 @@
-"""Full-text search: what a person types is found anywhere in a text, and where words begin first.
+"""Full-text search: what the user types is found anywhere in a text, and where words begin first.
 
 The index holds the grams of each text after folding: of words, every three characters in a row with
 a mark for where they begin and end, and the first three with that mark; of Chinese, Japanese and

@@ -51,7 +51,7 @@ class RemovableFiles:
 
 
 class InstalledFiles:
-    """The files of an installation, and the person's files in Baton's folders."""
+    """The files of an installation, and the user's files in Baton's folders."""
 
     def __init__(
         self, place: InstallationPaths, config: Path, data: Path, state: Path, cache: Path

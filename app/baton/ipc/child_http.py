@@ -34,7 +34,7 @@ _RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
 
 
 def trusted_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the well-known authorities, and those that the person added. Raises Failure."""
+    """Return the well-known authorities, and those that the user added. Raises Failure."""
     context = httpx.create_ssl_context(trust_env=False)
     file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
     if file or folder:

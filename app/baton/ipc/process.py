@@ -51,11 +51,11 @@ DEFAULT_VARIABLES = {
     # one other busy program on the machine makes a model ten times slower.
     "GOMP_SPINCOUNT": "1000",
     "GGML_NO_BACKTRACE": "1",  # else a failed assertion starts a debugger
-    # Else ONNX Runtime, as soon as it is imported, gives the person a number in ~/.cache/Microsoft
+    # Else ONNX Runtime, as soon as it is imported, gives the user a number in ~/.cache/Microsoft
     # and keeps there what it would report.
     "ORT_DISABLE_TELEMETRY": "1",
 }
-"""What a child has in its environment unless the person set it otherwise."""
+"""What a child has in its environment unless the user set it otherwise."""
 
 SINGLE_THREAD_VARIABLES = {
     "OMP_NUM_THREADS": "1",
@@ -88,7 +88,7 @@ LAST_WORDS_SECONDS = 0.3
 _BUILD_PATH = re.compile(
     r"(?:[A-Za-z]:)?[\w.-]*(?:[/\\][^\n/\\:'\"]*)*[/\\](?=[^\s/\\:]+\.(?:c|cc|cpp|cu|h|hpp|m):\d)"
 )
-"""Where a native library was built: of no use to a person, and not of this machine."""
+"""Where a native library was built: of no use to the user, and not of this machine."""
 
 _CRASHED = "It crashed"
 

@@ -185,7 +185,7 @@ class Library:
     # What comes
 
     def pause(self, id: str, paused: bool = True) -> LibraryModel:
-        """Record whether a download waits for the person before it continues."""
+        """Record whether a download waits for the user before it continues."""
         return self.model_store.save(replace(self.get(id).record, paused=paused))
 
     async def check(self, path: Path) -> str:
@@ -209,7 +209,7 @@ class Library:
     ) -> LibraryModel:
         """Record that a file is here and verified, as it was then.
 
-        Roles and force that the person has set meanwhile stay.
+        Roles and force that the user has set meanwhile stay.
         """
         stamp = stamp or self.model_store.file_stamp(path)
         size = stamp.size if stamp is not None else record.size

@@ -1,4 +1,4 @@
-"""How a model comes from a hub or an address: what a person means, the file, and its download."""
+"""How a model comes from a hub or an address: what the user means, the file, and its download."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HUB_HOSTS = ("huggingface.co", "hf.co")
 """Names of the hub in addresses; HF_ENDPOINT says which host is asked."""
 
 PREFERRED_QUANTS = ("Q4_K_M", "Q4_K_S", "Q4_0", "MXFP4", "Q5_K_M", "Q4_1", "IQ4_XS", "Q8_0")
-"""Which file of a repository is taken where the person names none: small, with little loss."""
+"""Which file of a repository is taken where the user names none: small, with little loss."""
 
 _REPO_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.gguf)", re.ASCII | re.IGNORECASE)
@@ -58,7 +58,7 @@ _LOST_STATES = (ModelState.BROKEN, ModelState.GONE)
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """What a person asked for. `entry` is set where the catalogue knows it.
+    """What the user asked for. `entry` is set where the catalogue knows it.
 
     Else a `source` whose file is "" is a whole repository, and `quant` says which file of it ("":
     the first of PREFERRED_QUANTS).
@@ -260,7 +260,7 @@ class ModelDownload:
 
 
 def parse_ref(text: str, entries: Mapping[str, CatalogueEntry]) -> ModelRef:
-    """Read what a person typed. Raises ConfigError that names the nearest."""
+    """Read what the user typed. Raises ConfigError that names the nearest."""
     typed = text.strip()
     if (entry := entries.get(typed.lower())) is not None:
         return ModelRef(entry.source, entry=entry)
@@ -298,7 +298,7 @@ def _parse_address(typed: str) -> ModelRef:
 
 
 def choose_file(offers: Sequence[ModelOffer], quant: str, repo: str) -> ModelOffer:
-    """Return the file that a person means of a repository's: by its name, or its quantisation.
+    """Return the file of a repository that the user means: by its name, or its quantisation.
 
     Nothing is guessed: "XS" isn't IQ4_XS, and Q4_K_XL isn't UD-Q4_K_XL. Raises ConfigError.
     """

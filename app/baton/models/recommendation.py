@@ -53,7 +53,7 @@ CONDUCTOR_LOAD = ModelLoad("the conductor", 0, 0, 0, 300_000_000)
 """The starter model's process while it plans, with a chat beside it (283 MB were measured)."""
 
 RESERVED_BYTES = 1_200_000_000
-"""Bytes of memory left to the system and to what the person has open."""
+"""Bytes of memory left to the system and to what the user has open."""
 
 DISK_MARGIN, DISK_RESERVE = 1.1, 1_000_000_000
 """So many times the download, and so many bytes more, must be free on the disk."""
@@ -278,7 +278,7 @@ def _model_sets(
 
 
 def _with_reserve(machine: Hardware) -> Hardware:
-    """Return the machine without what is reserved for the system and for the person's programs."""
+    """Return the machine without what is reserved for the system and for the user's programs."""
     most = machine.memory - RESERVED_BYTES + SPARE_BYTES  # judge() takes SPARE off again
     return replace(machine, available=max(0, min(machine.available, most)))
 

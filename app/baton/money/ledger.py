@@ -52,7 +52,7 @@ class Ledger:
     """Money under its ceilings and what left this machine, in one SQLite file for all Batons.
 
     Every method returns only when its change is on disk. Methods raise StoreError when the disk
-    won't have it, ConfigError for what a person typed wrong, and LookupError for a call that isn't
+    won't have it, ConfigError for what the user typed wrong, and LookupError for a call that isn't
     on its way: settling twice is a bug. Work is done in the order of the calls; the event loop
     never waits for the disk.
     """
@@ -101,7 +101,7 @@ class Ledger:
 
     @property
     def warning(self) -> str:
-        """What the person must know about the opening, in a sentence, or "". Waits for it."""
+        """What the user must know about the opening, in a sentence, or "". Waits for it."""
         return self._database.opened.warning
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
@@ -247,7 +247,7 @@ class Ledger:
 
         return await self._database.run(work)
 
-    # What a person decides
+    # What the user decides
 
     async def set_ceiling(self, scope: Scope, amount: int | None) -> None:
         """Set a ceiling for all Batons that run now (None: none). Raises ConfigError."""

@@ -61,7 +61,7 @@ _FIRST = Migration(
         "CREATE TABLE migrations (name TEXT PRIMARY KEY, applied REAL NOT NULL) STRICT",
         # `price` is the whole price as JSON; `owner` is the process on whose way the call is (NULL
         # once another Baton found it gone), `started` when that process began; `keep` is whether
-        # what is sent may be kept. `day` and `month` are the person's own at the hold.
+        # what is sent may be kept. `day` and `month` are the user's own at the hold.
         f"""CREATE TABLE calls (
             key INTEGER PRIMARY KEY,
             id TEXT NOT NULL UNIQUE,
@@ -226,7 +226,7 @@ _TOKENS = Migration(
     "0006_tokens",
     (
         # `token` is the id of the access token of the endpoint whose ceiling the call counts for,
-        # in all Batons that serve; '' is the person's own call.
+        # in all Batons that serve; '' is the user's own call.
         "ALTER TABLE calls ADD COLUMN token TEXT NOT NULL DEFAULT ''",
         *(
             f"""CREATE TRIGGER {trigger}_for_token AFTER {change} ON calls

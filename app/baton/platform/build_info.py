@@ -44,7 +44,7 @@ def build_info() -> BuildInfo | None:
 
 
 def binary_path() -> Path | None:
-    """Return the file that the person starts: the single file, or the folder's executable."""
+    """Return the file that the user starts: the single file, or the folder's executable."""
     if build_info() is None:
         return None
     return Path(os.environ.get(BINARY_VARIABLE) or sys.executable)

@@ -1,4 +1,4 @@
-"""Files that only this person can read, and that a crash or a power cut leaves whole.
+"""Files that only this user can read, and that a crash or a power cut leaves whole.
 
     replace_file(path, text)                    # the old text or the new one, never a part
     with open_replacement(path) as file: ...    # the same, piece by piece
@@ -157,7 +157,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only this person can open, and those above it, where there are none."""
+    """Make a folder that only this user can open, and those above it, where there are none."""
     if folder.is_dir():
         return
     if folder.parent != folder:

@@ -1,7 +1,7 @@
 """The providers' keys: in the system's keyring, the environment, or a plaintext file.
 
 Used by the gateway child, which alone keeps them in memory, and by `baton keys`. Looked for in that
-order; the file exists only where the person said yes to it. No wait for a keyring is longer
+order; the file exists only where the user said yes to it. No wait for a keyring is longer
 than a few seconds: a locked one can block for ever.
 
 Only the system's own keyring is ever asked. The library `keyring` by itself would import every
@@ -158,7 +158,7 @@ class Key:
 
     @property
     def tail(self) -> str:
-        """The last four characters, by which a person knows it; none of a short one."""
+        """The last four characters, by which the user knows it; none of a short one."""
         return self.value[-_TAIL_CHARS:] if len(self.value) >= 4 * _TAIL_CHARS else ""
 
 
@@ -245,7 +245,7 @@ def find_keys(
 
 
 def save_key(name: str, value: str, *, file: Path | None = None) -> Key:
-    """Keep a key: in the keyring, or as plain text in `file` if the person said yes to that.
+    """Keep a key: in the keyring, or as plain text in `file` if the user said yes to that.
 
     Raises NoKeyring, and ConfigError for what isn't a key or a file that can't be written.
     """
@@ -440,7 +440,7 @@ def _read_key_file(file: Path | None) -> dict[str, str]:
 
 def _require_private(file: Path, status: os.stat_result) -> None:
     if sys.platform == "win32":
-        return  # which has no such modes, and a folder for each person
+        return  # which has no such modes, and a folder for each user
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         raise ConfigError(f"{file} is not a file of yours, so no key was used.", "Remove it.")
     if status.st_mode & 0o077:

@@ -121,7 +121,7 @@ class BudgetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CloudSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How texts leave this machine, where they may.
 
-    `redact` hides keys, addresses and numbers before that, and the person's own `words` as well.
+    `redact` hides keys, addresses and numbers before that, and the user's own `words` as well.
     `effort` is how much a model may think. `proxy` is used besides HTTPS_PROXY, and before it.
     """
 
@@ -177,7 +177,7 @@ class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
 
     A list in `base_url` names several addresses of the same model, over which calls are spread;
     `slots` is how many calls each takes at once: one number for all, or a list with one for each.
-    `here` is the person's word that an engine on this machine also computes here, and doesn't
+    `here` is the user's word that an engine on this machine also computes here, and doesn't
     forward: it is used without asking then. `privacy` "local" says the same, and lets private
     texts go to it; else how far texts travel follows from the address. `price` must be given for an
     engine that isn't on this machine.
@@ -198,7 +198,7 @@ class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it is, in the person's order."""
+        """Where it is, in the user's order."""
         return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
 
     @property
@@ -326,7 +326,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def roster(self) -> tuple[WorkerSettings, ...]:
-        """The built-in workers and the person's own; the same id replaces."""
+        """The built-in workers and the user's own; the same id replaces."""
         return tuple({w.id: w for w in (BUILT_IN_WORKER, *self.workers)}.values())
 
 
@@ -402,7 +402,7 @@ def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
 
 
 def keyless_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment for a program of the person's: all but keys, also workers' own."""
+    """Return the environment for a program of the user: all but keys, also workers' own."""
     kept = dict(environ)
     named: set[str] = set()
     with suppress(OSError):
@@ -546,7 +546,7 @@ def _combine(*sources: SettingsSource) -> Settings:
 
 
 def _check_workers(sources: Sequence[SettingsSource]) -> None:
-    """Refuse entries that would make another worker than the person means."""
+    """Refuse entries that would make another worker than the user means."""
     for source in sources:
         seen: set[str] = set()
         for number, entry in enumerate(source.tree.get("workers", ())):

@@ -222,7 +222,7 @@ _DAMAGE_CODES = {
 
 @contextmanager
 def explain_errors(path: Path | None, wording: DatabaseWording = HISTORY) -> Iterator[None]:
-    """Turn SQLite's and the system's errors into a StoreError that a person can act upon."""
+    """Turn SQLite's and the system's errors into a StoreError that the user can act upon."""
     try:
         yield
     except sqlite3.Error as error:

@@ -267,7 +267,7 @@ async def test_without_a_person_the_answer_is_no() -> None:
     async with open_orchestra(local_script("cut", Finish.LENGTH)) as session:
         view = await session.play(limits=PromptLimits(attended=False))
         assert view.offers[0].decision is Decision.NEVER
-        assert "no person to ask" in view.notice
+        assert "you couldn't be asked" in view.notice
         direct = await session.play(limits=PromptLimits(attended=False), worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"

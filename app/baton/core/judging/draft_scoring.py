@@ -41,7 +41,7 @@ def expected_quality(card: Card, route: Route) -> float:
 
 
 def tenths(chance: float) -> str:
-    """Say a chance as a person counts: "3 in 10"; never none nor all."""
+    """Say a chance as the user counts: "3 in 10"; never none nor all."""
     return f"{min(9, max(1, round(10 * chance)))} in 10"
 
 

@@ -33,7 +33,7 @@ _TIE_BREAK = 1e-6
 """Among equals the nearer worker is taken, then the first in the roster."""
 
 _PREFERENCE_VALUE = 2.0
-"""The value of a worker that the person prefers: more than any difference in chance."""
+"""The value of a worker that the user prefers: more than any difference in chance."""
 
 _MIN_ANSWER_TOKENS = 256
 """Fewer tokens of answer than this are of no use."""
@@ -198,7 +198,7 @@ def _make_option(
 ) -> Option:
     """Return what a worker is worth for a step. One without a price must not be used at all.
 
-    The person's choice is taken at any value, but not where it costs money that has to last.
+    The user's choice is taken at any value, but not where it costs money that has to last.
     """
     written = min(size.written, card.max_output)
     most, cost = 0, 0

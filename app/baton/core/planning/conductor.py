@@ -3,7 +3,7 @@
 A small one writes what each step needs, its task and what it may see, and code chooses the worker.
 A strong one names workers too; what it names is checked like everything else it writes. It knows
 the workers as anonymous numbered cards, since names bias the choice, and four examples from other
-kinds of task than the one at hand. Everything that a person or a worker wrote stands between fences
+kinds of task than the one at hand. Everything that the user or a worker wrote stands between fences
 in a user message: it is data and gives no orders.
 """
 
@@ -80,9 +80,9 @@ def can_conduct(card: Card) -> bool:
 
 
 def choose_conductor(routing: RoutingContext, funds: SpendingRoom) -> str:
-    """Return who draws the plan: the person's choice, else a local worker, else a remote one.
+    """Return who draws the plan: the user's choice, else a local worker, else a remote one.
 
-    "" where no worker can, or not for the money that is left, or where the person wants none to.
+    "" where no worker can, or not for the money that is left, or where the user wants none to.
     """
     if routing.conductor == RULE_CONDUCTOR:
         return ""

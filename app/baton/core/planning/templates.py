@@ -181,7 +181,7 @@ def _names_in_file(file: str, text: str, count: int) -> list[str]:
 
 
 def parse_plan(text: str) -> Plan:
-    """Return the plan in a text that `format_plan` wrote or a person edited. Raises ConfigError."""
+    """Return the plan in a text that `format_plan` wrote or the user edited. Raises ConfigError."""
     workflow = parse_workflow(text)
     shorthand = any(drawn.each or FILES in drawn.step.access for drawn in workflow.drawn)
     if shorthand:

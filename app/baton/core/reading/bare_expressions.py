@@ -48,7 +48,7 @@ _NAME = lazy_pattern(
     r"4-4-2|4-3-3|4-2-3-1|3-5-2|3-4-3|5-3-2|3-2-1|\d\d?/\d\d?/\d{4}|"
     r"(?:1\d|20)\d\d-(?:1\d|20)\d\d|1-800(?:-\d+)*|\d{3}-\d{3}-\d{4}"
 )
-"""They look like sums, but a person who asks what they *are* means something else: a day, a shop, a
+"""They look like sums, but a user who asks what they *are* means something else: a day, a shop, a
 ratio, a football formation, some years, a date, a telephone number."""
 _DAY = lazy_pattern(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
 _THOUSANDS = lazy_pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")

@@ -37,7 +37,7 @@ MAX_REQUEST_CHARS = 1500
 """The conductor was trained on requests of up to about 500 tokens."""
 
 MAX_OWN_CHARS = 600
-"""What a person asks for is short; the rest of a request is quoted."""
+"""What the user asks for is short; the rest of a request is quoted."""
 
 _QUOTED = lazy_pattern(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»", re.DOTALL)
 

@@ -260,7 +260,7 @@ class MeteredWorker:
     async def stream(self, request: Request | PreparedCall) -> AsyncGenerator[Chunk]:
         """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well.
 
-        A call that was prepared for the person's approval is made as it was prepared. The text ends
+        A call that was prepared for the user's approval is made as it was prepared. The text ends
         before the first of its stop texts, even where the worker writes on: a paid call that is
         broken off stays charged at all its hold. One of which a setting was refused, at no charge,
         is made once more without it, with a hold of its own.

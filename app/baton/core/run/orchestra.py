@@ -65,7 +65,7 @@ class Orchestra:
 
     @property
     def default(self) -> str:
-        """The worker that answers, where the person names none."""
+        """The worker that answers, where the user names none."""
         return self._default
 
     @property
@@ -189,7 +189,7 @@ class Orchestra:
     ) -> Run:
         """Begin a run: enter it with `async with`, then iterate over its events.
 
-        `ask` puts a question to the person. Where a local worker's answer won't do, a stronger
+        `ask` puts a question to the user. Where a local worker's answer won't do, a stronger
         remote one is offered. A `plan` is played as it is, but by workers that may be used. `terms`
         hold instead of the settings'. Raises ConfigError for an unknown worker or strategy.
         """

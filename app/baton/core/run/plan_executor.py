@@ -28,7 +28,7 @@ _GIVEN_REASON = "You gave the plan."
 _KEPT_REASON = "The plan is that of the run that this one goes on with."
 
 GO, STOP, EDIT = "go", "stop", "edit"
-"""What a person may say to a plan."""
+"""What the user may say to a plan."""
 
 
 class PlanExecutor:
@@ -325,7 +325,7 @@ class PlanExecutor:
 
 
 async def _approve_plan(run: RunContext, plan: Plan) -> None:
-    """Let the person decide before anything of a plan is called. Raises PromptWithdrawn."""
+    """Let the user decide before anything of a plan is called. Raises PromptWithdrawn."""
     choices = (Choice(GO, "Play it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
     question = Question(
         "Play this plan?",

@@ -132,7 +132,7 @@ async def _faulty_workers(
 
 
 def _may_choose_near(request: RunRequest, route: Route, roster: Sequence[Card]) -> bool:
-    """Whether another worker here may answer instead: the person named none, and no strategy."""
+    """Whether another worker here may answer instead: the user named none, and no strategy."""
     is_free_to_choose = request.is_open and request.name == "hybrid" and roster[0].is_local
     return is_free_to_choose and not route.tool
 

@@ -85,7 +85,7 @@ class Run:
         self.cancel()
 
     async def _ask(self, question: Question) -> str:
-        """Ask the person one thing at a time, however many steps have a question."""
+        """Ask the user one thing at a time, however many steps have a question."""
         async with self._asking:
             return await self._ask_person(question)
 

@@ -105,7 +105,7 @@ def strongest_worker(routing: RoutingContext, among: Iterable[Card]) -> Card:
 def best_step(routing: RoutingContext, outcome: Outcome, among: Iterable[int]) -> int:
     """Return the step with the strongest worker; the first among peers.
 
-    A size says little among peers, and the first is the worker that the person chose.
+    A size says little among peers, and the first is the worker that the user chose.
     """
     cards = {card.id: card for card in routing.roster}
     numbers = list(among)

@@ -115,5 +115,5 @@ def has_template(routing: RoutingContext) -> bool:
     """Whether there is a template that suits the prompt."""
     try:
         return bool(routing.route.template) and routing.route.template in routing.templates()
-    except BatonError:  # one of the person's own is wrong: said where it is named
+    except BatonError:  # one of the user's own is wrong: said where it is named
         return False

@@ -6,7 +6,7 @@
 
 Everything goes through `HubClient`. The account's token is added to what goes to the hub itself
 (the origin of HF_ENDPOINT) and taken off everything else; http is for this machine and for hubs
-that the person chose so; no redirect leads from a remote host to this machine or its network, or to
+that the user chose so; no redirect leads from a remote host to this machine or its network, or to
 plain http. Answers are never decompressed: what comes is what a hash is of.
 
 `open` raises httpx's errors, and `UnsafeAddress` among them; it never raises for a status.
@@ -163,7 +163,7 @@ class HubClient:
         parts, there = urlsplit(url), address_label(url)
         if parts.scheme == "https" or (parts.scheme == "http" and there is Label.LOCAL):
             return
-        # The person may have chosen a hub without encryption, in their own network or beyond.
+        # The user may have chosen a hub without encryption, in their own network or beyond.
         chosen = there is Label.LAN or self.is_hub(url)
         if parts.scheme == self._hub_origin[0] == "http" and chosen:
             return
@@ -432,7 +432,7 @@ def invalid_answer(host: str, what: str, why: str) -> Failure:
 
 
 def _page(response: httpx.Response, what: str) -> str:
-    """Return where a person can look at it: the repository's page on the hub."""
+    """Return where the user can look at it: the repository's page on the hub."""
     url = (response.history[0] if response.history else response).request.url
     page = url.copy_with(path=f"/{_repo(what)}", query=None, fragment=None)
     return one_line(str(page) if "://" not in what else what)

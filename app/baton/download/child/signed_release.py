@@ -100,7 +100,7 @@ def _fetch_small(web: hub_client.HubClient, url: str, most: int) -> bytes:
 
 
 def _release_client(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.HubClient:
-    """Return a client for an address that the person named, as for a mirror; http is their choice.
+    """Return a client for an address that the user named, as for a mirror; http is their choice.
 
     No account's token goes there.
     """

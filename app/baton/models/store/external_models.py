@@ -35,7 +35,7 @@ MAX_OFFERED = 500
 """The most that are offered."""
 
 MODELS_FOLDER = "the models folder"
-"""The program's name for files that a person put into the models folder by hand."""
+"""The program's name for files that the user put into the models folder by hand."""
 
 
 def find_external_models(
@@ -78,7 +78,7 @@ def _to_external_model(candidate: Candidate) -> ExternalModel | None:
 
 
 def _loose_files(folder: Path, walk: FolderScan) -> Iterator[Candidate]:
-    """Yield files that a person has put into the models folder, or that lost their record."""
+    """Yield files that the user has put into the models folder, or that lost their record."""
     places = [folder]
     places += [
         model for model, record in list_records(folder) if not isinstance(record, ModelRecord)

@@ -30,7 +30,7 @@ MODELS_DEV = "models.dev"
 with a blank between; the others are litellm's."""
 
 CONFIGURED = "config.toml"
-"""The source of a price that the person configured."""
+"""The source of a price that the user configured."""
 
 _THINKING_TOKENS = {"none": 1024, "minimal": 1024, "low": 2048, "medium": 8192, "high": 24_576}
 """Tokens that Google allows its models to think at each effort ("low": twice that, since OpenAI and

@@ -1,4 +1,4 @@
-"""Finds what should not leave this machine: keys, addresses, numbers, and the person's own words.
+"""Finds what should not leave this machine: keys, addresses, numbers, and the user's own words.
 
 An extra, never the promise: it knows shapes, so it misses what has none (personal names). Every
 pattern here starts at a fixed word or at the beginning of a run of characters and is bounded, so
@@ -192,7 +192,7 @@ _IBAN = re.compile(  # from its two digits on
 
 
 class Redaction:
-    """Hides the shapes it knows, and the person's own `words` in any case."""
+    """Hides the shapes it knows, and the user's own `words` in any case."""
 
     def __init__(self, words: Sequence[str] = ()) -> None:
         self._words = _compile_words(words)
@@ -291,7 +291,7 @@ def _find_all(
 
 
 def _compile_words(words: Sequence[str]) -> list[re.Pattern[str]]:
-    """Return what finds the person's words; those of scripts without spaces anywhere."""
+    """Return what finds the user's words; those of scripts without spaces anywhere."""
     forms = {unicodedata.normalize(form, word.strip()) for form in ("NFC", "NFD") for word in words}
     forms |= {fold_text(form).text for form in forms}
     wanted = sorted(filter(str.strip, forms), key=len, reverse=True)

@@ -81,7 +81,7 @@ GRACE_SECONDS = 1.5
 """How long the child may take to stop a call before it is killed."""
 
 MAX_NAMED_ADDRESSES = 3
-"""How many of a worker's addresses are named where a person reads where a text goes."""
+"""How many of a worker's addresses are named where the user reads where a text goes."""
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class CloudWorker:
         self._has_own_address = bool(base_url or addresses)
         self._note = card.note
         self.card = replace(card, address=self._route_text(card))
-        # A provider's key goes to its own address, or where the person named its variable.
+        # A provider's key goes to its own address, or where the user named its variable.
         own = provider is not None and api_key_env in provider.variables
         self._variable = "" if own else api_key_env
         self._needs_key = bool(api_key_env) or (card.kind == "cloud" and not base_url)

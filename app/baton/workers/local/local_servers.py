@@ -1,4 +1,4 @@
-"""Finds engines that already run: on this machine, or on a host that the person names.
+"""Finds engines that already run: on this machine, or on a host that the user names.
 
 The front asks only loopback addresses, as numbers, so that no name is looked up and nothing leaves
 this machine; another host is asked by the gateway, at the ports where engines usually are. The
@@ -82,7 +82,7 @@ class ServerModel:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """Its entry in `[[workers]]`, once the person confirmed that it computes here."""
+        """Its entry in `[[workers]]`, once the user confirmed that it computes here."""
         entry: dict[str, Any] = {"id": self.id, "kind": "server", "model": self.model}
         entry["base_url"] = self.base_url
         if self.known_slots is not None:

@@ -46,7 +46,7 @@ class MarkedText:
     literals: tuple[MarkedLiteral, ...] = ()
 
     def restored(self, text: str) -> str:
-        """Return a part of the marked text with its literals as the person wrote them."""
+        """Return a part of the marked text with its literals as the user wrote them."""
         position = 0
         for literal in self.literals:
             if literal.written == literal.marked:

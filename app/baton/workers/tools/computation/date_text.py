@@ -1,4 +1,4 @@
-"""Says dates and times as a person would, in the language of the request."""
+"""Says dates and times as people do, in the language of the request."""
 
 from __future__ import annotations
 
