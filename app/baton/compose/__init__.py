@@ -288,7 +288,7 @@ class Baton:
             self.router.end()
 
     async def aclose(self) -> None:
-        """Let workers, gateway, money and history go; downloads stop, and can go on later.
+        """Let workers, gateway, money and history go; downloads stop, and can be resumed later.
 
         Each is let go even if one before it fails to. Raises what went wrong last.
         """

@@ -47,7 +47,7 @@ NOTHING_HERE = ModelFileError(
 
 
 def library(settings: Settings, paths: Paths) -> Library:
-    """Return the models on this machine, and the way others come to it; nothing is read yet."""
+    """Return the models on this machine, and the way others get there; nothing is read yet."""
     from baton.download import HubSource
     from baton.models.catalogue import read_catalogue
     from baton.models.library import Library, RecommendationMemory

@@ -41,7 +41,7 @@ class Started:
 class Routed:
     """Where the prompt goes (local, plan or cloud), and why, in a sentence; by which strategy.
 
-    A run that goes on with this one keeps within its bounds: `worker` answers unless a plan says
+    A run that continues this one keeps within its bounds: `worker` answers unless a plan says
     otherwise, `alone` if so; in the `mode` local or `offline` no remote worker does. `budget` is
     the ceiling for the prompt in nano-dollars, which all such runs share with the first, `root`
     ("": this one is the first). `decided_by` is what chose: a tool's rule ("tool"), the "router",

@@ -22,8 +22,8 @@ class Signal(StrEnum):
     AGAIN = "again"  # it was to be answered again
     EDITED = "edited"  # the prompt was changed and sent again
     COPIED = "copied"  # all or a part of it was copied
-    AGREED = "agreed"  # the remote worker that replaced it came to the same short answer
-    DIFFERED = "differed"  # the remote worker that replaced it came to another
+    AGREED = "agreed"  # the remote worker that replaced it gave the same short answer
+    DIFFERED = "differed"  # the remote worker that replaced it gave another
 
 
 RATINGS = (Signal.GOOD, Signal.BAD)

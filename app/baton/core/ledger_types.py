@@ -86,14 +86,14 @@ class Status(StrEnum):
 class HoldRequest:
     """Everything the ledger must know to hold money for one call.
 
-    `input_bound` is the most tokens the request can come to, `wanted` the most the answer may
+    `input_bound` is the most tokens the request can have, `wanted` the most the answer may
     have: what was asked for, within the worker's own limit. `expected` is the 99th percentile of
     the answer's length (None: unknown), `thinking` the tokens that a worker that thinks needs
     besides (0: it doesn't). `ceilings` are this process's settings (a scope that isn't there sets
     no limit); a run's ceiling comes from `--budget`. `client` is the id of the access token that
     the run came with ("": it is the user's own); see `opens_cloud`. `share` is among how many
     calls that are ready the headroom is divided. `keep` is whether what is sent may stay in the
-    egress log (not with `--no-history`). `root` is the first of the runs that this one goes on with
+    egress log (not with `--no-history`). `root` is the first of the runs that this one continues
     ("": none): all share one ceiling, and `is_inherited` is whether an earlier one's is in force.
     `patience` is how many seconds the call may wait for money that other runs hold (0: it doesn't
     wait).
@@ -250,7 +250,7 @@ class Egress:
 
 @frozen_dataclass
 class UsageRow:
-    """What calls came to, of one day, worker or purpose (`name`).
+    """What calls cost in sum, of one day, worker or purpose (`name`).
 
     `charged` includes what is `unconfirmed`. Calls that were void are left out.
     """

@@ -31,7 +31,7 @@ class Hardware:
     """This machine, or the container that Baton is in if that has less. Sizes in bytes.
 
     `available` is the memory that could be used now without swapping, `disk` what is free where
-    models lie. `battery` is how full it is, from 0 to 1 (None: there is none), `plugged` whether it
+    models are. `battery` is how full it is, from 0 to 1 (None: there is none), `plugged` whether it
     is being charged. `idle_gpus` names GPUs that are there, but that the engine here can't use.
     """
 

@@ -249,7 +249,7 @@ class Ledger(Protocol):
     ) -> Standing:
         """Return how the scopes stand now, under this process's ceilings or newer ones.
 
-        `run` is the first of the runs that go on with each other, and share one ceiling; `client`
+        `run` is the first of the runs that continue each other, and share one ceiling; `client`
         is the access token that it came with, or "".
         """
         ...

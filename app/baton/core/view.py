@@ -329,7 +329,7 @@ class RunView:
 
 
 def fold_events(events: Iterable[Event]) -> RunView:
-    """Return what stored events came to; nothing of those that name steps which aren't there."""
+    """Return the view of stored events; none of those that name steps which aren't there."""
     view = RunView()
     try:
         for event in events:

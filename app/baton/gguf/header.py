@@ -115,7 +115,7 @@ class HeaderIncomplete(Exception):
     """
 
     def __init__(self, needed: int) -> None:
-        super().__init__(f"the header goes on, to byte {needed:,} or so")
+        super().__init__(f"the header continues, to byte {needed:,} or so")
         self.needed = needed
 
 
@@ -170,7 +170,7 @@ class ModelKind(NamedTuple):
 def parse_header(data: Data, size: int | None = None) -> Header:
     """Read a header from a file's beginning; `size` is the whole file's, if known.
 
-    Raises HeaderIncomplete when it goes on after `data`, and MalformedHeader; that too where the
+    Raises HeaderIncomplete when it continues after `data`, and MalformedHeader; that too where the
     file, of that `size`, is shorter than its header promises.
     """
     return _parse(_Reader(data, size), size)
@@ -336,7 +336,7 @@ class _Reader:
         self.at = at
 
     def _need(self, least: int, about: int = 0) -> None:
-        """Make sure that the data goes on to `least`."""
+        """Make sure that the data reaches `least`."""
         if least > self._most:
             short = self._most < MAX_HEADER_BYTES
             raise MalformedHeader(

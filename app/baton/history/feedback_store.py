@@ -72,7 +72,7 @@ def answers_with_feedback(connection: Connection, limit: int) -> list[AnswerSign
     """Return the newest answers that may leave this machine and have feedback, newest first.
 
     Feedback is what the user did with them, and for local drafts that a remote worker replaced,
-    whether both came to the same.
+    whether both agree.
     """
     listed = connection.execute(_ANSWERS_WITH_FEEDBACK, [Label.CLOUD, limit]).fetchall()
     done = signals_of_turns(connection, [row["id"] for row in listed])
@@ -119,7 +119,7 @@ def _ran_remotely(view: RunView, step: StepView) -> bool:
 def _compare_with_draft(
     view: RunView, draft: StepView, author: StepView, answer: str
 ) -> Signal | None:
-    """Say whether a local draft and the answer in its place came to the same, if both did."""
+    """Say whether a local draft and the answer in its place agree, if both have a result."""
     is_draft = draft.step.is_direct and draft.status == "done" and not draft.is_cut
     if not is_draft or draft.number == author.number or _ran_remotely(view, draft):
         return None
@@ -127,5 +127,5 @@ def _compare_with_draft(
         return None
     if answers_agree(draft.text, answer):
         return Signal.AGREED
-    # The last number of a text is no more than a guess at what it came to.
+    # The last number of a text is no more than a guess at its result.
     return Signal.DIFFERED if announced_answer(draft.text) and announced_answer(answer) else None

@@ -237,7 +237,7 @@ _USAGE_COLUMNS = {
 
 
 def local_usage(connection: Connection, by: str, since: float | None) -> list[UsageRow]:
-    """Return what calls came to that no ledger holds, since they cost nothing; by name."""
+    """Return the sums of calls that no ledger holds, since they cost nothing; by name."""
     found = connection.execute(
         f"""SELECT {_USAGE_COLUMNS[by]} AS name, count(*), sum(data ->> 'tokens_in'),
             sum(data ->> 'tokens_out')

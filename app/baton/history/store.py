@@ -254,7 +254,7 @@ class RunHistory:
         return await self._database.read(queries.recent_weighings)
 
     async def local_usage(self, by: str, since: float | None = None) -> list[UsageRow]:
-        """Return what calls came to that cost nothing, by day, worker or purpose, in this order."""
+        """Return the sums of calls that cost nothing, by day, worker or purpose, in this order."""
         return await self._database.read(queries.local_usage, by, since)
 
     async def worker_usage(self) -> dict[str, tuple[float | None, float]]:

@@ -2,11 +2,11 @@
 
     1. note in a journal what comes, and what leaves
     2. give the version that is here a second name, `outgoing`
-    3. rename the one that comes to its place: from here on it is the one that is started
+    3. rename the one that takes its place: from here on it is the one that is started
     4. rename `outgoing` to `previous`
     5. note in the receipt what is here now, and delete the journal
 
-Each step is on the disk before the next one begins. At any moment a whole version lies where the
+Each step is on the disk before the next one begins. At any moment a whole version is where the
 person starts it, and `finish_switch` completes an interrupted switch: before step 3 backwards,
 after it forwards.
 """
@@ -274,7 +274,7 @@ class InstallationPaths:
         """The version that is just leaving its place."""
         self.lock = home / "update.lock"
         self.staging = target.parent / ".baton-update"
-        """Where a new file lies until the switch."""
+        """Where a new file is until the switch."""
 
 
 def find_installation(file: Path, state: Path) -> InstallationPaths:

@@ -169,7 +169,7 @@ def _is_of_gone_binary(home: Path) -> bool:
 
 
 def _home_files(home: Path) -> list[Path]:
-    """Return what lies in an installation's folder, in the order in which it goes."""
+    """Return what is in an installation's folder, in the order in which it goes."""
     place = InstallationPaths(home, home)
     files = (place.outgoing, place.previous, place.previous_note, place.journal, place.lock)
     drafts = [home / f".{path.name}.new" for path in (place.previous_note, place.receipt)]

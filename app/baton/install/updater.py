@@ -178,7 +178,7 @@ class Updater:
         if not source:
             raise ConfigError(
                 "Nothing says where this Baton came from.",
-                "`baton self update --from FOLDER` (or an address) says where a release lies.",
+                "`baton self update --from FOLDER` (or an address) says where a release is.",
             )
         if is_address(source) and self._offline:
             raise ConfigError(

@@ -412,7 +412,7 @@ class Child:
         return list(self._calls.values())
 
     def kill(self, fault: str = "") -> None:
-        """End the child at once; `fault` is a sentence if that is a failure of the child's."""
+        """End the child at once; `fault` is a sentence if that is a failure of the child."""
         if not self.ended:
             self._fault = self._fault or fault
             self.killed = True

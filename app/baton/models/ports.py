@@ -195,7 +195,7 @@ class ModelSource(Protocol):
 
 
 class ModelStore(Protocol):
-    """The folder where models lie. Its methods are quick: none reads a whole file.
+    """The folder where models are. Its methods are quick: none reads a whole file.
 
     Names that would lead out of the folder are refused with ConfigError.
     """
@@ -228,7 +228,7 @@ class ModelStore(Protocol):
         ...
 
     def orphans(self) -> Sequence[Path]:
-        """Return what lies in the folder and belongs to no model, or to one that is here anyway."""
+        """Return what is in the folder and belongs to no model, or to one that is here anyway."""
         ...
 
     def problems(self) -> Sequence[str]:
@@ -251,7 +251,7 @@ class ModelStore(Protocol):
         ...
 
     def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
-        """Describe the models whose files lie in a folder, beside what it held before."""
+        """Describe the models whose files are in a folder, beside what it held before."""
         ...
 
     def external_models(self) -> Sequence[ExternalModel]:

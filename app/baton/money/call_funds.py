@@ -172,7 +172,7 @@ def _scope_names(bill: HoldRequest, here: LedgerContext) -> dict[Scope, str]:
 
 
 def _with_measured_thinking(connection: Connection, bill: HoldRequest) -> HoldRequest:
-    """Return the bill with the 99th percentile of what its worker's calls really came to.
+    """Return the bill with the 99th percentile of what its worker's calls really cost.
 
     Thoughts count as text in `tokens_out`, so that is never too little for them.
     """

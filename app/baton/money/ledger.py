@@ -235,7 +235,7 @@ class Ledger:
     ) -> Standing:
         """Return how the scopes stand now, under this process's ceilings or newer ones.
 
-        `run` is the first of the runs that go on with each other, and share one ceiling; `client`
+        `run` is the first of the runs that continue each other, and share one ceiling; `client`
         is the access token that it came with, or "".
         """
         names = {Scope.RUN: run, Scope.SESSION: session, Scope.TOKEN: client or None}
@@ -293,7 +293,7 @@ class Ledger:
         return await self._read(queries.charges, run, limit)
 
     async def usage(self, by: UsageGrouping, since: float | None = None) -> list[UsageRow]:
-        """Return what calls came to: days in their order, workers and purposes dearest first."""
+        """Return what calls cost in sum: days in their order, workers and purposes dearest first."""
         return await self._read(queries.usage, by, since)
 
     async def day_charges(self, since: float) -> list[DayCharge]:

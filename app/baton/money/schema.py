@@ -38,7 +38,7 @@ def _add_up(
 _CHANGES = [" - ".join(both) for both in zip(_amounts("new"), _amounts("old"), strict=True)]
 
 _ROOT = "coalesce({0}root, {0}run)"
-"""The run that a call counts for: the first one of those that went on with it."""
+"""The run that a call counts for: the first one of those that continued it."""
 
 _ENTRY = """INSERT INTO entries (call, at, status, held, charged, tokens_in, tokens_out)
     VALUES (new.id, new.changed, new.status, new.held, new.charged, new.tokens_in, new.tokens_out);
@@ -163,7 +163,7 @@ _PROGRESS = Migration(
         *_keep("identity"),
         "CREATE INDEX calls_by_day ON calls (day, at)",
         "CREATE INDEX calls_by_month ON calls (month, at)",
-        # `root` is the run that this call's run goes on with, whose ceiling it shares; NULL: none.
+        # `root` is the run that this call's run continues, whose ceiling it shares; NULL: none.
         "ALTER TABLE calls ADD COLUMN root TEXT",
         "DROP TRIGGER calls_held",
         "DROP TRIGGER calls_moved",
@@ -249,7 +249,7 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 SUMS = ", ".join(f"sum({amount})" for amount in _amounts("calls"))
-"""What calls come to: settled, held, unconfirmed."""
+"""Sums of calls: settled, held, unconfirmed."""
 
 _SUMS_OF_CALLS = " UNION ALL ".join(
     f"SELECT '{scope}', {name}, {SUMS} FROM calls GROUP BY {name}"

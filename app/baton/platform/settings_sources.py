@@ -174,7 +174,7 @@ _BATON_NAME = re.compile(r"baton([^a-z0-9]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def _refuse_misspelt_switch(name: str, struct: type[msgspec.Struct]) -> None:
-    """Raise ConfigError for a name that begins with "baton" and goes on like a safety switch."""
+    """Raise ConfigError for a name that begins with "baton" and then resembles a safety switch."""
     ours = _BATON_NAME.fullmatch(name)
     if ours is None:
         return
@@ -403,7 +403,7 @@ def inverse_changes(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
 
 
 def apply_changes(table: Any, changes: Mapping[str, Any]) -> None:
-    """Change a table of tomlkit's; None takes a setting out."""
+    """Change a table of tomlkit; None takes a setting out."""
     for key, value in changes.items():
         if isinstance(value, Mapping):
             if not isinstance(table.get(key), Mapping):

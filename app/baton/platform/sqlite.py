@@ -128,7 +128,7 @@ def _retry_while_busy(connection: Connection, statement: str) -> None:
     """Run a statement as soon as the database isn't locked.
 
     SQLite's own waiting sleeps longer each time, up to 0.1 s, so that of two that write a lot one
-    comes to nothing for seconds.
+    makes no progress for seconds.
     """
     until = time.monotonic() + BUSY_SECONDS
     while True:

@@ -86,7 +86,7 @@ _THOUGHT_BEGINNING = re.compile(
 
 _ENOUGH = "\n\nThat is enough thinking; I answer now."
 """What thoughts end with where they would leave no room for the answer: in the model's own voice,
-so that it goes on with what it has."""
+so that it continues with what it has."""
 
 
 def remote_marks(prompt: str) -> tuple[ThoughtMarks, ...]:

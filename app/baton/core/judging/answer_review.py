@@ -66,7 +66,7 @@ async def review_answer(
     known: Mapping[str, str],
     cautions: Iterable[str] = (),
 ) -> list[Warned]:
-    """Return what is to be said beside the answer that a plan came to.
+    """Return what is to be said beside the answer that a plan produced.
 
     `authors` says who wrote each of its steps; `known` has the hints that were given before in the
     conversation, by kind. `cautions` are what is wrong with the authors' models themselves.

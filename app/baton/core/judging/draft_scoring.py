@@ -61,7 +61,7 @@ def judge_by_rule(route: Route, roster: Sequence[Card], drafts: Sequence[Draft])
 
 
 def _with_agreement(drafts: Sequence[Draft], priors: Sequence[float]) -> list[float]:
-    """Return the chance that each short answer is right, given who else came to the same one.
+    """Return the chance that each short answer is right, given who else gave the same one.
 
     One group of those that agree is right, or none is; wrong answers agree by accident now and
     then. What has no short answer keeps the chance that its worker has.

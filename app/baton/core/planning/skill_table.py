@@ -237,7 +237,7 @@ def _smoothed_mean(mean: float, count: int) -> float:
 
 @frozen_dataclass
 class _Evidence:
-    """What the user's answers to a kind come to: the weight of all, and how much of it was good."""
+    """The sum of the user's answers to a kind: the weight of all, and how much of it was good."""
 
     weight: float = 0.0
     good: float = 0.0

@@ -134,7 +134,7 @@ class RunBudget:
     """The money of one run, and what else stands between its texts and remote workers.
 
     `run` and `session` (its conversation) are known once the run is recorded. `root` is the first
-    of the runs that this one goes on with, or ""; `is_inherited` is whether the ceiling of an
+    of the runs that this one continues, or ""; `is_inherited` is whether the ceiling of an
     earlier one of them is in force, which `limits` holds.
     """
 

@@ -205,11 +205,11 @@ class Orchestra:
     def resume(
         self, record: RunRecord, limits: PromptLimits = ANYTHING, ask: Ask = take_default
     ) -> Run:
-        """Go on with a run that ended before its plan did; what its steps wrote is kept.
+        """Continue a run that ended before its plan did; what its steps wrote is kept.
 
         The answer is a new one beside the old. What the run was allowed to spend and where it was
         allowed to go holds on: the stricter of then and now. Raises ConfigError where there is
-        nothing to go on with.
+        nothing to continue.
         """
         kept, routed = _kept_outcome(record), routed_as(record)
         # What the strategy knew of its own way is lost: it sees the outcome.
@@ -273,7 +273,7 @@ def routed_as(record: RunRecord) -> Routed:
 def _strictest_limits(
     routed: Routed, limits: PromptLimits, terms: RunTerms
 ) -> tuple[PromptLimits, RunTerms]:
-    """Return what both a run and the one that goes on with it are allowed."""
+    """Return what both a run and the one that continues it are allowed."""
     budget = min((b for b in (limits.budget, routed.budget) if b is not None), default=None)
     mode = "local" if routed.mode == "local" else terms.mode
     # A program's budget allows nothing; but what the user resumes isn't the program's any more.
@@ -297,7 +297,7 @@ def _kept_outcome(record: RunRecord) -> Outcome:
     """
     view = fold_events(record.events)
     if view.plan is None or record.status == "running":
-        what = "is still going on" if record.status == "running" else "never had a plan"
+        what = "is still running" if record.status == "running" else "never had a plan"
         raise ConfigError(f"The run {record.id} {what}.", "Ask again instead.")
     done = [step for step in view.steps if step.status == "done"]
     if record.status == "finished":

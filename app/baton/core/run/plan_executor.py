@@ -25,7 +25,7 @@ BYTES_PER_TOKEN = 4
 """About how many bytes a token of an answer has: the step that reads it is billed for them."""
 
 _GIVEN_REASON = "You gave the plan."
-_KEPT_REASON = "The plan is that of the run that this one goes on with."
+_KEPT_REASON = "The plan is that of the run that this one continues."
 
 GO, STOP, EDIT = "go", "stop", "edit"
 """What the user may say to a plan."""
@@ -204,7 +204,7 @@ class PlanExecutor:
             await _approve_plan(run, self._plan)
 
     async def _adopt_more(self, strategy: Strategy) -> bool:
-        """Go on with a grown plan; return whether there is one that can be played."""
+        """Continue with a grown plan; return whether there is one that can be run."""
         try:
             proposal = await strategy.next(self._context, self._outcome)
             if proposal is not None:
@@ -319,7 +319,7 @@ class PlanExecutor:
         is_whole = any(step is not None and step.error is None and step.text for step in steps)
         for number, step in zip(answer, steps, strict=True):
             if step is None:
-                raise PlanError(f"The plan never came to step {number}, which is its answer.")
+                raise PlanError(f"The plan never reached step {number}, which is its answer.")
             if step.error is not None and not (step.step.optional and is_whole):
                 raise step.error
 

@@ -171,7 +171,7 @@ def _near_choice(mine: Card, better: Card, route: Route) -> str:
 
 
 def _first_worker(request: RunRequest, services: Services, label: Label) -> Card:
-    """Return the card of the default worker; of the plan's own where that may not go on."""
+    """Return the card of the default worker; of the plan's own where that may not continue."""
     named = [step.worker for step in request.kept.plan.steps] if request.kept else []
     workers = services.workers
     cards = [workers[name].card for name in (request.worker, *named) if name in workers]

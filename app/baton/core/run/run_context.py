@@ -81,7 +81,7 @@ FLUSH_SECONDS = 0.15
 
 
 class AnswerSaver:
-    """Saves the answers of all runs that go on, those of one store in one transaction.
+    """Saves the answers of all current runs, those of one store in one transaction.
 
     A transaction costs about a millisecond of processor time however little is in it: with 16
     runs at once that each saved their own, they took as long as all else of `baton serve`.
@@ -155,7 +155,7 @@ class RunRequest:
     `worker` answers unless a plan says otherwise. `strategy` has a `name`; None plays what is
     given. `kept` is a plan to begin with, and what is known of its
     steps already. Where the worker `is_open`, the user named none: it may be another that they
-    prefer for what the prompt asks. `root` is the first of the runs that this one goes on with, or
+    prefer for what the prompt asks. `root` is the first of the runs that this one continues, or
     ""; `is_budget_inherited` is whether an earlier one's ceiling is in force.
     """
 

@@ -48,7 +48,7 @@ MAX_BRIEF_TOKENS = 768
 
 
 class StepAbandoned(Exception):
-    """The step is left out, and the run goes on without it."""
+    """The step is left out, and the run continues without it."""
 
 
 class StepExecution:

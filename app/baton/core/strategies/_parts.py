@@ -23,7 +23,7 @@ from baton.core.strategies._template import fallback_answer
 class SplitRequest:
     """Plays a plan whose answer is all of its parts, and corrects what is wrong in it, once.
 
-    If it comes to nothing, one worker answers.
+    If it fails, one worker answers.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -133,7 +133,7 @@ def restored_proposal(first: Plan, outcome: Outcome) -> Proposal | None:
     )
     if answer == outcome.plan.answer:
         return None
-    why = "A correction came to nothing, so what was there stays."
+    why = "A correction failed, so what was there stays."
     return Proposal(replace(outcome.plan, answer=answer), "plan", why)
 
 

@@ -84,7 +84,7 @@ def fallback_answer(routing: RoutingContext, outcome: Outcome) -> Proposal | Non
         return None
     whole = written_steps(outcome, (n for n, step in enumerate(plan.steps, 1) if step.is_direct))
     if whole:
-        return keep_step(outcome, whole[-1], "The plan came to nothing, so the draft stays.")
+        return keep_step(outcome, whole[-1], "The plan failed, so the draft stays.")
     last = plan.steps[-1]
     if last.is_direct and not last.optional and last.worker == routing.worker:
         return None
@@ -94,4 +94,4 @@ def fallback_answer(routing: RoutingContext, outcome: Outcome) -> Proposal | Non
     except PlanError:  # there is no room for another step
         return None
     name = routing.card(routing.worker).name
-    return Proposal(grown, why=f"The plan came to nothing, so {name} answers.")
+    return Proposal(grown, why=f"The plan failed, so {name} answers.")

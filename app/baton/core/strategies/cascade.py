@@ -365,7 +365,7 @@ def disagreement(routing: RoutingContext, outcome: Outcome) -> str:
     if not is_short_answer_wanted(routing) and not all(map(announced_answer, texts)):
         return help_reason(routing, outcome, 1)
     if not any(map(short_answer, texts)):
-        return "Neither of the two local answers comes to a result."
+        return "Neither of the two local answers gives a result."
     return "" if answers_agree(*texts) else "The two local answers disagree."
 
 

@@ -42,7 +42,7 @@ WORK = (
 class Trinity:
     """Thinker, worker and verifier take turns, at most five.
 
-    The steps themselves say how far that went, so it can be gone on with at any time.
+    The steps themselves say how far that went, so it can be resumed at any time.
     """
 
     def __init__(self) -> None:

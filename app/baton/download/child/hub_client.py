@@ -238,7 +238,7 @@ class _LimitedStream(httpx.SyncByteStream):
         for piece in self._stream:
             seen += len(piece)
             if seen > self._most or time.monotonic() > end:
-                raise UnsafeAddress("the answer doesn't come to an end")
+                raise UnsafeAddress("the answer doesn't end")
             yield piece
 
     def close(self) -> None:

@@ -101,7 +101,7 @@ class HubMetadata:
                 return header
             except gguf.HeaderIncomplete as cut:
                 if wanted >= most:
-                    raise _unusable_failure(file, "its header doesn't come to an end") from cut
+                    raise _unusable_failure(file, "its header doesn't end") from cut
                 wanted = min(most, max(cut.needed, 2 * wanted))
             except MalformedHeader as error:
                 raise _unusable_failure(file, str(error), error.hint) from error

@@ -1,6 +1,6 @@
 """Releases of the packaged binary: checks their signatures, and fetches their files.
 
-A release lies in a folder or behind an address, encrypted or not: only what the key in this build
+A release is in a folder or behind an address, encrypted or not: only what the key in this build
 has signed is trusted, and the hashes in it.
 """
 

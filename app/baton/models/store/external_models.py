@@ -44,7 +44,7 @@ def find_external_models(
     held: Iterable[LibraryModel],
     walk: FolderScan | None = None,
 ) -> list[ExternalModel]:
-    """Return the models that could be used where they lie, but those that are used already."""
+    """Return the models that could be used where they are, but those that are used already."""
     walk = walk or FolderScan()
     models = [model for model in held if model.state.is_usable]
     known = {model.record.sha256 for model in models} - {""}

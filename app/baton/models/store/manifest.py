@@ -250,7 +250,7 @@ def bundled_record(folder: Path, record: ModelRecord) -> ModelRecord:
 
 
 def write_bundle(folder: Path, records: Sequence[ModelRecord]) -> None:
-    """Describe models whose files lie in a folder, beside what it held before.
+    """Describe models whose files are in a folder, beside what it held before.
 
     Raises ConfigError where two models want the same file, ModelFileError where what the folder
     held before can't be read, or nothing can be written.
@@ -298,7 +298,7 @@ def _read_description(folder: Path) -> Sequence[ModelRecord] | None:
 
 
 def _portable_record(record: ModelRecord) -> ModelRecord:
-    """Return the part of a record that is exported: not where and how the file lies here."""
+    """Return the part of a record that is exported: not where and how the file is stored here."""
     plain = replace(record, link="", stamp=None, forced=False, paused=False, wrong="", added=0.0)
     return clean_record(replace(plain, source=_credible_source(record.source)))
 
@@ -323,7 +323,7 @@ def _check_bundled(record: ModelRecord) -> None:
 
 
 def _undescribed_error(folder: Path) -> ModelFileError:
-    """Return the error for a folder without a description, with the models that lie in it."""
+    """Return the error for a folder without a description, with the models that are in it."""
     try:
         files = sorted(path.name for path in folder.iterdir() if is_model_file(path.name))
     except OSError as error:

@@ -105,7 +105,7 @@ class CallAttempt:
     first_text: float = 0.0
 
     def take(self, piece: AnswerText) -> bool:
-        """Add a piece of the answer; return whether it goes on with what came before."""
+        """Add a piece of the answer; return whether it continues what came before."""
         self.said = piece.text if piece.starts_again else self.said + piece.text
         self.first_text = self.first_text or time.monotonic()
         return not piece.starts_again

@@ -275,7 +275,7 @@ class ModelProcess(Supervisor):
             return
         error = None
         if session.child.why() == TOOK_TOO_LONG:
-            what = "The model's chat template can't be used: it doesn't come to an end."
+            what = "The model's chat template can't be used: it doesn't end."
             error = ModelFileError(what, "Choose another model.")
         elif not session.is_loaded and not session.on_gpu and session.child.has_crashed:
             what = f"{one_line(self.path.name)} is broken: it crashes llama.cpp."

@@ -155,10 +155,10 @@ def connection_failure(call: CloudCall, error: Exception) -> Failure:
 
 
 def endless_failure(call: CloudCall) -> Failure:
-    """An answer goes on beyond everything that its cap allows."""
+    """An answer is longer than everything that its cap allows."""
     return Failure(
         "WorkerError",
-        f"{call.who} doesn't come to an end. What it had written is kept.",
+        f"{call.who} doesn't end. What it had written is kept.",
         "Choose another worker.",
     )
 

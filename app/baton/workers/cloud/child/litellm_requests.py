@@ -46,7 +46,7 @@ class LitellmRequests:
         await asyncio.shield(self._import)
 
     async def write(self, call: CloudCall, settings: RequestSettings) -> HttpRequest:
-        """Return the request for a call. Raises any exception of litellm's.
+        """Return the request for a call. Raises any exception of litellm.
 
         A schema is left out where litellm makes a tool of it, whose use isn't text.
         """

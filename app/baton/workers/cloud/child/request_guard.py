@@ -182,7 +182,7 @@ def check_request(
 
 
 def check_url(url: str, base_url: str) -> None:
-    """Raise UnfitRequest unless the address lies below the one that the call goes to."""
+    """Raise UnfitRequest unless the address is below the one that the call goes to."""
     there, base = urlsplit(url), urlsplit(base_url)
     path = base.path.rstrip("/")
     below = there.path == path or there.path.startswith(f"{path}/")

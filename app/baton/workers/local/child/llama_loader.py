@@ -116,7 +116,7 @@ class LlamaError(Exception):
 
 
 def library_folder() -> Path:
-    """Return where llama.cpp's libraries lie."""
+    """Return where llama.cpp's libraries are."""
     return Path(c.__file__).parent / "lib"
 
 

@@ -1,4 +1,4 @@
-"""Exact computing: what the conductor's expressions come to, and how results are said.
+"""Exact computing: the values of the conductor's expressions, and how results are said.
 
 The checks of expressions, the words in `lexicon/` and `relations.toml`, and the numbers among them
 were fitted to what the trained conductor writes. Who changes one measures again, against the
