@@ -55,7 +55,7 @@ def _is_text(values: dict[str, Any]) -> bool:
 
 
 TOKEN: dict[str, Place] = {
-    "start": ("baton/core/run/orchestra.py", "play", lambda values: True),
+    "start": ("baton/core/run/orchestra.py", "run", lambda values: True),
     "listening": ("baton/core/run/run.py", "__aiter__", lambda values: True),
     "steps": ("asyncio/taskgroups.py", "create_task", lambda values: True),
     "ask": ("baton/ipc/messages.py", "encode", _sends("ask")),

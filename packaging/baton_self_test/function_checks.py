@@ -137,7 +137,7 @@ async def _play_run(
     worker: str | None = None,
     plan: Plan | None = None,
 ) -> RunView:
-    async with orchestra.play(prompt, limits=limits, worker=worker, plan=plan) as run:
+    async with orchestra.run(prompt, limits=limits, worker=worker, plan=plan) as run:
         return fold_events([event async for event in run])
 
 

@@ -97,7 +97,7 @@ async def _run_seconds(
 ) -> float:
     start, view = time.perf_counter(), RunView()
     limits = PromptLimits(attended=False)
-    async with orchestra.play(Prompt("Do it."), limits=limits, plan=plan) as run:
+    async with orchestra.run(Prompt("Do it."), limits=limits, plan=plan) as run:
         async for event in run:
             view = view.apply(event)
             if events is not None:

@@ -231,7 +231,7 @@ async def play(
         temperature=0.0, budget=budget,
     )  # fmt: skip
     view = RunView()
-    async with orchestra.play(Prompt(task.prompt), limits=limits) as run:
+    async with orchestra.run(Prompt(task.prompt), limits=limits) as run:
         async for event in run:
             view = view.apply(event)
     found = [bool(re.search(part["pattern"], view.answer)) for part in task.parts]

@@ -62,7 +62,7 @@ async def play_prompt(
 ) -> int:
     worker = ScriptedWorker(script)
     orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
-    begin = partial(orchestra.play, Prompt("Hello?"), place, PromptLimits())
+    begin = partial(orchestra.run, Prompt("Hello?"), place, PromptLimits())
     return await show_run(begin, manner)
 
 
@@ -694,7 +694,7 @@ def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.Mo
 async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
     output = Screen(to_terminal=True)
     question = Question(
-        "Play this plan?", (Choice("go", "Play it"), Choice("stop", "Stop")), "stop", plan=DRAFT
+        "Run this plan?", (Choice("go", "Run it"), Choice("stop", "Stop")), "stop", plan=DRAFT
     )
     assert await TerminalAsker(output, drop_oldest=False)(question) == "stop"
     assert output.put == []

@@ -250,7 +250,7 @@ async def test_offline_a_mixed_list_is_used_on_this_machine_only(tmp_path: Path)
         settings = Settings(worker="lab", offline=True, workers=(entry,))
         baton = compose(settings, find_paths({"BATON_HOME": str(tmp_path)}), history=False)
         limits = PromptLimits(alone=True, attended=False, budget=0)
-        async with baton.orchestra.play(Prompt("Hello?"), limits=limits, worker="lab") as run:
+        async with baton.orchestra.run(Prompt("Hello?"), limits=limits, worker="lab") as run:
             view = fold_events([event async for event in run])
         sent = [(row.destination, row.left) for row in await baton.ledger.egress()]
         await baton.aclose()
@@ -304,7 +304,7 @@ async def test_a_missing_router_is_reported_at_the_start_and_not_again(
     baton.report_later(pytest.fail)
     assert "A rule of length and task decides" in baton.warning
     assert "git checkout models/router" in baton.warning
-    async with baton.orchestra.play(Prompt("What is 1 + 1?")) as run:
+    async with baton.orchestra.run(Prompt("What is 1 + 1?")) as run:
         assert [event async for event in run]
     await baton.aclose()
 
@@ -330,7 +330,7 @@ async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path
     was_loading = small.loading
     assert baton.router is not None
     assert baton.router.pid is not None
-    async with baton.orchestra.play(Prompt("Say hello."), limits=PromptLimits(max_tokens=4)) as run:
+    async with baton.orchestra.run(Prompt("Say hello."), limits=PromptLimits(max_tokens=4)) as run:
         assert [event async for event in run]
     assert (was_loading, small.loading) == (True, False)
     await baton.aclose()
@@ -500,7 +500,7 @@ async def test_the_prompt_is_read_while_the_router_decides(
     monkeypatch.setattr(ModelProcess, "read_ahead", lambda _, request: read.append(request.prompt))
     monkeypatch.setattr(ModelProcess, "stream", note)
     baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}), warm="smollm2-135m")
-    async with baton.orchestra.play(Prompt(text), limits=PromptLimits(max_tokens=4)) as run:
+    async with baton.orchestra.run(Prompt(text), limits=PromptLimits(max_tokens=4)) as run:
         assert fold_events([event async for event in run]).status == "finished"
     await baton.aclose()
     assert bool(read) is is_read

@@ -612,7 +612,7 @@ async def test_a_command_keeps_what_was_pasted_and_a_plan_takes_it(tmp_path: Pat
         await session.send("/mode mini")
         assert "With pasted text (" in session.screen_text()
         await session.send("/plan What is this?")
-        await session.wait_until(lambda: "Play this plan?" in session.screen_text())
+        await session.wait_until(lambda: "Run this plan?" in session.screen_text())
         assert "With pasted text (" not in session.screen_text()
         await session.press("tab", "right", "enter")
         await session.wait_for_answer()

@@ -51,7 +51,7 @@ SAY = saying("Herons wade.")
 
 async def wait_for_card(session: AppSession) -> None:
     await session.wait_until(lambda: session.app.screen.query(PlanCard))
-    await session.wait_until(lambda: "Play this plan?" in session.screen_text())
+    await session.wait_until(lambda: "Run this plan?" in session.screen_text())
 
 
 async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
         await session.press("tab", "right", "right", "enter")
         await session.wait_until(lambda: "Go on editing" in session.screen_text())
         await session.press("escape")
-        await session.wait_until(lambda: "Play this plan?" in session.screen_text())
+        await session.wait_until(lambda: "Run this plan?" in session.screen_text())
         await session.press("escape")
         await session.wait_for_answer()
         assert len(session.chat.transcript.turns) == 2

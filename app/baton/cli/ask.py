@@ -266,7 +266,7 @@ def answer_prompt(options: AskOptions) -> int:
         from baton.core.ports import ConversationPosition
 
         place = ConversationPosition(conversation)
-        begin = partial(baton.orchestra.play, prompt, place, options.limits(), worker=worker)
+        begin = partial(baton.orchestra.run, prompt, place, options.limits(), worker=worker)
         special = None
         if options.preview and not options.as_json:
             from baton.cli.plan_renderer import plan_renderer

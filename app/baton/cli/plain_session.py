@@ -161,7 +161,7 @@ class PlainSession:
         try:
             prompt = await asyncio.to_thread(self._with_files, text)
             place = ConversationPosition(self.conversation)
-            play = partial(self.orchestra.play, prompt, place, self._prompt_limits(preview))
+            play = partial(self.orchestra.run, prompt, place, self._prompt_limits(preview))
             begun = await self.follow(lambda ask: play(ask, worker=self.worker))
         except BatonError as error:
             self.complain(error)
@@ -182,7 +182,7 @@ class PlainSession:
         if turns[-1].status is TurnStatus.DONE:
             await self.store.feedback.add_signal(turns[-1].id, Signal.AGAIN)
         await self.follow(
-            lambda ask: self.orchestra.play(prompt, place, limits, ask, worker=self.worker)
+            lambda ask: self.orchestra.run(prompt, place, limits, ask, worker=self.worker)
         )
 
     async def keep_draft(self, text: str) -> None:

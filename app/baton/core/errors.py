@@ -11,7 +11,7 @@
         WorkerUnavailable      it may work when tried again
         ContextTooLong         the prompt doesn't fit
         SettingRefused         it may be asked once more without a setting
-      PlanError              a plan can't be played; repaired or replaced exit 1
+      PlanError              a plan can't be run; repaired or replaced exit 1
       StoreError             history could not be read or written       exit 1
 
 A class exists because a caller handles it differently. `message` says what happened and what was
@@ -94,7 +94,7 @@ class ContextTooLong(WorkerError):
 
 
 class PlanError(BatonError):
-    """A plan that can't be played: it is repaired once, then another takes its place."""
+    """A plan that can't be run: it is repaired once, then another takes its place."""
 
 
 class StoreError(BatonError):

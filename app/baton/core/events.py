@@ -143,7 +143,7 @@ class Unsent:
 
 @frozen_dataclass
 class Planned:
-    """The steps that will be played. A later one has the same first steps, and more.
+    """The steps that will be run. A later one has the same first steps, and more.
 
     Where it isn't `final`, the answer may still be replaced by a later one's. `why` says what made
     a later one necessary.

@@ -42,7 +42,7 @@ class PromptLimits:
 
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
     `attended` is whether the user is there to be asked, `keep` whether the history is kept; with
-    `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
+    `alone` the worker gets no help. `strategy` decides what is run ("": the mode says). With
     `preview` the user sees the plan before anything of it is called. After `deadline` seconds the
     run ends with the text that there is. `shape` is the form that the answer must have, and before
     the first of `stop` it ends: other programs ask for both, and for `sampling` (see Request).

@@ -424,7 +424,7 @@ class PlanningContext(Protocol):
 
 
 class StrategyContext(PlanningContext, Protocol):
-    """What a strategy has at hand while a run is played."""
+    """What a strategy has at hand during a run."""
 
     async def split(self) -> Plan | None:
         """Return the trained conductor's plan for the prompt, None where it has no parts.
@@ -463,7 +463,7 @@ class StrategyContext(PlanningContext, Protocol):
 
 @frozen_dataclass
 class Proposal:
-    """What is to be played next: a plan that begins with all the steps played so far.
+    """What is to be run next: a plan that begins with all the steps run so far.
 
     Where it isn't `final`, the strategy may replace the answer later. The first proposal's `where`
     (local, plan or cloud) and `why` show the user the route; a later one's `why` says what made
@@ -477,7 +477,7 @@ class Proposal:
 
 
 class Strategy(Protocol):
-    """Decides what is played: pure but for what it asks of its context."""
+    """Decides what is run: pure but for what it asks of its context."""
 
     async def first(self, context: StrategyContext) -> Proposal:
         """Return the first plan."""
@@ -486,7 +486,7 @@ class Strategy(Protocol):
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Return a grown plan, or None when the plan's answer stands.
 
-        Called when every step that can be played is over, whether it went well or not.
+        Called when every step that can be run is over, whether it went well or not.
         """
         ...
 
@@ -563,7 +563,7 @@ class Question:
 
     It is about an `offer` to send something, or about a `plan` before anything of it is called:
     `prices` are those of its steps, `workers` those who could do them, and `price_plan` returns the
-    prices of another plan; it raises BatonError where that can't be played.
+    prices of another plan; it raises BatonError where that can't be run.
     """
 
     text: str

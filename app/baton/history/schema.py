@@ -51,7 +51,7 @@ _FIRST = Migration(
             label TEXT NOT NULL {_LABELS}
         ) STRICT""",
         "CREATE INDEX files_by_turn ON files (turn)",
-        # `owner` is the process that plays the run.
+        # `owner` is the process that executes the run.
         """CREATE TABLE runs (
             key INTEGER PRIMARY KEY,
             id TEXT NOT NULL UNIQUE,

@@ -103,7 +103,7 @@ class OrchestraSession:
         worker: str | None = None,
     ) -> RunView:
         view = RunView()
-        run = self.orchestra.play(Prompt(text), place, limits, self.person, worker=worker)
+        run = self.orchestra.run(Prompt(text), place, limits, self.person, worker=worker)
         async with run:
             async for event in run:
                 view = view.apply(event)

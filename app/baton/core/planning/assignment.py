@@ -64,7 +64,7 @@ def assign_workers(
 ) -> Plan:
     """Return the plan with a worker for every step that names none in the roster.
 
-    The first `after` steps were played and stay as they are. `left` is what may be spent, in
+    The first `after` steps were run and stay as they are. `left` is what may be spent, in
     nano-dollars (None: no limit); where it has to last, a worker that costs something must
     be better by `gain`. `material` is what the steps read, by which they are sized. `prefer` names
     the worker for steps of a kind, where it can do them and there is money for it. Raises PlanError
@@ -271,7 +271,7 @@ class Option:
 class Seat:
     """A step without a worker, with its options, best first.
 
-    Seats of a `level` can be played side by side. `unlike` are the workers, and the numbers of the
+    Seats of a `level` can be run side by side. `unlike` are the workers, and the numbers of the
     earlier seats (from 0), that it should differ from.
     """
 

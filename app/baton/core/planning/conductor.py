@@ -52,7 +52,7 @@ from baton.core.ports import PlanningContext, RoutingContext, SpendingRoom
 from baton.core.sanitiser import one_line
 
 _MIN_BILLIONS = 0.95
-"""Billions of parameters that an untrained model needs to draw plans worth playing."""
+"""Billions of parameters that an untrained model needs to draw plans worth running."""
 
 _STRONG_BILLIONS = 20.0
 """Billions from which on a model may choose workers itself."""

@@ -52,7 +52,7 @@ _WHITESPACE = re.compile(r"\s+")
 class PlanSchema:
     """What a plan may name: files and workers (by number, from 1), and what was done before.
 
-    Without `workers`, code chooses them. `done` steps were played, and of these the ones in
+    Without `workers`, code chooses them. `done` steps were run, and of these the ones in
     `usable` have a text.
     """
 

@@ -181,7 +181,7 @@ class RequestReader:
         return Request(messages, Purpose.PLAN, MAX_PLAN_TOKENS, temperature=0.0, label=self.label)
 
     def _parse_parts(self, text: str) -> Sequence[PlanPart]:
-        """Return the parts in what the conductor wrote, () where they can't be read or played."""
+        """Return the parts in what the conductor wrote, () where they can't be read or run."""
         try:
             parts = () if is_repeating(text) else parse_lines(text)
         except PlanError:

@@ -281,7 +281,7 @@ def _refuse_unplayable(drawn: Sequence[TemplateStep], answer: tuple[int, ...], n
     try:
         Plan(tuple(replace(d.step, access=()) for d in drawn), answer)
     except PlanError as error:
-        raise ConfigError(f"{name} can't be played. {error.message}", error.hint) from error
+        raise ConfigError(f"{name} can't be run. {error.message}", error.hint) from error
 
 
 def _typed_value(entry: Mapping[str, Any], key: str, kind: type, default: Any, where: str) -> Any:

@@ -129,7 +129,7 @@ class Orchestra:
     def add(self, worker: Worker) -> None:
         """Make a worker available from the next prompt on; one of the same id is replaced.
 
-        May be called in another thread than the one that plays.
+        May be called in another thread than the one that runs prompts.
         """
         with self._changing:
             workers = {**self._services.workers, worker.card.id: worker}
@@ -176,7 +176,7 @@ class Orchestra:
         """Return how money stands, in one conversation or apart from any."""
         return await self._services.ledger.standing(self._terms.ceilings, session)
 
-    def play(
+    def run(
         self,
         prompt: Prompt,
         conversation: ConversationPosition = NEW,
@@ -190,7 +190,7 @@ class Orchestra:
         """Begin a run: enter it with `async with`, then iterate over its events.
 
         `ask` puts a question to the user. Where a local worker's answer won't do, a stronger
-        remote one is offered. A `plan` is played as it is, but by workers that may be used. `terms`
+        remote one is offered. A `plan` is run as it is, but by workers that may be used. `terms`
         hold instead of the settings'. Raises ConfigError for an unknown worker or strategy.
         """
         terms = terms or self._terms
@@ -247,7 +247,7 @@ class Orchestra:
         )
 
     def _strategy(self, name: str) -> Strategy:
-        """Return a strategy, or one that plays the template of that name. Raises ConfigError."""
+        """Return a strategy, or one that runs the template of that name. Raises ConfigError."""
         if name not in STRATEGIES and name in (templates := self._services.templates()):
             from baton.core.strategies._template import TemplateStrategy
 

@@ -150,9 +150,9 @@ class Services:
 
 @frozen_dataclass
 class RunRequest:
-    """What is to be played: a prompt, where it goes, within which bounds, and who decides how.
+    """What is to be run: a prompt, where it goes, within which bounds, and who decides how.
 
-    `worker` answers unless a plan says otherwise. `strategy` has a `name`; None plays what is
+    `worker` answers unless a plan says otherwise. `strategy` has a `name`; None runs what is
     given. `kept` is a plan to begin with, and what is known of its
     steps already. Where the worker `is_open`, the user named none: it may be another that they
     prefer for what the prompt asks. `root` is the first of the runs that this one continues, or

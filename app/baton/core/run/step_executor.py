@@ -1,4 +1,4 @@
-"""One step being played: who does it, what it has written, and who does it when that fails."""
+"""One step being run: who does it, what it has written, and who does it when that fails."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StepAbandoned(Exception):
 
 
 class StepExecution:
-    """A step in play. `error` is why it has no whole text, once it `is_over`.
+    """A step that is run. `error` is why it has no whole text, once it `is_over`.
 
     `inputs` are the whole texts of the steps that it sees; `draft` returns the answer so far. Where
     the plan `is_final`, its answer can't be replaced any more. `why` says what made the plan
@@ -125,8 +125,8 @@ class StepExecution:
         self.error, self.is_over = failed.error, True
         await self._run.emit(ev.StepSkipped(self.number, f"Step {failed.number} failed."))
 
-    async def play(self) -> None:
-        """Play the step until it has its text, or no worker is left to write it.
+    async def execute(self) -> None:
+        """Run the step until it has its text, or no worker is left to write it.
 
         Raises PromptWithdrawn where the user takes the prompt back, StoreError where nothing can
         be recorded any more.

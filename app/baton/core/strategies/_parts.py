@@ -21,7 +21,7 @@ from baton.core.strategies._template import fallback_answer
 
 
 class SplitRequest:
-    """Plays a plan whose answer is all of its parts, and corrects what is wrong in it, once.
+    """Runs a plan whose answer is all of its parts, and corrects what is wrong in it, once.
 
     If it fails, one worker answers.
     """
@@ -41,15 +41,17 @@ class SplitRequest:
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose a correction of the plan, or one worker's answer where the plan failed."""
-        played = len(outcome.plan.steps)
+        step_count = len(outcome.plan.steps)
         if len(self._plan.steps) > 1:
             again = None
-            if played == len(self._plan.steps) and can_be_corrected(context.routing, self._plan):
+            if step_count == len(self._plan.steps) and can_be_corrected(
+                context.routing, self._plan
+            ):
                 again = await corrective_proposal(context, outcome)
             elif len(outcome.plan.answer) == len(self._plan.answer):
                 again = restored_proposal(self._plan, outcome)
             return again or fallback_answer(context.routing, outcome)
-        if not is_lost(outcome, 1) or played > 1:
+        if not is_lost(outcome, 1) or step_count > 1:
             return None
         step = answer_step(context.routing, context.routing.worker)
         return Proposal(outcome.plan.with_steps((step,), (2,)), why="That couldn't be computed.")

@@ -114,7 +114,7 @@ def best_step(routing: RoutingContext, outcome: Outcome, among: Iterable[int]) -
         for n in numbers
         if (worker := outcome.plan.steps[n - 1].worker) in cards
     }
-    if not powers:  # they were played in an earlier run, and are gone since
+    if not powers:  # they were run earlier, and are gone since
         return numbers[0]
     least = max(powers.values()) - MAX_PEER_SKILL_GAP
     return next(n for n in numbers if powers.get(n, 0.0) >= least)

@@ -20,7 +20,7 @@ from baton.core.strategies._steps import (
 
 
 class TemplateStrategy:
-    """Plays a template; where it doesn't suit the prompt, the default worker answers."""
+    """Runs a template; where it doesn't suit the prompt, the default worker answers."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -66,7 +66,7 @@ def _with_local_workers(routing: RoutingContext, plan: Plan) -> Plan:
     """
     cards = local_workers(routing)
     if not cards:
-        raise PlanError("No worker can play this workflow for the money that is left.")
+        raise PlanError("No worker can run this workflow for the money that is left.")
     known = {card.id for card in conversational_workers(routing)}
     # A context of 0 is unknown, which is taken to be large.
     largest = max(cards, key=lambda card: card.context or math.inf)

@@ -4,7 +4,7 @@ What runs here is at the code's mercy. That its tests passed is believed only wi
 new for each run, is written after the last test, and stands in nothing that the code is given: so
 neither an exit status nor anything printed can claim it. Code that searches the raw memory of its
 process for that word (ctypes), or that replaces what its tests judge with, can still forge it: the
-tests share a process with what they test. So can a value whose comparisons are wrong. Nothing but text
+tests share a process with what they test. So can a value that compares falsely. Nothing but text
 comes out, even if it is forged.
 """
 
