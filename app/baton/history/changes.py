@@ -124,7 +124,7 @@ def _get_or_create_conversation(
         if found is None or name not in (None, found["conversation"]):
             raise ConfigError(f"There is no message {turn!r} in this conversation.")
         if place.again and found["role"] != Role.USER:
-            raise ConfigError(f"The message {turn!r} isn't a prompt, so it can't be answered again.")
+            raise ConfigError(f"The message {turn!r} isn't a prompt: it can't be answered again.")
         name = found["conversation"]
     if name is None:
         name = new_id()

@@ -293,7 +293,7 @@ class Ledger:
         return await self._read(queries.charges, run, limit)
 
     async def usage(self, by: UsageGrouping, since: float | None = None) -> list[UsageRow]:
-        """Return what calls cost in sum: days in their order, workers and purposes dearest first."""
+        """Return what calls cost in sum: days in order, workers and purposes dearest first."""
         return await self._read(queries.usage, by, since)
 
     async def day_charges(self, since: float) -> list[DayCharge]:

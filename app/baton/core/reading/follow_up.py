@@ -1,4 +1,4 @@
-"""Follow-ups: prompts such as "yes", "continue" or "and the other one?", which mean what stood before.
+"""Follow-ups: prompts such as "yes", "continue" or "and the other?", which mean what stood before.
 
 Six languages. A prompt is a follow-up if it is short and either consists of words that name no
 topic, one of which asks for more, or begins with words that carry the last topic over ("and in

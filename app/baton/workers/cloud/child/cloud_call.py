@@ -21,7 +21,7 @@ MARGIN_TOKENS = 32
 """Tokens that an answer may have around its text."""
 
 KEY_PLACEHOLDER = secrets.token_hex(24)
-"""What stands for a call's key until its request is checked; no text that the user writes equals it."""
+"""What stands for a call's key until its request is checked; no text of the user equals it."""
 
 KEY_HEADERS = {
     "azure": ("api-key", ""),

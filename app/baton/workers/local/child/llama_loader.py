@@ -172,7 +172,7 @@ def _cpu_features() -> list[str] | None:
 
 
 def _load_gpu(kind: str, path: Path) -> None:
-    """Load what computes on GPUs of a kind. Without their driver it can't be, which isn't an error."""
+    """Load what computes on GPUs of a kind. It isn't an error that their driver is missing."""
     try:
         ctypes.CDLL(str(path))
     except OSError as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from baton.workers.local.child.model_context import AppliedAdapter, Context
 
 PATIENCE_SECONDS = 0.5
-"""How long a batch with others' tokens may continue after one of its requests was cancelled: what it
+"""How long a batch with others' tokens may run on after one of its requests was cancelled: what it
 has computed by then would be lost to all."""
 
 
