@@ -79,9 +79,9 @@ async def test_without_any_model_everything_is_put_together_but_no_worker_answer
             baton.orchestra.worker(name)
     assert baton.stand_in() == ""
     held = _save_model(paths.models, "pulled")
-    baton.join(held)
+    baton.add_model(held)
     assert baton.orchestra.worker().card.id == "pulled", "the first that comes answers"
-    await baton.leave("pulled")
+    await baton.remove_worker("pulled")
     with pytest.raises(ModelFileError, match="no model on this machine yet"):
         baton.orchestra.worker()
     await baton.aclose()
@@ -354,7 +354,7 @@ async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> 
     path = store.save(record).path
     path.write_bytes(b"GGUF or so")
     held = store.save(replace(record, stamp=store.file_stamp(path)))
-    assert "answers and draws plans" in baton.join(held), "when it is here again"
+    assert "answers and draws plans" in baton.add_model(held), "when it is here again"
     assert baton.orchestra.default == "mine"
     await baton.aclose()
     baton = compose(load_settings(paths.config_file), paths, history=False)
@@ -372,7 +372,7 @@ async def test_models_that_arrive_at_once_all_join_and_one_takes_a_role(tmp_path
         held.path.write_bytes(b"GGUF or so")
         held = store.save(replace(held.record, stamp=store.file_stamp(held.path)))
         together.wait(10)
-        return baton.join(held)
+        return baton.add_model(held)
 
     baton = compose(load_settings(paths.config_file), paths, history=False)
     notices = await asyncio.gather(*(asyncio.to_thread(arrive, number) for number in range(4)))

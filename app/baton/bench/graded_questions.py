@@ -200,10 +200,10 @@ def _numbers_in(text: str) -> Iterator[Fraction]:
 
 
 def _same_number(text: str, answer: str) -> bool:
-    said, right = final_number(text), final_number(answer)
-    if said is None or right is None:
+    number, right = final_number(text), final_number(answer)
+    if number is None or right is None:
         return False
-    return abs(said - right) <= _MAX_DIFFERENCE * max(Fraction(1), abs(right))
+    return abs(number - right) <= _MAX_DIFFERENCE * max(Fraction(1), abs(right))
 
 
 _LETTER = re.compile(r"^\W*(?:option\s+|choice\s+|text\{)?\(?([A-Za-z])(?![\w'\u2019])", re.I)

@@ -298,7 +298,7 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as runner:
         try:
             interrupts.raise_if_interrupted()
-            baton.must_know_conductor()
+            baton.require_conductor()
             if warning := baton.warning:
                 notify(f"baton: {warning}")
             baton.report_later(lambda text: notify(f"baton: {text}"))

@@ -154,7 +154,7 @@ def serve(
     baton = compose(settings, paths, warm=settings.worker)
     with asyncio.Runner() as runner:
         try:
-            baton.must_know_conductor()
+            baton.require_conductor()
             for said in (notice if not quiet else "", baton.warning):
                 if said:
                     notify(f"baton: {said}")

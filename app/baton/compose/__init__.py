@@ -128,7 +128,7 @@ class Baton:
         answers = f", so {other} answers" if other in known else ""
         return f"There is no worker {wanted!r} (the setting `worker`) any more{answers}."
 
-    def must_know_conductor(self) -> None:
+    def require_conductor(self) -> None:
         """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
         from baton.core.catalogue_types import RULE_CONDUCTOR
 
@@ -158,7 +158,7 @@ class Baton:
         if gateway is not None and not terms.offline and any(terms.ceilings.values()):
             gateway.warm()
 
-    def join(self, held: LibraryModel) -> str:
+    def add_model(self, held: LibraryModel) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
         from baton.core.catalogue_types import arrival_text, configured_roles
 
@@ -173,8 +173,8 @@ class Baton:
                 self.orchestra.add(worker)
             self._follow_settings(held.id, roles)
         suited, fault = self.library.suitable_roles(held.id), held.record.fault
-        said = arrival_text(held.id, held.record.name, roles, suited, fault=fault)
-        return said if fault else f"{said} {held.record.note}".strip()
+        line = arrival_text(held.id, held.record.name, roles, suited, fault=fault)
+        return line if fault else f"{line} {held.record.note}".strip()
 
     def _follow_settings(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Configure the orchestra as the settings are now."""
@@ -238,7 +238,7 @@ class Baton:
         card = self.orchestra.worker(id).card
         return f"{card.name} is a worker from now on, called {id}."
 
-    async def leave(self, worker: str) -> None:
+    async def remove_worker(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
         from baton.core.catalogue_types import STARTER_ID, role_holders, settings_without_model
 

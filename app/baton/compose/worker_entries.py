@@ -136,10 +136,10 @@ def _confirm(known: WorkerSettings, file: Path, options: AddOptions) -> AddedWor
         raise ConfigError(f"{known.id} is a model of this machine's own.", "It needs no more.")
     changes: dict[str, Any] = {}
     if isinstance(known, ServerWorkerSettings) and any(map(_is_loopback, known.addresses)):
-        facts = {"model": known.model, "base_url": known.base_url, "id": known.id}
+        known_fields = {"model": known.model, "base_url": known.base_url, "id": known.id}
         is_open = known.privacy in (None, Label.LOCAL)
         if (is_open and not (known.here and not options.private)) or options.here:
-            changes = _place(facts, options, is_confirmed=known.here)
+            changes = _place(known_fields, options, is_confirmed=known.here)
     if options.price is not None:
         changes |= _price({"kind": "cloud"}, options)
     entries = _entries(file)

@@ -251,7 +251,9 @@ def arrival_text(
         return f"{name} is kept, but it can't answer, so it has no role. {fault} {again}"
     does = [words for role, words in _ROLE_PHRASES.items() if role in roles]
     listed = " and ".join(filter(None, (", ".join(does[:-1]), *does[-1:])))
-    said = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."
+    state = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."
     if ModelRole.CONDUCTOR in roles or ModelRole.CONDUCTOR not in suited:
-        return f"{name} {said}"
-    return f"{name} {said} `baton bench --conductor` measures whether it plans better than Baton's."
+        return f"{name} {state}"
+    return (
+        f"{name} {state} `baton bench --conductor` measures whether it plans better than Baton's."
+    )

@@ -453,9 +453,9 @@ def max_input_tokens(messages: Sequence[Message], shape: AnswerFormat | None = N
     the first: xAI counts some 680 tokens of its own with each prompt for Grok 4. A schema counts
     twice: litellm puts into words for Anthropic what that doesn't understand of it.
     """
-    said = sum(max_text_tokens(message.text) for message in messages)
-    form = 2 * max_text_tokens(shape.schema) if shape is not None else 0
-    return said + form + 32 * len(messages) + 1024
+    text_tokens = sum(max_text_tokens(message.text) for message in messages)
+    schema_tokens = 2 * max_text_tokens(shape.schema) if shape is not None else 0
+    return text_tokens + schema_tokens + 32 * len(messages) + 1024
 
 
 def max_text_tokens(text: str) -> int:

@@ -272,11 +272,11 @@ class RunView:
                 return self._with_step(replace(old, checks=(*old.checks, event)))
             case Called():
                 planning = "" if event.step == 0 else self.planning
-                said = self.substitutions
-                if (other := other_model_text(event)) not in ("", *said):
-                    said = (*said, other)
+                texts = self.substitutions
+                if (other := other_model_text(event)) not in ("", *texts):
+                    texts = (*texts, other)
                 return replace(
-                    self, calls=(*self.calls, event), planning=planning, substitutions=said
+                    self, calls=(*self.calls, event), planning=planning, substitutions=texts
                 )
             case Offered():
                 return replace(self, offers=(*self.offers, event), notice=event.message)

@@ -385,8 +385,8 @@ def open_history(path: Path | None) -> OpenedHistory:
         before = path.stat()
         try:
             opened = _open(path)
-            said = _loss_warning(path, log) if lost else _convert(opened, path, before)
-            return OpenedHistory(opened, said)
+            warning = _loss_warning(path, log) if lost else _convert(opened, path, before)
+            return OpenedHistory(opened, warning)
         except DatabaseTooNew as error:
             return _open_newer(path, error)
         except DatabaseDamaged:

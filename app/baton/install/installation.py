@@ -332,13 +332,13 @@ def write_note(path: Path, note: Receipt | Switch | KeptBuild) -> None:
     sync_folder(path.parent)
 
 
-def _read_note(path: Path, form: type[T]) -> T | None:
+def _read_note(path: Path, note_type: type[T]) -> T | None:
     import msgspec
 
     try:
         if not path.is_file() or path.stat().st_size > MAX_NOTE_BYTES:
             return None
-        return msgspec.json.decode(path.read_bytes(), type=form)
+        return msgspec.json.decode(path.read_bytes(), type=note_type)
     except (OSError, msgspec.MsgspecError, RecursionError, ValueError):
         return None
 

@@ -580,8 +580,8 @@ def ending_text(status: int, stderr_end: str) -> str:
             return TOOK_TOO_LONG
         return f"{_CRASHED} ({name})."
     words = stderr_end.strip().splitlines()
-    said = f": {words[-1].rstrip('.')}" if words else ""
-    return f"It ended (exit code {status}){said}."
+    detail = f": {words[-1].rstrip('.')}" if words else ""
+    return f"It ended (exit code {status}){detail}."
 
 
 def _signal_name(number: int) -> str:

@@ -300,16 +300,17 @@ def _steady_choice(
 
 def _reason(machine: Hardware, verdict: FitVerdict, more: bool, measured: float | None) -> str:
     """Return what the machine has, and what limits it now, in a sentence."""
-    said = [_machine_text(machine)]
+    parts = [_machine_text(machine)]
     if more:
-        said.append(f"only {show_size(machine.available)} are free now, else larger ones would fit")
+        free = show_size(machine.available)
+        parts.append(f"only {free} are free now, else larger ones would fit")
     elif verdict.fit is Fit.TIGHT:
-        said.append("little is left for other programs")
+        parts.append("little is left for other programs")
     if measured and measured < _SLOW_SHARE * usual_starter_speed(machine):
-        said.append("slow when it was measured, so only small models are quick enough")
+        parts.append("slow when it was measured, so only small models are quick enough")
     if machine.is_on_battery:
-        said.append("on battery, so slower than plugged in")
-    return "; ".join(said) + "."
+        parts.append("on battery, so slower than plugged in")
+    return "; ".join(parts) + "."
 
 
 def _refusal_reason(machine: Hardware, more: bool) -> str:

@@ -268,10 +268,10 @@ def _check_value(value: object, kind: Any, source: SettingsSource, where: Settin
 
 
 def _read_switch(value: object, source: SettingsSource, where: SettingPath) -> bool:
-    said = str(value).strip().lower()
-    if said in TRUE_WORDS:
+    word = str(value).strip().lower()
+    if word in TRUE_WORDS:
         return True
-    if said in FALSE_WORDS:
+    if word in FALSE_WORDS:
         return False
     name = ".".join(map(str, where))
     raise ConfigError(
@@ -282,10 +282,10 @@ def _read_switch(value: object, source: SettingsSource, where: SettingPath) -> b
 
 
 def value_error(
-    said: str, sources: Sequence[SettingsSource], struct: type[msgspec.Struct], kinds: EntryKinds
+    message: str, sources: Sequence[SettingsSource], struct: type[msgspec.Struct], kinds: EntryKinds
 ) -> ConfigError:
     """Return the error for what msgspec says of a merged tree, with place and allowed values."""
-    what, _, path = said.partition(" - at `")
+    what, _, path = message.partition(" - at `")
     if path.startswith("key` in `$."):
         where = _parse_path(path.removeprefix("key` in ").rstrip("`"))
         return ConfigError(

@@ -165,15 +165,15 @@ class ThoughtFilter:
     def feed(self, text: str) -> str:
         """Take a piece of text; return what can be said of the answer now."""
         self._held += text
-        said = ""
+        shown = ""
         while True:
             if not self._answering:
                 if not (self._begins() if self._open is None else self._ends(self._open)):
-                    return said
+                    return shown
             else:
-                said += self._take_answer()
+                shown += self._take_answer()
                 if self._answering:
-                    return said
+                    return shown
 
     def release(self) -> str:
         """Return what is held back in doubt, unless it sounds like thoughts."""
@@ -187,13 +187,13 @@ class ThoughtFilter:
 
         Thoughts in the middle of an answer have no end where it `is_cut` at its cap.
         """
-        said, self._held = self._held, ""
+        rest, self._held = self._held, ""
         if self._open is not None:
             is_text = (self._is_aside and not is_cut) or self._open.may_be_answer
-            return f"{self._open.opens}{said}" if is_text else ""
-        if self._is_unsure and (end := _stray_end(said)) is not None:
-            return said[end:].lstrip()
-        return said.lstrip() if self._any and not self._said else said
+            return f"{self._open.opens}{rest}" if is_text else ""
+        if self._is_unsure and (end := _stray_end(rest)) is not None:
+            return rest[end:].lstrip()
+        return rest.lstrip() if self._any and not self._said else rest
 
     def _begins(self) -> bool:
         """Look whether thoughts begin here, or the answer does."""

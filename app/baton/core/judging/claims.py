@@ -227,9 +227,9 @@ def claimed_conversions(text: str) -> list[ClaimedConversion]:
     return found
 
 
-def is_conversion_right(said: str, claimed: float) -> bool | None:
+def is_conversion_right(answer: str, claimed: float) -> bool | None:
     """Whether a claimed value is what the units tool says; None where it gives no number."""
-    numbers = re.findall(_NUMBER, re.split(r"\s(?:is|are)\s", said, maxsplit=1)[-1])
+    numbers = re.findall(_NUMBER, re.split(r"\s(?:is|are)\s", answer, maxsplit=1)[-1])
     if not numbers:
         return None
     right = float(numbers[0].replace(",", ""))

@@ -207,16 +207,16 @@ def redact_request(redactor: Redactor, request: Request) -> tuple[Request, tuple
 
     Of the schema the strings are redacted one by one, names included: it stays JSON.
     """
-    said, shape, inner = request.messages, request.shape, list[str]()
+    original, shape, inner = request.messages, request.shape, list[str]()
 
     def note(text: str) -> str:
         inner.append(text)
         return text
 
     schema = None if shape is None else _map_strings(json.loads(shape.schema), note)
-    redacted = redactor.redact([*(message.text for message in said), *inner, *request.stop])
+    redacted = redactor.redact([*(message.text for message in original), *inner, *request.stop])
     texts = iter(redacted.texts)
-    messages = tuple(replace(message, text=next(texts)) for message in said)
+    messages = tuple(replace(message, text=next(texts)) for message in original)
     if shape is not None:
         changed = _map_strings(schema, lambda text: next(texts))
         if changed != schema:

@@ -36,8 +36,8 @@ def single_answer(routing: RoutingContext, why: str = "") -> Proposal:
     reason = local_only_reason(routing) if card.is_local else ""
     reason = reason or _single_reason(routing, card)
     plan = Plan((answer_step(routing, card.id),), (1,))
-    said = f"{routing.choice} {why}".strip() or reason
-    return Proposal(plan, "cloud" if card.remote else "local", said)
+    reasons = f"{routing.choice} {why}".strip() or reason
+    return Proposal(plan, "cloud" if card.remote else "local", reasons)
 
 
 def _single_reason(routing: RoutingContext, card: Card) -> str:
@@ -60,8 +60,8 @@ def drafts_proposal(routing: RoutingContext, workers: Iterable[str], why: str) -
     """Propose that each of these answers independently; a later proposal chooses."""
     steps = tuple(answer_step(routing, worker, optional=True) for worker in workers)
     remote = any(routing.card(step.worker).remote for step in steps)
-    said = f"{routing.choice} {why}".strip()
-    return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", said, final=False)
+    reasons = f"{routing.choice} {why}".strip()
+    return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", reasons, final=False)
 
 
 def full_access(routing: RoutingContext, steps: Iterable[int]) -> tuple[str, ...]:

@@ -154,8 +154,8 @@ def _plan_position(cards: Sequence[Card], outcome: Outcome) -> TurnPosition:
 
 def _is_rejected(outcome: Outcome, verifier: int) -> bool:
     """Whether a verifier found something wrong; one without a word found nothing."""
-    said = outcome.text(verifier).strip()
-    return bool(said) and not is_accepted(said)
+    verdict = outcome.text(verifier).strip()
+    return bool(verdict) and not is_accepted(verdict)
 
 
 async def _head_move(

@@ -108,8 +108,8 @@ class _Reader(threading.Thread):
 
 def _receive_means(line: socket.socket, watched: WatchResult) -> int | None:
     """Take over what the program's process says of its means, and the kernel's notices."""
-    said, ancillary, _, _ = line.recvmsg(256, socket.CMSG_SPACE(4))
-    watched.means = [mean for mean in said.decode().split(",") if mean]
+    payload, ancillary, _, _ = line.recvmsg(256, socket.CMSG_SPACE(4))
+    watched.means = [mean for mean in payload.decode().split(",") if mean]
     for _, _, data in ancillary:
         return int(array.array("i", data)[0])
     return None

@@ -360,9 +360,9 @@ _BAD_TOKEN_TEXT = "invalid credentials"
 def response_failure(response: httpx.Response, what: str) -> Failure:
     """Return what an answer means that brings nothing."""
     status, headers = response.status_code, response.headers
-    said = headers.get("X-Error-Message", "")
+    reason = headers.get("X-Error-Message", "")
     meaning = _BY_CODE.get(headers.get("X-Error-Code", "")) or _BY_STATUS.get(status, _ODD)
-    if status == 401 and _BAD_TOKEN_TEXT in said.lower():
+    if status == 401 and _BAD_TOKEN_TEXT in reason.lower():
         meaning = _TOKEN
     elif status == 401 and meaning is _NO_ACCESS and "://" not in what:
         meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
@@ -376,7 +376,7 @@ def response_failure(response: httpx.Response, what: str) -> Failure:
         "host": one_line(response.request.url.netloc.decode("ascii", "replace")),
         "page": _page(response, what),
         "status": status,
-        "said": f": {one_line(said).rstrip('.')}" if said.strip() else "",
+        "said": f": {one_line(reason).rstrip('.')}" if reason.strip() else "",
         "wait": wait_text(retry_after(headers)),
     }
     error, message, hint = (text.format_map(fields) for text in meaning)

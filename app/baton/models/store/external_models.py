@@ -218,8 +218,8 @@ class _StoreFolders:
     def _lm_studio(self) -> list[Path]:
         """Return where LM Studio says that it is, else where it usually is."""
         try:
-            said = read_limited(self._home / ".lmstudio-home-pointer", 4096) or b""
-            place = _absolute_path(said.decode().strip(), self._home)
+            pointer = read_limited(self._home / ".lmstudio-home-pointer", 4096) or b""
+            place = _absolute_path(pointer.decode().strip(), self._home)
         except (UnreadableRecord, UnicodeDecodeError):
             place = None
         usual = [self._home / ".lmstudio", self._home / ".cache" / "lm-studio"]

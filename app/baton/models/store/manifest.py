@@ -123,12 +123,12 @@ def _decode_record(data: bytes) -> ModelRecord:
     return record
 
 
-def decode_json(data: bytes, form: type[T]) -> T:
+def decode_json(data: bytes, record_type: type[T]) -> T:
     """Return what JSON says, of that form. Raises UnreadableRecord."""
     import msgspec
 
     try:
-        return msgspec.json.decode(data, type=form)
+        return msgspec.json.decode(data, type=record_type)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # bytes that aren't UTF-8
         raise UnreadableRecord(
             f"it isn't what it should be ({one_line(str(error), 120)})"

@@ -107,8 +107,8 @@ class AppServices:
     warm_cloud: Callable[[], None] = lambda: None
     report_later: Callable[[Callable[[str], object]], None] = lambda _: None
     library: Library | None = None
-    join: Callable[[LibraryModel], str] = lambda _: ""
-    leave: Callable[[str], Awaitable[None]] = _leave_nothing
+    add_model: Callable[[LibraryModel], str] = lambda _: ""
+    remove_worker: Callable[[str], Awaitable[None]] = _leave_nothing
     roles: Callable[[], Mapping[ModelRole, str]] = dict
     assign: Callable[[str, Sequence[ModelRole]], str] = lambda *_: ""
     state: Path | None = None

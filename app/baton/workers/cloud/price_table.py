@@ -128,7 +128,7 @@ def known_facts(model: str) -> ModelFacts | None:
     """Return what is known of a model, or of the one that another provider resells by that name."""
     resold = model.removeprefix("openrouter/").removeprefix("vercel_ai_gateway/")
     names = (model, openais_name(model), resold)
-    return next((facts for name in names if (facts := model_facts(name)) is not None), None)
+    return next((known for name in names if (known := model_facts(name)) is not None), None)
 
 
 def asked_name(model: str) -> str:

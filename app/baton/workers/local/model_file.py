@@ -70,7 +70,7 @@ def starter() -> ModelFile:
         )
         return ModelFile(path, card, temperature=0.0)
     others = "`baton models ls` lists what is here, and `baton models recommend` what suits it."
-    if (facts := build_info()) is not None and facts.flavour == "slim":
+    if (build := build_info()) is not None and build.flavour == "slim":
         raise ModelFileError("This Baton came without the starter model.", others)
     raise ModelFileError(
         "The starter model isn't installed.", f"Run `scripts/baton` once with a network. {others}"

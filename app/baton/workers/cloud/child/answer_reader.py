@@ -172,8 +172,8 @@ def _event(frame: bytes, header_bytes: int) -> str:
         case "exception":
             code = json.dumps(headers.get(":exception-type"))
             return f'{{"error":{payload},"code":{code}}}'
-    said = headers.get(":error-message") or headers[":error-code"]
-    return json.dumps({"error": {"message": said}, "code": headers.get(":error-code")})
+    error = headers.get(":error-message") or headers[":error-code"]
+    return json.dumps({"error": {"message": error}, "code": headers.get(":error-code")})
 
 
 def _text_headers(data: bytes) -> dict[str, str]:
@@ -372,14 +372,14 @@ class AnswerReader(ABC):
         self._most = count or before
         self.is_count_broken = count is None
 
-    def _note_error(self, event: Mapping[str, Any], said: object) -> None:
-        """Take an event that says that the provider failed; `said` is the part with its words.
+    def _note_error(self, event: Mapping[str, Any], error: object) -> None:
+        """Take an event that says that the provider failed; `error` is the part with its words.
 
         An answer that reached its cap has ended so, although OpenRouter reports that as an error.
         """
         if self.finish == "length":
             return
-        self.error, self.error_event = error_sentence(said) or "It gave no reason.", event
+        self.error, self.error_event = error_sentence(error) or "It gave no reason.", event
         self._is_own_error = is_own_error(self.dialect, event)
 
     @abstractmethod

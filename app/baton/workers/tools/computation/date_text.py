@@ -108,5 +108,5 @@ def duration_text(seconds: Fraction, words: Lexicon) -> str:
     minutes, rest = divmod(abs(seconds), 60)
     hours, minutes = divmod(int(minutes), 60)
     parts = [(hours, "h"), (minutes, "min"), (int(rest), "s")]
-    said = [f"{value} {code}" for value, code in parts if value]
-    return (MINUS if seconds < 0 else "") + (" ".join(said) or "0 min")
+    amounts = [f"{value} {code}" for value, code in parts if value]
+    return (MINUS if seconds < 0 else "") + (" ".join(amounts) or "0 min")
