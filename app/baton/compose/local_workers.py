@@ -90,7 +90,7 @@ async def _machine(folder: Path, allowed: int) -> Hardware:
 class LocalWorkers:
     """Makes the workers of this machine; those that load the same model in the same way share it.
 
-    A worker's `model` is the starter, one of the library's, or a GGUF file. Each of the library's
+    A worker's `model` is the starter, one in the library, or a GGUF file. Each of the library's
     that no setting names is a worker as well.
     """
 

@@ -1,7 +1,7 @@
 """The types of the ledger: ceilings, holds, charges, and the egress log.
 
 Amounts are in nano-dollars, times in seconds since the epoch (UTC); a day and a month are the
-person's own, by the date of the hold.
+user's own, by the date of the hold.
 """
 
 from __future__ import annotations

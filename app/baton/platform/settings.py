@@ -256,7 +256,7 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `threads` 0 is one per physical core; `gpu_layers` -1 is as many as fit; `context` is in tokens;
     `kv` is how the context is kept: "q8_0" takes half the memory of "f16", and rounds. `memory_gb`
-    0 is four fifths of this machine's; a model that has been idle for `idle_minutes` is unloaded
+    0 is four fifths of what is here; a model that has been idle for `idle_minutes` is unloaded
     (0: never). `slots` is how many requests a model answers at once, within that context.
     """
 
@@ -383,7 +383,8 @@ def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
             root = Path(home).expanduser().absolute()
         except RuntimeError as error:
             raise ConfigError(
-                f"BATON_HOME is {one_line(home)!r}, and there is no such home.", "Write it whole."
+                f"BATON_HOME ({one_line(home)}) names the home of a user who doesn't exist.",
+                "Write the path in full.",
             ) from error
         return Paths(root / "config", root / "data", root / "state", root / "cache")
     from platformdirs import PlatformDirs

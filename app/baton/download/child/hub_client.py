@@ -67,7 +67,7 @@ class HubClient:
     """The download process's only way to the network; any thread may use it.
 
     `endpoint` is the hub's address, `token` the account's ("": none), `offline` whether the
-    person's environment forbids to connect, `read_seconds` how long to wait for the next bytes.
+    user's environment forbids to connect, `read_seconds` how long to wait for the next bytes.
     Raises Failure where the environment is invalid, and from every request when offline.
     """
 
@@ -400,7 +400,7 @@ def connection_failure(error: Exception, what: str) -> Failure:
             hint = "Check HTTPS_PROXY and NO_PROXY."
         case httpx.ConnectError() if _is_tls_error(error):
             message = f"The server of {what} can't be trusted: {one_line(str(error))}."
-            hint = "Where a network puts its own certificate in between, SSL_CERT_FILE names it."
+            hint = "If your network inspects TLS, set SSL_CERT_FILE to its certificate."
         case httpx.ConnectError():
             message = f"{what} can't be reached: {_connect_reason(error)}."
             hint = "Check the network, and HF_ENDPOINT if it is set; nothing was lost."

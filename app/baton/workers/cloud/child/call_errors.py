@@ -273,7 +273,7 @@ def _known_failure(
 ) -> Failure | None:
     """Return the failure that an error means, of which `reason` is the sentence.
 
-    None where it is none of the table's, or too long after something was written.
+    None where the table doesn't have it, or too long after something was written.
     """
     reason = reason[:MAX_SAID_CHARS]
     host = (urlsplit(call.base_url).hostname or "").split(".")
