@@ -86,12 +86,12 @@ class AppServices:
 
     `library` holds the models (None: there are only the workers). `add_model` makes a model that
     has arrived a worker, in the roles of its record, and returns the line that says so;
-    `remove_worker` lets a worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
-    and returns a line, too. `state` is the folder for what the app remembers of what was decided.
-    `started` is called once the first frame is on the screen. `has_warnings` is whether doubts
-    about an answer are shown, `has_side_bar` whether the side bar is. `serve` lets other programs
-    use these parts (None: it can't). `connect` adds a worker and keeps its key, and returns the
-    line that says so.
+    `remove_worker` lets a worker go whose file is about to. `roles` says who has which, `assign`
+    gives some to a worker and returns a line, too. `state` is the folder for what the app remembers
+    of what was decided. `started` is called once the first frame is on the screen. `has_warnings`
+    is whether doubts about an answer are shown, `has_side_bar` whether the side bar is. `serve`
+    lets other programs use these parts (None: it can't). `connect` adds a worker and keeps its key,
+    and returns the line that says so.
     """
 
     orchestra: Orchestra
