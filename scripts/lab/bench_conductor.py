@@ -7,7 +7,7 @@
     scripts/bench_conductor replay --data FOLDER --salts 1,2,3 --vectors FILE.npz
 
 The folder (or BATON_ROUTING_DATA) holds zeroeval_gsm.csv.gz, zeroeval_mathl5.csv.gz and
-mmlupro.csv.gz, anywhere below it; they are no part of Baton. For each salt three questions in ten
+mmlupro.csv.gz, anywhere below it; they aren't part of Baton. For each salt three questions in ten
 are held out, a router is trained on all others (of every file there is), and the strategies play
 those it never saw. Both sides of a comparison are measured in turn, so that a busy moment hits
 both.
