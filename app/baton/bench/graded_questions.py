@@ -184,10 +184,10 @@ def final_number(text: str) -> Fraction | None:
 
 
 def _numbers_in(text: str) -> Iterator[Fraction]:
-    for found in _NUMBER.finditer(text):
-        if len(found[0]) > _MAX_NUMBER_CHARS:
+    for match in _NUMBER.finditer(text):
+        if len(match[0]) > _MAX_NUMBER_CHARS:
             continue
-        upper, lower, sign, digits, exponent, under = found.groups()
+        upper, lower, sign, digits, exponent, under = match.groups()
         if upper is not None:
             value, divisor = Fraction(upper), lower
         elif len(exponent or "") > _MAX_EXPONENT_CHARS:
@@ -212,8 +212,8 @@ _ALONE = re.compile(r"(?:^|[\s(\[*])([B-HJ-Z]|[AI](?=[).\]:*]|\s*$))(?![\w'\u201
 
 def chosen_letter(text: str) -> str:
     """Return the letter that a text chooses, or "": the one announced, else the last alone."""
-    if found := _LETTER.match(_announced_line(text)):
-        return found[1].upper()
+    if match := _LETTER.match(_announced_line(text)):
+        return match[1].upper()
     letters = _ALONE.findall(text)
     return letters[-1] if letters else ""
 

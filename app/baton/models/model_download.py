@@ -272,8 +272,8 @@ def parse_ref(text: str, entries: Mapping[str, CatalogueEntry]) -> ModelRef:
     repo, _, quant = name.partition(":")
     if _REPO_NAME.fullmatch(repo):
         return ModelRef(Source(repo=repo), quant)
-    if (found := _REPO_FILE.fullmatch(name)) is not None:
-        return ModelRef(Source(repo=found[1], file=found[2]))
+    if (match := _REPO_FILE.fullmatch(name)) is not None:
+        return ModelRef(Source(repo=match[1], file=match[2]))
     near = difflib.get_close_matches(typed.lower(), entries, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise ConfigError(
@@ -288,9 +288,9 @@ def _parse_address(typed: str) -> ModelRef:
     except ValueError as error:
         raise ConfigError(f"{typed!r} isn't an address.", "Check its brackets.") from error
     if (url.hostname or "").removeprefix("www.") in HUB_HOSTS:
-        if (found := _HUB_PATH.fullmatch(unquote(url.path))) is None:
+        if (match := _HUB_PATH.fullmatch(unquote(url.path))) is None:
             raise ConfigError(f"{typed} isn't a model's address.", "Name it as hf.co/USER/REPO.")
-        return ModelRef(Source(found[1], found[3] or "", found[2] or ""))
+        return ModelRef(Source(match[1], match[3] or "", match[2] or ""))
     file = PurePosixPath(unquote(url.path)).name
     if url.scheme not in ("http", "https") or not file.lower().endswith(".gguf"):
         raise ConfigError(f"{typed} doesn't lead to a GGUF file.", "Its address ends with .gguf.")

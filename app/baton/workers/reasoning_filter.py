@@ -273,12 +273,12 @@ def _stray_end(text: str, *, is_line: bool = False) -> int | None:
 
     With `is_line` only an end that ends its line counts.
     """
-    for found in _STRAY_CLOSE.finditer(text):
-        if is_line and text[found.end() : found.end() + 1] != "\n":
+    for match in _STRAY_CLOSE.finditer(text):
+        if is_line and text[match.end() : match.end() + 1] != "\n":
             continue
-        before = text[: found.start()]
-        if found[0].replace("/", "") not in before and not _is_in_code(before):
-            return found.end()
+        before = text[: match.start()]
+        if match[0].replace("/", "") not in before and not _is_in_code(before):
+            return match.end()
     return None
 
 

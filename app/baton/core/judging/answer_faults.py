@@ -154,5 +154,5 @@ def _whole_sentence(text: str, end: int, period: int) -> int:
 
     Where a loop begins is only known up to the characters that stand before each of its rounds.
     """
-    found = _SENTENCE_END.search(text, max(0, end - 1), end + period)
-    return found.end() if found is not None else end
+    match = _SENTENCE_END.search(text, max(0, end - 1), end + period)
+    return match.end() if match is not None else end

@@ -240,9 +240,9 @@ def _hugging_face(root: Path, walk: FolderScan) -> Iterator[Candidate]:
     models--USER--REPO/snapshots/REVISION/FILE -> ../../blobs/SHA256
     """
     for folder in _subfolders(root, walk):
-        if (found := _REPO_FOLDER.fullmatch(folder.name)) is None:
+        if (match := _REPO_FOLDER.fullmatch(folder.name)) is None:
             continue
-        repo = found[1].replace("--", "/")
+        repo = match[1].replace("--", "/")
         blobs = Path(os.path.realpath(folder / "blobs"))
         for snapshot in _subfolders(folder / "snapshots", walk):
             for path in walk.models(snapshot, 3):

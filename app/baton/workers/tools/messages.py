@@ -52,9 +52,9 @@ class MarkedText:
             if literal.written == literal.marked:
                 continue
             pattern = re.compile(rf"(?<![\w.]){re.escape(literal.marked)}(?!\w|\.\d)")
-            if found := pattern.search(text, position) or pattern.search(text):
-                text = text[: found.start()] + literal.written + text[found.end() :]
-                position = found.start() + len(literal.written)
+            if match := pattern.search(text, position) or pattern.search(text):
+                text = text[: match.start()] + literal.written + text[match.end() :]
+                position = match.start() + len(literal.written)
         return text
 
 

@@ -177,8 +177,8 @@ def wait_seconds(headers: Mapping[str, str], body: object, reason: str) -> float
         elif wait is None and (unit := _table().waits.get(name.lower())) is not None:
             seconds = value.get("seconds") if isinstance(value, dict) else value
             wait = duration_seconds(str(seconds), unit)
-    if wait is None and (found := _WAIT_WORDS.search(reason)):
-        wait = duration_seconds(found[1])
+    if wait is None and (match := _WAIT_WORDS.search(reason)):
+        wait = duration_seconds(match[1])
     return wait
 
 
@@ -282,15 +282,15 @@ def _named_option(field: str, reason: str) -> str | None:
     if field:
         if _PLACE_OF_ROLE.fullmatch(field):
             return "system" if re.search("system|developer", reason, re.IGNORECASE) else None
-        if found := words.field.fullmatch(field.removeprefix("body.")):
-            return found.lastgroup if words.refuses.search(reason) or not reason else None
+        if match := words.field.fullmatch(field.removeprefix("body.")):
+            return match.lastgroup if words.refuses.search(reason) or not reason else None
     if not words.refuses.search(reason):
         return None
     for option, sentence in words.between:
         if sentence.search(reason):
             return option
-    found = words.field.search(reason)
-    return found.lastgroup if found is not None else None
+    match = words.field.search(reason)
+    return match.lastgroup if match is not None else None
 
 
 def _field_of(error: object) -> str:
@@ -316,9 +316,9 @@ def _was_sent(option: str, body: Mapping[str, Any]) -> bool:
     if "format" in (body.get("output_config") or ()):
         fields.add("output_format")
     return any(
-        found.lastgroup == option
+        match.lastgroup == option
         for name in fields
-        if (found := refusal_words().field.fullmatch(re.sub(r"([a-z])([A-Z])", r"\1_\2", name)))
+        if (match := refusal_words().field.fullmatch(re.sub(r"([a-z])([A-Z])", r"\1_\2", name)))
     )
 
 

@@ -95,8 +95,8 @@ def _find_lost_unit(expression: str, words: MarkedText) -> str:
     named = {code for _, code in _MEASURED.findall(words.text) if code != "%"}
     units = lexicon(words.language).units.values()
     long = alternatives(form for forms in units for form in forms if len(form) > MIN_WORD_CHARS)
-    for found in re.finditer(rf"(?<!\w){long}(?!\w)", words.text, re.IGNORECASE):
-        named.add(unit_code(found[0], words.language))
+    for match in re.finditer(rf"(?<!\w){long}(?!\w)", words.text, re.IGNORECASE):
+        named.add(unit_code(match[0], words.language))
     used = {*_CODE.findall(expression), *(("s", "min", "h", "d") if "/" in expression else ())}
     lost = (c for c in named if c not in expression and not used.issuperset(c.split("/")))
     return next(lost, "")
@@ -113,8 +113,8 @@ def _find_lost_day(expression: str, words: MarkedText) -> str:
         days |= dict(zip(WEEKDAYS, known.weekdays, strict=True))
     days |= {name: known.holidays[name] for name in named_holidays(words.text, known)}
     for name, forms in days.items():
-        found = re.search(rf"(?<!la )(?<!\w){alternatives(map(str.casefold, forms))}(?!\w)", said)
-        if found and name not in expression:
+        match = re.search(rf"(?<!la )(?<!\w){alternatives(map(str.casefold, forms))}(?!\w)", said)
+        if match and name not in expression:
             return name
     return ""
 
@@ -169,14 +169,14 @@ def _find_words(name: str, text: str) -> bool:
 
 def _find_lost_sign(expression: str, request: str) -> str:
     """Return a negative number of the request that an expression has without its sign."""
-    for found in _NEGATIVE.finditer(request):
-        is_taken = request[: found.start(1) - 1].rstrip()[-1:] in {*"0123456789)%"}
-        if is_taken or request[found.end() :].lstrip().startswith("%"):
+    for match in _NEGATIVE.finditer(request):
+        is_taken = request[: match.start(1) - 1].rstrip()[-1:] in {*"0123456789)%"}
+        if is_taken or request[match.end() :].lstrip().startswith("%"):
             continue  # "10 -3" takes 3 away, as does "160, -35%"
-        number = re.escape(found[1])
+        number = re.escape(match[1])
         is_there = re.search(rf"(?<![\d.]){number}(?![\d.])", expression)
         if is_there and not re.search(rf"(?:^|[-+*/^(,;])\s*-\s*{number}(?![\d.])", expression):
-            return f"-{found[1]}"
+            return f"-{match[1]}"
     return ""
 
 
