@@ -179,7 +179,7 @@ class CloudWorker:
                 tried,
                 offline=self._gateway.offline,
                 beginning=_beginning(request),
-                continues=any(said.role is Role.ASSISTANT for said in request.messages),
+                continues=any(message.role is Role.ASSISTANT for message in request.messages),
             )
             if lease is None:  # offline, maybe since the first address was tried
                 raise self._gateway.offline_error(self.card)
@@ -421,8 +421,9 @@ def _beginning(request: Request) -> str:
 
     A server that answered one of them has it in its cache.
     """
-    first = next((n for n, said in enumerate(request.messages) if said.role is Role.USER), 0)
-    return "\n".join(said.text for said in request.messages[: first + 1])
+    roles = [message.role for message in request.messages]
+    first = roles.index(Role.USER) if Role.USER in roles else 0
+    return "\n".join(message.text for message in request.messages[: first + 1])
 
 
 _CONNECT_SECONDS = 1.0

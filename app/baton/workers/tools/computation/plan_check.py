@@ -103,8 +103,8 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         else:
             values[number] = _PLACEHOLDER_VALUE
             why, text = _as_text(part.text, words, marked)
-        said = marked.restored(words) or text
-        checked.append(_checked_part(text, why, said))
+        literal = marked.restored(words) or text
+        checked.append(_checked_part(text, why, literal))
     checked += [_checked_part(text) for text in map(marked.restored, division.omitted)]
     if text := marked.restored(division.background):
         checked.append(_checked_part(text, "The plan leaves it out."))
