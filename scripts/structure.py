@@ -218,12 +218,12 @@ def words(tree: Path = ROOT) -> Iterator[Problem]:
             for match in BANNED_WORDS.finditer(text):
                 yield Problem(path, number, f"write another word than `{match[0]}`")
             for tic in TICS:
-                if (match := tic.pattern.search(text)) is None:
+                if (phrase := tic.pattern.search(text)) is None:
                     continue
                 if place := next((one for one in tic.not_yet if _is_below(name, one)), ""):
                     unclean.add((tic, place))
                 else:
-                    yield Problem(path, number, f"write `{tic.remedy}` instead of `{match[0]}`")
+                    yield Problem(path, number, f"write `{tic.remedy}` instead of `{phrase[0]}`")
     for tic in TICS:
         for place in tic.not_yet:
             if (tic, place) not in unclean:

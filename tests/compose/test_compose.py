@@ -398,7 +398,7 @@ async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPa
         stock = library(Settings(), find_paths())
         remove_keys(os.environ)  # as the app does, which starts editors and clipboards
         assert "HF_TOKEN" not in os.environ
-        with pytest.raises(ModelFileError, match="is no model"):  # so the file was let through
+        with pytest.raises(ModelFileError, match="isn't a model"):  # so the file was let through
             await ModelDownload(stock).request("hf.co/me/mine")
         await stock.aclose()
 

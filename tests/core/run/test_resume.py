@@ -218,7 +218,7 @@ async def test_what_can_not_be_gone_on_with_says_so() -> None:
         finished = await session.record()
         with pytest.raises(ConfigError, match="is finished"):
             session.orchestra.resume(finished)
-        with pytest.raises(ConfigError, match="still going on"):
+        with pytest.raises(ConfigError, match="still running"):
             session.orchestra.resume(replace(finished, status="running"))
         empty = replace(finished, status="lost", events=finished.events[:1])
         with pytest.raises(ConfigError, match="never had a plan"):
