@@ -38,7 +38,7 @@ def hold_conversation(*prompts: str, label: Label = Label.CLOUD) -> str:
         place = ConversationPosition()
         for text in prompts:
             prompt = Prompt(text, (Attachment("a.txt", "in the file", 11),))
-            async with orchestra.play(prompt, place, PromptLimits(label)) as run:
+            async with orchestra.run(prompt, place, PromptLimits(label)) as run:
                 async for _ in run:
                     pass
             place = ConversationPosition(await store.latest())

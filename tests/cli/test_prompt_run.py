@@ -62,7 +62,7 @@ async def play_prompt(
 ) -> int:
     worker = ScriptedWorker(script)
     orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
-    begin = partial(orchestra.play, Prompt("Hello?"), place, PromptLimits())
+    begin = partial(orchestra.run, Prompt("Hello?"), place, PromptLimits())
     return await show_run(begin, manner)
 
 
@@ -744,5 +744,5 @@ def test_no_question_is_asked_where_the_prompt_is_piped(
         done = call("ask", "-m", "far", piped=b"Sum these notes up.")
         assert cloud.calls == []
     assert done.code == 4
-    assert "there was no person to ask" in done.err
+    assert "you couldn't be asked" in done.err
     assert "--budget" in done.err

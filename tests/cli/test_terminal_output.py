@@ -49,7 +49,7 @@ async def main(script, prompts):
     services = Services({"scripted": ScriptedWorker(script)}, store)
     orchestra, place = Orchestra(services, "scripted"), ConversationPosition()
     for text in prompts:
-        begin = partial(orchestra.play, Prompt(text), place, PromptLimits())
+        begin = partial(orchestra.run, Prompt(text), place, PromptLimits())
         code = await show_run(begin, OutputOptions())
         place = ConversationPosition(await store.latest())
     return code

@@ -172,7 +172,7 @@ async def run_questions(
             limits = replace(limits, budget=budget - spent)
         view, error, why = RunView(), "", ""
         prompt = Prompt(question.prompt, system=question.system)
-        async with orchestra.play(prompt, limits=limits) as run:
+        async with orchestra.run(prompt, limits=limits) as run:
             async for event in run:
                 view = view.apply(event)
                 match event:

@@ -266,7 +266,7 @@ def answer_prompt(options: AskOptions) -> int:
         from baton.core.ports import ConversationPosition
 
         place = ConversationPosition(conversation)
-        begin = partial(baton.orchestra.play, prompt, place, options.limits(), worker=worker)
+        begin = partial(baton.orchestra.run, prompt, place, options.limits(), worker=worker)
         special = None
         if options.preview and not options.as_json:
             from baton.cli.plan_renderer import plan_renderer
@@ -298,7 +298,7 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as runner:
         try:
             interrupts.raise_if_interrupted()
-            baton.must_know_conductor()
+            baton.require_conductor()
             if warning := baton.warning:
                 notify(f"baton: {warning}")
             baton.report_later(lambda text: notify(f"baton: {text}"))

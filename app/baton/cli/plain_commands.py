@@ -234,7 +234,7 @@ async def _change_models(session: PlainSession, typed: str) -> None:
     await _run_own(session, typed or "ls", "models")
     for held in await asyncio.to_thread(session.baton.library.models):
         if held.state in (ModelState.HERE, ModelState.LINKED) and held.id not in session.roster:
-            await asyncio.to_thread(session.baton.join, held)
+            await asyncio.to_thread(session.baton.add_model, held)
 
 
 async def _show_help(session: PlainSession, _: str) -> None:

@@ -159,7 +159,7 @@ class PlainSession:
         try:
             prompt = await asyncio.to_thread(self._with_files, text)
             place = ConversationPosition(self.conversation)
-            start = partial(self.orchestra.play, prompt, place, self._prompt_limits(preview))
+            start = partial(self.orchestra.run, prompt, place, self._prompt_limits(preview))
             begun = await self.follow(lambda ask: start(ask, worker=self.worker))
         except BatonError as error:
             self.complain(error)
@@ -180,7 +180,7 @@ class PlainSession:
         if turns[-1].status is TurnStatus.DONE:
             await self.store.feedback.add_signal(turns[-1].id, Signal.AGAIN)
         await self.follow(
-            lambda ask: self.orchestra.play(prompt, place, limits, ask, worker=self.worker)
+            lambda ask: self.orchestra.run(prompt, place, limits, ask, worker=self.worker)
         )
 
     async def keep_draft(self, text: str) -> None:

@@ -226,7 +226,7 @@ def _open_app(options: AppOptions) -> int:
     if not is_plain:
         from baton.tui.app import run_app  # while history and ledger are opened
 
-    baton.must_know_conductor()
+    baton.require_conductor()
     lost = "" if worker is not None else baton.stand_in()
     conversation = None
     if options.latest or options.conversation is not None:

@@ -154,7 +154,7 @@ def serve(
     baton = compose(settings, paths, warm=settings.worker)
     with asyncio.Runner() as runner:
         try:
-            baton.must_know_conductor()
+            baton.require_conductor()
             for sentence in (notice if not quiet else "", baton.warning):
                 if sentence:
                     notify(f"baton: {sentence}")

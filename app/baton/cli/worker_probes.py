@@ -189,7 +189,7 @@ async def try_worker(
             alone=True,
         )
         view = RunView()
-        async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
+        async with baton.orchestra.run(prompt, limits=limits, worker=worker) as run:
             async for event in run:
                 view = view.apply(event)
         for sentence in view.substitutions:

@@ -294,7 +294,7 @@ class RequestRunner:
             limits = replace(limits, alone=True)
         elif _must_call(served):
             limits = replace(limits, strategy="single")
-        return self._orchestra_for(asked)[0].play(
+        return self._orchestra_for(asked)[0].run(
             Prompt(asked.prompt, system=await self._finder.system(asked, position)),
             replace(position, run=served.run),
             limits,

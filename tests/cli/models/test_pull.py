@@ -379,9 +379,9 @@ def test_each_reason_why_a_file_is_not_taken_is_reported(call: Call, tmp_path: P
 
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"")
-    assert f"{mine} is no model that can be used: it is empty." in errors(str(mine))
+    assert f"{mine} isn't a model that can be used: it is empty." in errors(str(mine))
     mine.write_bytes(b"PK" * 100)
-    assert f"{mine} is no model that can be used: it isn't a GGUF file, but a" in errors(str(mine))
+    assert "isn't a model that can be used: it isn't a GGUF file, but a" in errors(str(mine))
     mine.unlink()
     os.mkfifo(mine)
     assert f"{mine} can't be read: it isn't an ordinary file." in errors(str(mine))

@@ -433,7 +433,7 @@ async def _is_known(conductor: str, context: CheckContext) -> bool:
 
     baton = compose(context.settings, context.paths, history=False)
     try:
-        baton.must_know_conductor()
+        baton.require_conductor()
         known = {card.id for card in baton.orchestra.roster}
         return conductor in known or conductor in baton.orchestra.absent
     finally:

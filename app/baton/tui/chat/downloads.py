@@ -347,7 +347,7 @@ class DownloadController:
         """Make a worker of a model that is complete now."""
         before = self._services.orchestra.default
         try:
-            line = await asyncio.to_thread(self._services.join, held)
+            line = await asyncio.to_thread(self._services.add_model, held)
         except BatonError as error:
             await self._context.complain(error)
             return

@@ -176,7 +176,7 @@ class RunController:
             return services.orchestra.resume(pending.record, replace(limits, strategy=""), ask)
         place = ConversationPosition(pending.chat.id, pending.after, pending.again)
         worker = pending.worker or (context.worker if context.can_answer else None)
-        return services.orchestra.play(
+        return services.orchestra.run(
             pending.prompt, place, limits, ask, worker=worker, plan=pending.plan
         )
 

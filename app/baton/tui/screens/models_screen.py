@@ -395,7 +395,7 @@ class ModelsScreen(Overlay[str]):
         try:
             if self._downloads is not None:
                 await self._downloads.stop(row.id)
-            await self._services.leave(row.id)
+            await self._services.remove_worker(row.id)
             freed = await asyncio.to_thread(self._library.remove, row.id)
         except BatonError as error:
             self._complain(error)
