@@ -170,7 +170,7 @@ class RunView:
         return self.status == "cancelled" and any(d in _WITHDRAWN_DECISIONS for d in decided)
 
     @property
-    def is_unplayed(self) -> bool:
+    def is_unstarted(self) -> bool:
         """Whether it was stopped before anything of its plan was done."""
         begun = any(step.status != "waiting" for step in self.steps)
         return self.status == "cancelled" and bool(self.steps) and not (begun or self.offers)
@@ -365,7 +365,7 @@ def activity_text(view: RunView, name: Callable[[str], str] = str) -> str:
     if view.status == "finished":
         return f"finished in {view.worked_seconds:.1f} s"
     if view.status == "cancelled":
-        if view.is_unplayed:
+        if view.is_unstarted:
             return "not run"
         return "not sent" if view.is_withdrawn else f"stopped after {view.worked_seconds:.1f} s"
     if view.status == "failed":

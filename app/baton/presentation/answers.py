@@ -120,12 +120,12 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
     speed = _writing_speed(calls[-1]) if calls and len(begun) == 1 else None
     return replace(
         summary,
-        seconds=None if run.is_unplayed or run.status == "lost" else run.worked_seconds,
+        seconds=None if run.is_unstarted or run.status == "lost" else run.worked_seconds,
         tokens_per_second=speed,
         failure=failure or "",
         is_withdrawn=run.is_withdrawn,
         interruption=interruption_text(run),
-        is_unstarted=run.is_unplayed,
+        is_unstarted=run.is_unstarted,
     )
 
 
