@@ -15,7 +15,7 @@ async def main() -> None:
     services = Services({card.id: ScriptedWorker(card=card) for card in cards}, store)
     orchestra = Orchestra(services, default="ann")
     steps = (Step("ann", "Say hello."), Step("bob", "Repeat it.", access=("1",)))
-    async with orchestra.play(Prompt("Good morning."), plan=Plan(steps, answer=(2,))) as run:
+    async with orchestra.run(Prompt("Good morning."), plan=Plan(steps, answer=(2,))) as run:
         async for event in run:
             print(event)
     await orchestra.aclose()

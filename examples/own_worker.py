@@ -38,7 +38,7 @@ async def main(text: str, words: str) -> None:
     workers: dict[str, baton.Worker] = {"finder": LineFinder(text)}
     store = baton.Store.open(None)  # in memory; a path keeps the history
     orchestra = baton.Orchestra(baton.Services(workers, store), default="finder")
-    async with orchestra.play(baton.Prompt(words), limits=baton.PromptLimits(alone=True)) as run:
+    async with orchestra.run(baton.Prompt(words), limits=baton.PromptLimits(alone=True)) as run:
         async for event in run:
             match event:
                 case baton.StepText(text=piece):

@@ -26,7 +26,7 @@ _SUFFIX = ".exe" if sys.platform == "win32" else ""
 
 
 class Wrong(Exception):
-    """The workflow can't go on; the text says why."""
+    """The workflow can't continue; the text says why."""
 
 
 def check_tag(environ: Mapping[str, str], version: str) -> None:

@@ -21,7 +21,7 @@ def main() -> None:
 def _know_itself() -> None:
     """Say where this program and its time zones are.
 
-    Children are started with that: a variable can lie.
+    Children are started with that: a variable can be wrong.
     """
     if getattr(sys, "frozen", False):
         name = "baton.exe" if sys.platform == "win32" else "baton"
@@ -34,7 +34,7 @@ def _know_itself() -> None:
 
 
 def _was_unpacked(program: str) -> bool:
-    """Whether that lies where the launcher unpacks single files: .../app/<16 hex digits>/."""
+    """Whether that is where the launcher unpacks single files: .../app/<16 hex digits>/."""
     import re
 
     return re.search(r"/app/[0-9a-f]{16}/baton$", program) is not None

@@ -1,6 +1,6 @@
 """Looks into a release: what a build says of itself, and whether it runs on other machines.
 
-A single file is unpacked for that, an archive is read; nothing of it is started.
+A single file is unpacked for that, an archive is read; none of it is started.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def _accepts(flag: str) -> bool:
 
 
 def _reproducible(work: Path) -> dict[str, str]:
-    """Return the environment in which the same source gives the same bytes, wherever it lies."""
+    """Return the environment in which the same source gives the same bytes, wherever it is."""
     stable = {"SOURCE_DATE_EPOCH": "315532800", "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C"}
     if sys.platform == "win32":
         return stable

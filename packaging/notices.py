@@ -13,12 +13,12 @@ from pathlib import Path
 import parts
 
 FILE = Path("baton", "THIRD-PARTY.txt")
-"""Where it lies below the folder's contents."""
+"""Where it is below the folder's contents."""
 
 _HEAD = """\
 Baton is licensed under the Apache License, Version 2.0, whose text is among those below. It holds
 these works of others, each under its own licence. Behind each stands where its source is kept
-(pkg:deb/ names a source package of Debian's). What is under the LGPL lies in this build as Python
+(pkg:deb/ names a source package of Debian's). What is under the LGPL is in this build as Python
 files or as a shared library, which anybody can replace, or is the GNU C library in the program that
 a single file begins with, which anybody can link again from Baton's source (packaging/launcher).
 """

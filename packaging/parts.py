@@ -114,7 +114,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _held(folder: Path) -> Iterator[str]:
-    """Yield the files of a build, relative to its contents. Links are no files of their own."""
+    """Yield the files of a build, relative to its contents. Links aren't files of their own."""
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
             inside = path.relative_to(folder).as_posix()
@@ -343,7 +343,7 @@ def _sha256(path: Path) -> str:
 def _package_part(
     table: Mapping[str, Any], package: Distribution, modules: Collection[str], held: set[str]
 ) -> Part | None:
-    """Return a package as a part, None if nothing of it is in the build."""
+    """Return a package as a part, None if none of it is in the build."""
     files = [file.as_posix() for file in package.files or [] if ".." not in file.parts]
     own = held.intersection(files)
     held.difference_update(own)

@@ -60,7 +60,7 @@ def _modules(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the other files, by the package that they lie in."""
+    """Yield the other files, by the package that they are in."""
     inner = folder / contents.FOLDER
     for path in sorted(inner.rglob("*")):
         if path.is_file() and not path.is_symlink():

@@ -1,6 +1,6 @@
 """What the packaged binary costs next to the checkout that it was built from, measured in turn.
 
-    scripts/bench_binary                    all figures (some minutes), of what lies in dist/
+    scripts/bench_binary                    all figures (some minutes), of what is in dist/
     scripts/bench_binary --runs 5 ask size  some of them, with fewer runs
     scripts/bench_binary --dist FOLDER      another folder's binaries
 

@@ -181,7 +181,7 @@ async def _first_tokens() -> list[float]:
         place, times = ConversationPosition(), []
         for turn in range(20):
             prompt = Prompt(f"Tell me one short fact about the number {turn}.")
-            async with baton.orchestra.play(prompt, place, PromptLimits(max_tokens=24)) as run:
+            async with baton.orchestra.run(prompt, place, PromptLimits(max_tokens=24)) as run:
                 async for event in run:
                     if isinstance(event, Started):
                         place = ConversationPosition(event.conversation)
@@ -292,7 +292,7 @@ async def _fill(env: dict[str, str], turns: int) -> None:
     orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
     place = ConversationPosition()
     for number in range(turns // 2):
-        async with orchestra.play(Prompt(f"Question {number}?"), place) as run:
+        async with orchestra.run(Prompt(f"Question {number}?"), place) as run:
             async for event in run:
                 if number == 0 and hasattr(event, "conversation"):
                     place = ConversationPosition(event.conversation)

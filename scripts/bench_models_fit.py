@@ -79,7 +79,7 @@ def p95(measure: Callable[[], object]) -> tuple[float, float]:
 
 
 def verdict(path: Path) -> None:
-    """Go all the way, from a file's name to what a person reads."""
+    """Go all the way, from a file's name to what the user reads."""
     size = path.stat().st_size
     with path.open("rb") as file:
         load = estimate_load(read_header(file.read, size), size, 8192)

@@ -44,7 +44,7 @@ import setup  # noqa: E402
 
 
 class BuildError(Exception):
-    """The build can't go on; the text says why and what to do."""
+    """The build can't continue; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,14 @@ def _key(file: str | None) -> str:
         reason = getattr(error, "strerror", None) or "it isn't text"
         raise BuildError(f"The key {file} can't be read: {reason}.") from None
     if not re.fullmatch("[0-9a-f]{64}", key):
-        raise BuildError(f"{file} is no public key: it has 64 hex digits (scripts/release keygen).")
+        raise BuildError(
+            f"{file} isn't a public key: it has 64 hex digits (scripts/release keygen)."
+        )
     return key
 
 
 def _build_portably(wanted: BuildOptions, twice: bool) -> None:
-    """Go on in a root file system of Debian 11, where this script runs again."""
+    """Continue in a root file system of Debian 11, where this script runs again."""
     os.environ["BATON_UPDATE_KEY"] = wanted.update_key
     os.environ["BATON_COMMIT"] = wanted.commit
     os.environ["SOURCE_DATE_EPOCH"] = str(wanted.epoch)
@@ -216,7 +218,7 @@ def build(wanted: BuildOptions, dist: Path) -> list[Path]:
 def open_staging_folder(dist: Path) -> Iterator[Path]:
     """Give a folder to build in, whose files take their places in dist once all are made.
 
-    What they replace goes before the first of them comes, so that at no moment old and new lie side
+    What they replace goes before the first of them comes, so that at no moment old and new are side
     by side. What a killed build left goes first of all.
     """
     (dist / "folder").mkdir(parents=True, exist_ok=True)
@@ -396,5 +398,5 @@ if __name__ == "__main__":
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"Baton could not be built: {error}")
     except KeyboardInterrupt:
-        setup.say("Stopped; run this again to go on.")
+        setup.say("Stopped; run this again to continue.")
         sys.exit(130)

@@ -22,7 +22,7 @@ from baton.models.catalogue import CatalogueModel, parse_models
 FILE = Path(__file__).resolve().parents[1] / "models" / "catalogue.toml"
 
 OTHER_LICENCES = frozenset({"gemma", "lfm1.0", "llama3.2"})
-"""Licences that were read, and need the person's agreement."""
+"""Licences that were read, and need the user's agreement."""
 
 RULES: dict[str, tuple[tuple[str, float, float], ...]] = {
     # Level = start + slope * points. Where models of 2024 had such scores, this gives about what

@@ -3,7 +3,7 @@
     .venv/bin/python scripts/count_hops.py             prints the figures
     .venv/bin/python scripts/count_hops.py --list      and the functions
 
-It plays one prompt with the model that comes with Baton, one with a cloud worker (the tests' cloud)
+It runs one prompt with the model that comes with Baton, one with a cloud worker (the tests' cloud)
 and pulls one model (from the tests' hub), each in a home of its own, and looks at the stacks of all
 processes where the way passes: the question goes into the pipe, a token comes out of the child,
 arrives, becomes an event, is written. A hop is a function of Baton on one of them.
@@ -55,7 +55,7 @@ def _is_text(values: dict[str, Any]) -> bool:
 
 
 TOKEN: dict[str, Place] = {
-    "start": ("baton/core/run/orchestra.py", "play", lambda values: True),
+    "start": ("baton/core/run/orchestra.py", "run", lambda values: True),
     "listening": ("baton/core/run/run.py", "__aiter__", lambda values: True),
     "steps": ("asyncio/taskgroups.py", "create_task", lambda values: True),
     "ask": ("baton/ipc/messages.py", "encode", _sends("ask")),
@@ -125,7 +125,7 @@ def _stack(frame: FrameType | None) -> Iterable[tuple[str, str, bool]]:
 
 
 def figures() -> dict[str, Any]:
-    """Play both prompts, pull the model, and return what was counted."""
+    """Run both prompts, pull the model, and return what was counted."""
     from support.fake_cloud import Cloud
     from support.fake_hub import Hub
     from support.sample_models import tiny

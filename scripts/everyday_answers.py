@@ -104,7 +104,7 @@ async def ask(orchestra: Orchestra, prompt: EverydayPrompt) -> dict[str, Any]:
     """Ask one prompt in a new conversation, and return what `--json` shows of it."""
     view, began = RunView(), time.monotonic()
     limits = PromptLimits(max_tokens=MAX_TOKENS, seed=SEED, attended=False)
-    async with orchestra.play(Prompt(prompt.prompt), limits=limits) as run:
+    async with orchestra.run(Prompt(prompt.prompt), limits=limits) as run:
         async for event in run:
             view = view.apply(event)
     seconds = time.monotonic() - began

@@ -53,7 +53,7 @@ PYTEST_FAILED, PYTEST_UNUSABLE, PYTEST_NO_TESTS = 1, 4, 5
 class Mutant:
     """One change: `old`, which stands once in `file` (relative to the checkout), becomes `new`.
 
-    `harm` says what a person would suffer, or how the changed line reads.
+    `harm` says what a user would suffer, or how the changed line reads.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Makes releases: a folder that can be published, be a mirror, or lie on a stick.
+"""Makes releases: a folder that can be published, be a mirror, or be on a stick.
 
     scripts/release keygen FILE           a new key to sign with; FILE.pub is for the builds
     scripts/release make --key FILE       dist/ -> dist/release/
@@ -97,7 +97,7 @@ class BuiltFile:
 
 @frozen_dataclass
 class SignedRelease(Release):
-    """A release's list, with the sha256 of all else that lies there, by name."""
+    """A release's list, with the sha256 of all else that is there, by name."""
 
     others: Mapping[str, str] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ def private_key(file: Path) -> Ed25519PrivateKey:
     except (TypeError, ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ReleaseError(f"{file} is no private key of `scripts/release keygen`.")
+        raise ReleaseError(f"{file} isn't a private key of `scripts/release keygen`.")
     return key
 
 
@@ -220,7 +220,7 @@ def make(dist: Path, folder: Path, key: Ed25519PrivateKey, released: str, origin
     if folder.resolve() == dist.resolve():
         raise ReleaseError(f"{folder} holds what is to be released: name another folder.")
     if re.fullmatch(r"(\d{4}-\d\d-\d\d)?", released) is None:
-        raise ReleaseError(f"{released!r} is no day: --released YYYY-MM-DD.")
+        raise ReleaseError(f"{released!r} isn't a day: --released YYYY-MM-DD.")
     found = find(dist, public_hex(key))
     write(found, folder, key, released or _day_of(found[0].built.commit), origin)
 
@@ -279,9 +279,9 @@ def check(folder: Path, public: str) -> list[str]:
         if name not in there:
             wrong.append(f"{name}: it isn't there")
         elif there[name].is_symlink() or not there[name].is_file():
-            wrong.append(f"{name}: it is no plain file")
+            wrong.append(f"{name}: it isn't a plain file")
         elif name not in sums and name not in own:
-            wrong.append(f"{name}: it is no part of the release that was signed")
+            wrong.append(f"{name}: it isn't part of the release that was signed")
         elif name in sizes and there[name].stat().st_size != sizes[name]:
             wrong.append(f"{name}: its size isn't the one that was signed")
         elif name in sums and digest(there[name]) != sums[name]:
@@ -334,7 +334,7 @@ def _clear(folder: Path) -> None:
 
 
 def _installer(name: str, origin: str, commit: str) -> bytes:
-    """Return that commit's installer, which knows where the release will lie, if it was said.
+    """Return that commit's installer, which knows where the release will be, if it was said.
 
     It is that of this checkout where the commit isn't known here. Raises ReleaseError.
     """
@@ -343,10 +343,10 @@ def _installer(name: str, origin: str, commit: str) -> bytes:
     text = content.decode("utf-8")
     if origin:
         if re.fullmatch(r"https://[A-Za-z0-9.:/_~%-]+", origin) is None:
-            raise ReleaseError(f"{origin!r} is no plain address that begins with https://.")
+            raise ReleaseError(f"{origin!r} isn't a plain address that begins with https://.")
         text, count = _ORIGIN.subn(rf"\g<1>\g<2>{origin}\g<2>", text)
         if count != 1 and name.endswith(".sh"):
-            raise ReleaseError(f"{name} has no line that says where the release lies.")
+            raise ReleaseError(f"{name} has no line that says where the release is.")
     return text.encode("utf-8")
 
 
@@ -382,7 +382,7 @@ def _public(text: str) -> str:
         typed = ""
     if re.fullmatch(r"[0-9a-f]{64}", typed) is None:
         raise ReleaseError(
-            f"{text} is no public key, which has 64 hex digits, nor a file with one."
+            f"{text} isn't a public key, which has 64 hex digits, nor a file with one."
         )
     return typed
 
@@ -403,7 +403,7 @@ def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
     making.add_argument("--dist", type=Path, default=ROOT / "dist", help="what was built [dist]")
     making.add_argument("--to", type=Path, help="the release's folder [dist/release]")
     making.add_argument("--released", default="", help="its day [that of the commit]")
-    making.add_argument("--origin", default="", help="where it will lie, for the installers")
+    making.add_argument("--origin", default="", help="where it will be, for the installers")
     checking = commands.add_parser("check", help="check a release")
     checking.add_argument("folder", type=Path)
     checking.add_argument("--key", required=True, help="the public key, or its file")

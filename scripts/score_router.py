@@ -38,7 +38,7 @@ AT_ONCE = 500
 
 
 class MissingFile(Exception):
-    """Something isn't there: a sentence for the person."""
+    """Something isn't there: a sentence for the user."""
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ def read_known(path: Path, drafted: Sequence[str]) -> Rows:
             places = [place for place, heading in enumerate(header) if heading in wanted]
             cells = [[row[place] for place in places] for row in table]
     except (zlib.error, EOFError, UnicodeDecodeError, csv.Error, IndexError) as error:
-        raise MissingFile(f"{path} is no table of questions: {error}.") from error
+        raise MissingFile(f"{path} isn't a table of questions: {error}.") from error
     columns = {header[place]: [row[k] for row in cells] for k, place in enumerate(places)}
     if "text" not in columns:
         raise MissingFile(f"{path} has no column `text`.")
@@ -84,7 +84,7 @@ def read_known(path: Path, drafted: Sequence[str]) -> Rows:
     try:
         return routing_rows.from_columns(path.name, columns)
     except ValueError as error:
-        raise MissingFile(f"{path} has a length that is no number: {error}.") from error
+        raise MissingFile(f"{path} has a length that isn't a number: {error}.") from error
 
 
 def rank(model: RouterModel, texts: Sequence[str], local: Candidate, cloud: Candidate) -> Floats:

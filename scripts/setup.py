@@ -39,7 +39,7 @@ NINJA_PROGRESS = re.compile(r"^\s*\[(\d+)/(\d+)\] ")
 
 
 class SetupError(Exception):
-    """The set-up can't go on; the text says why and what to do."""
+    """The set-up can't continue; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def runs(compiler: str) -> bool:
 
 
 def show_progress(line: str) -> None:
-    """Shows a person at a terminal how far the compiler is."""
+    """Shows a user at a terminal how far the compiler is."""
     step = NINJA_PROGRESS.match(line)
     if step and sys.stderr.isatty():
         end = "\n" if step[1] == step[2] else "\r"
@@ -259,5 +259,5 @@ if __name__ == "__main__":
     except OSError as error:
         sys.exit(f"Baton could not be set up: {error}")
     except KeyboardInterrupt:
-        say("Stopped; run this again to go on with the set-up.")
+        say("Stopped; run this again to continue the set-up.")
         sys.exit(130)

@@ -42,11 +42,87 @@ BANNED_WORDS = re.compile(
 )
 """Words that have no use in this code base but the one that STYLE forbids."""
 
+
+class Tic(NamedTuple):
+    """A habit of phrasing that STYLE forbids: how it reads, what to write, where it may stay."""
+
+    pattern: re.Pattern[str]
+    remedy: str
+    not_yet: tuple[str, ...]
+    """Folders, and files, that still have it: this list only shrinks."""
+
+
+_FRONTS = ("app/baton/cli", "app/baton/presentation", "app/baton/server", "app/baton/tui")
+
+
+def _tic(pattern: str, remedy: str, *not_yet: str) -> Tic:
+    return Tic(re.compile(pattern, re.IGNORECASE), remedy, not_yet)
+
+
+TICS = (
+    _tic(
+        r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|one\b)(?=[a-z\d])",
+        "isn't a",
+        *(*_FRONTS, "docs", "tests"),
+    ),
+    _tic(
+        r"\bnothing of (?:it|them|this|that)\b",
+        "none of it",
+        *("app/baton/cli", "app/baton/presentation", "app/baton/tui", "docs", "tests"),
+    ),
+    _tic(
+        r"\b(?:the|a|this|that|each|another) person(?:'s)?\b",
+        "the user (on the screen: you)",
+        *("app/baton/cli", "app/baton/presentation", "docs", "tests"),
+    ),
+    _tic(r"\b(?:go(?:es|ing|ne)?|went) on\b", "continues", *(*_FRONTS, "docs", "tests")),
+    _tic(
+        r"\b(?:comes?|came|coming) to\b",
+        "results in, is",
+        *("app/baton/cli", "app/baton/presentation", "app/baton/tui"),
+        *("CONTRIBUTING.md", "docs", "tests"),
+    ),
+    _tic(
+        r"\b(?:lies?|lain|lying)\b",
+        "is, stands",
+        *("app/baton/cli", "app/baton/tui", "SECURITY.md", "docs", "tests"),
+    ),
+    _tic(
+        r"\bplay(?:s|ed|ing)?\b",
+        "run",
+        *("app/baton/cli", "app/baton/server", "app/baton/tui"),
+        *("CONTRIBUTING.md", "docs", "scripts/lab", "tests"),
+    ),
+    _tic(
+        r"\bof (?:(?:an?|the|this|another) [\w-]+|Baton|litellm)'s(?=[.,;:)])",
+        "of a ...",
+        *("app/baton/cli", "app/baton/server", "app/baton/tui", "SECURITY.md", "docs", "tests"),
+    ),
+)
+"""What a line must not say, the remedy, and the folders that aren't clean yet."""
+
 MODEL_PROMPTS = {"literature.py", "ultra.py"}
 """Modules with prompts whose effect was measured, so that their words stay."""
 
-SOURCES = ("app", "scripts", "tests")
-"""Folders whose Python files are searched for these words."""
+TEMPLATES = "app/baton/workers/templates"
+"""Files with such prompts, and a line for people: `about`."""
+
+SOURCES = ("app", "docs", "examples", "models", "packaging", "scripts", "tests")
+"""Folders whose texts are searched for these words, beside the pages at the root."""
+
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".tcss"}
+
+NOT_PROSE = {
+    "CHANGELOG.md": "what was said of earlier versions stays",
+    "app/baton/bench/conductor_episodes.toml": "measured prompts",
+    "app/baton/core/reading/lexicon": "words of requests",
+    "app/baton/workers/tools/computation/lexicon": "words of requests",
+    "app/baton/workers/tools/computation/relations.toml": "words of requests",
+    "scripts/structure.py": "these rules",
+    "scripts/training/router/checkable_questions.py": "questions that answers were measured on",
+    "tests/test_structure.py": "what these rules refuse",
+}
+"""Files and folders that aren't searched, and why."""
 
 MAX_SMALL_LINES = 80
 
@@ -128,25 +204,57 @@ def module_names() -> Iterator[Problem]:
             )
 
 
-def words() -> Iterator[Problem]:
-    """Banned words in names, comments, docstrings, messages and documentation.
+def words(tree: Path = ROOT) -> Iterator[Problem]:
+    """Banned words and tics in names, comments, docstrings, messages and documentation.
 
-    `mend` stays as the name of a JSON field.
+    `mend` stays as the name of a JSON field. Folders that a rule leaves out, although they are
+    clean, are reported too.
     """
-    for path in sorted(path for name in SOURCES for path in (ROOT / name).rglob("*.py")):
-        if path != Path(__file__).resolve() and path.name not in MODEL_PROMPTS:
-            with tokenize.open(path) as file:
-                yield from _words_in(path, file)
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
-        yield from _words_in(path, path.read_text("utf-8").splitlines())
+    unclean = set()
+    for name in _texts(tree):
+        path = tree / name
+        for number, line in enumerate(_lines_for_people(path, name), 1):
+            text = line.replace('"mend"', "").replace("`mend`", "").replace("_", " ")
+            for match in BANNED_WORDS.finditer(text):
+                yield Problem(path, number, f"write another word than `{match[0]}`")
+            for tic in TICS:
+                if (phrase := tic.pattern.search(text)) is None:
+                    continue
+                if place := next((one for one in tic.not_yet if _is_below(name, one)), ""):
+                    unclean.add((tic, place))
+                else:
+                    yield Problem(path, number, f"write `{tic.remedy}` instead of `{phrase[0]}`")
+    for tic in TICS:
+        for place in tic.not_yet:
+            if (tic, place) not in unclean:
+                text = f"`{place}` has nothing for `{tic.remedy}`: take it out of that list"
+                yield Problem(ROOT / "scripts" / "structure.py", 1, text)
 
 
-def _words_in(path: Path, lines: Iterable[str]) -> Iterator[Problem]:
-    for number, line in enumerate(lines, 1):
-        for match in BANNED_WORDS.finditer(
-            line.replace('"mend"', "").replace("`mend`", "").replace("_", " ")
+def _texts(tree: Path) -> Iterator[str]:
+    """Yield the files that a person reads, without data."""
+    paths = [*tree.glob("*.md"), *(path for name in SOURCES for path in (tree / name).rglob("*"))]
+    for path in sorted(paths):
+        name = path.relative_to(tree).as_posix()
+        if (
+            path.suffix in TEXT_SUFFIXES
+            and path.name not in MODEL_PROMPTS
+            and not {"data", "__snapshots__"}.intersection(name.split("/"))
+            and not any(_is_below(name, place) for place in NOT_PROSE)
         ):
-            yield Problem(path, number, f"write another word than `{match[0]}`")
+            yield name
+
+
+def _is_below(name: str, place: str) -> bool:
+    return name == place or name.startswith(f"{place}/")
+
+
+def _lines_for_people(path: Path, name: str) -> list[str]:
+    """Return the lines of a file; those with a template's prompts are empty."""
+    lines = path.read_text("utf-8").splitlines()
+    if _is_below(name, TEMPLATES):
+        return [line if line.startswith("about") else "" for line in lines]
+    return lines
 
 
 def cycles() -> Iterator[Problem]:

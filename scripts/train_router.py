@@ -104,7 +104,7 @@ def main() -> None:
     options.add_argument("--data", type=Path, required=True, help="questions with outcomes")
     options.add_argument("--out", type=Path, required=True, help="the folder to write")
     options.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
-    options.add_argument("--held-out", metavar="SALT", help="leave out what a bench is played on")
+    options.add_argument("--held-out", metavar="SALT", help="leave out what a bench is run on")
     options.add_argument("--lengths", action="store_true", help="fit only the answers' lengths")
     options.add_argument("--kinds", type=Path, default=KINDS_FILE, help="texts of known kinds")
     options.add_argument("--vectors", type=Path, help="keep the texts' vectors in this file")

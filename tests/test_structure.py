@@ -1,4 +1,4 @@
-"""Growth of a folder is noticed where its committed size stays."""
+"""Growth of a folder, long subjects and forbidden phrases are noticed."""
 
 from __future__ import annotations
 
@@ -161,3 +161,67 @@ def test_the_hook_refuses_a_subject_over_72_characters(
     command = [sys.executable, "-I", str(script), "subject", str(file)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, bool(done.stdout), done.stderr) == (code, bool(code), "")
+
+
+def write_text(tree: Path, name: str, text: str) -> None:
+    path = tree / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def refused(tree: Path) -> list[tuple[str, int]]:
+    """Return the places below a tree that hold what must not be written."""
+    found = (one for one in structure.words(tree) if one.path.is_relative_to(tree))
+    return [(one.path.relative_to(tree).as_posix(), one.line) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("Line 3 is no question.", "Line 3 isn't a question; there is no other, it is no longer."),
+        ("so nothing of it was sent", "so none of it was sent, and nothing of Baton's history"),
+        ("The person's answer.", "The user's answer; people answer in person."),
+        ("It goes on later.", "It continues later."),
+        ("what calls came to", "what calls cost; the income rose"),
+        ("where models lie", "where models are; a linear belief"),
+        ("the plan was played", "the plan was run; what is displayed"),
+        ("a leftover of Baton's, kept", "a leftover of Baton; of Baton's own, of a plan's steps"),
+        ("Mend it.", 'Fix it; `mend` is a field, "mend" too, and amend a word.'),
+    ],
+)
+def test_what_must_not_be_written_is_refused_and_what_resembles_it_is_not(
+    tmp_path: Path, line: str, kept: str
+) -> None:
+    write_text(tmp_path, "app/baton/core/run.py", f'"""First.\n\n{line}\n{kept}\n"""\n')
+    assert refused(tmp_path) == [("app/baton/core/run.py", 3)]
+
+
+def test_every_kind_of_text_is_searched_and_data_is_not(tmp_path: Path) -> None:
+    texts = ("AGENTS.md", "examples/minimal.py", "models/list.toml", "app/baton/core/look.tcss")
+    data = (
+        *("CHANGELOG.md", "app/baton/core/reading/lexicon/kinds.toml", "scripts/data/sizes.toml"),
+        *("tests/data/answer.toml", "app/baton/core/words.json", "app/baton/core/ultra.py"),
+    )
+    for name in (*texts, *data):
+        write_text(tmp_path, name, "# It fell over.\n")
+    assert refused(tmp_path) == [(name, 1) for name in sorted(texts)]
+
+
+def test_of_a_template_only_the_line_for_people_is_searched(tmp_path: Path) -> None:
+    text = 'about = "One mends it."\n[[steps]]\ntask = "Mend it, and play."\n'
+    write_text(tmp_path, "app/baton/workers/templates/draft.toml", text)
+    assert refused(tmp_path) == [("app/baton/workers/templates/draft.toml", 1)]
+
+
+def test_a_folder_that_is_left_out_has_to_need_it(tmp_path: Path) -> None:
+    tic = structure.TICS[0]
+    place = tic.not_yet[0]
+
+    def needless() -> bool:
+        texts = [one.text for one in structure.words(tmp_path)]
+        return any(f"`{place}` has nothing for `{tic.remedy}`" in text for text in texts)
+
+    assert needless()
+    write_text(tmp_path, f"{place}/old.py", "# This is no question.\n")
+    assert not needless()
+    assert refused(tmp_path) == []

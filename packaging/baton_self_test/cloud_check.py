@@ -66,7 +66,7 @@ async def _ask_worker(
     worker = CloudWorker(CARD, gateway, base_url=address, api_key_env=_VARIABLE)
     terms = RunTerms({Scope.DAY: NANO})
     purse = RunBudget(ledger, None, terms, ANYTHING, run=_RUN, session=_RUN)
-    messages = (Message(Role.SYSTEM, "You are brief."), Message(Role.USER, "Play."))
+    messages = (Message(Role.SYSTEM, "You are brief."), Message(Role.USER, "Answer."))
     request = Request(messages, max_tokens=300, label=Label.CLOUD)
     try:
         async with aclosing(MeteredWorker(worker, purse, _ignore_usage).stream(request)) as chunks:

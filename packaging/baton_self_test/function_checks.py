@@ -56,7 +56,7 @@ async def check_test_key(context: SelfTestContext) -> str:
 
 
 async def check_model(context: SelfTestContext) -> str:
-    """Have a model on this machine answer: the starter model, or one that the person has."""
+    """Have a model on this machine answer: the starter model, or one that the user has."""
     from baton.workers.local import STARTER, find_model
 
     facts = build_info()
@@ -91,7 +91,7 @@ def _is_changed(file: Path) -> bool:
 
 
 async def _own_model(context: SelfTestContext) -> LibraryModel | None:
-    """Return a model that the person has, the one that answers if there are several."""
+    """Return a model that the user has, the one that answers if there are several."""
     from baton.compose import library
     from baton.platform.settings import Settings, load_settings
 
@@ -116,7 +116,7 @@ async def _generate_answer(context: SelfTestContext, model: str, name: str, expe
     baton.orchestra.configure(router=RuleRouter())
     try:
         limits = PromptLimits(max_tokens=_MAX_TOKENS, attended=False, alone=True)
-        view = await _play_run(baton.orchestra, Prompt(_QUESTION), limits, worker=entry.id)
+        view = await _run_prompt(baton.orchestra, Prompt(_QUESTION), limits, worker=entry.id)
         hardware = baton.orchestra.worker(entry.id).card.hardware
     finally:
         await baton.aclose()
@@ -129,7 +129,7 @@ async def _generate_answer(context: SelfTestContext, model: str, name: str, expe
     return f"{name} wrote {call.tokens_out} tokens, {speed:.0f} a second ({hardware})"
 
 
-async def _play_run(
+async def _run_prompt(
     orchestra: Orchestra,
     prompt: Prompt,
     limits: PromptLimits,
@@ -137,7 +137,7 @@ async def _play_run(
     worker: str | None = None,
     plan: Plan | None = None,
 ) -> RunView:
-    async with orchestra.play(prompt, limits=limits, worker=worker, plan=plan) as run:
+    async with orchestra.run(prompt, limits=limits, worker=worker, plan=plan) as run:
         return fold_events([event async for event in run])
 
 
@@ -172,7 +172,7 @@ async def check_task_kinds(context: SelfTestContext) -> str:
 
 
 async def check_plan(context: SelfTestContext) -> str:
-    """Play three steps, the last of which sees what the others wrote, and nothing else."""
+    """Run three steps, the last of which sees what the others wrote, and nothing else."""
     steps = (
         Step("first", "Say one word.", ("prompt",)),
         Step("second", "Say another.", ("prompt",)),
@@ -186,12 +186,12 @@ async def check_plan(context: SelfTestContext) -> str:
 
     scripts = {"first": _script_of("Ad"), "second": _script_of("libitum"), "third": join}
     async with aclosing(_ScriptedOrchestra(context, scripts)) as here:
-        prompt = Prompt("Play what you like; the word is secret.")
-        view = await _play_run(here.orchestra, prompt, PromptLimits(), plan=Plan(steps, (3,)))
+        prompt = Prompt("Write what you like; the word is secret.")
+        view = await _run_prompt(here.orchestra, prompt, PromptLimits(), plan=Plan(steps, (3,)))
     if why := _unfinished_text(view):
         raise CheckFailed(why)
     if view.answer != "Ad libitum":
-        raise CheckFailed(f"Three steps came to {view.answer!r}.")
+        raise CheckFailed(f"Three steps answered {view.answer!r}.")
     return f"{len(view.steps)} steps by scripted workers, {len(view.calls)} calls"
 
 
@@ -265,7 +265,7 @@ async def check_search(context: SelfTestContext) -> str:
     async with aclosing(
         _ScriptedOrchestra(context, {"echo": _script_of("A fermata is a pause.")})
     ) as here:
-        view = await _play_run(
+        view = await _run_prompt(
             here.orchestra, Prompt("Explain the corona"), PromptLimits(alone=True)
         )
     if why := _unfinished_text(view):
@@ -305,7 +305,7 @@ async def check_screen(context: SelfTestContext) -> str:
             Orchestra(Services({"self-test": worker}, store), "self-test"),
             *(store, ledger, paths.config_file, context.folder / "exports", paths.logs),
         )
-        seen = await _play_person(BatonApp(table))
+        seen = await _type_prompt(BatonApp(table))
     finally:
         await ledger.aclose()
         await store.aclose()
@@ -319,8 +319,8 @@ def _script_answer(_: Request) -> Iterable[Chunk]:
     yield Text("**Maestro**, a list:\n\n- *forte*\n\n```python\nprint('baton')\n```\n")
 
 
-async def _play_person(app: BatonApp) -> str:
-    """Play a person, and return what is on the screen in the end."""
+async def _type_prompt(app: BatonApp) -> str:
+    """Type as a user does, and return what is on the screen in the end."""
     try:
         async with app.run_test(size=SIZE) as pilot:
             await pilot.press(*_TYPED, "enter")

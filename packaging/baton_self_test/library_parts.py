@@ -277,7 +277,7 @@ def use_litellm() -> str:
 
 
 def use_certificates() -> str:
-    """Count the authorities that are trusted without anything of the system's."""
+    """Count the authorities that are trusted without any of the system's own."""
     from baton.ipc.child_http import trusted_certificates
 
     roots = trusted_certificates({}).cert_store_stats()["x509_ca"]

@@ -147,7 +147,7 @@ def prepare_metadata_for_build_wheel(folder, settings=None):
 
 
 def fetch_source(pinned: str, folder: Path, backend: str = "setuptools.build_meta") -> Path:
-    """Fetch a source package, with pip, which checks its hash; nothing of it is executed.
+    """Fetch a source package, with pip, which checks its hash; none of it is executed.
 
     `backend` is what the package says that it is built with.
     """

@@ -3,13 +3,13 @@
     packaging/launcher/pack.py FOLDER TARGET   packs
     packaging/launcher/pack.py --check FILE    tells what a single file holds, if it is whole
 
-The launcher (`launcher.c` and its neighbours) unpacks the folder once, into the person's cache, and
+The launcher (`launcher.c` and its neighbours) unpacks the folder once, into the user's cache, and
 from then on starts `FOLDER/baton` there. What it can rely on:
 
 **The payload** is a zstd frame with a ustar archive: folders, then files, then links, sorted, owned
 by nobody in particular, made at no time. The same folder always becomes the same bytes.
 
-**MANIFEST** is the archive's first file, and lies in the unpacked folder's root. It has one line
+**MANIFEST** is the archive's first file, and is in the unpacked folder's root. It has one line
 for each other file or link, sorted by path, and ends with a newline:
 
     KIND MODE SIZE SHA256 PATH
@@ -153,7 +153,7 @@ def read(file: Path) -> Trailer:
         if found and found.offset + found.size == start + at:
             return found
         at = tail.rfind(MAGIC, 0, at)
-    raise PackError(f"{file} is no packed Baton, or the end of it is missing.")
+    raise PackError(f"{file} isn't a packed Baton, or the end of it is missing.")
 
 
 def check(file: Path) -> Trailer:
@@ -181,7 +181,7 @@ def contents(file: Path) -> dict[str, Entry]:
 def unpack(file: Path, folder: Path) -> None:
     """Unpack a single file into a new folder, as the launcher does. Raises PackError.
 
-    Everything is new and lies in a folder that was made here, so nothing is written elsewhere; what
+    Everything is new and in a folder that was made here, so nothing is written elsewhere; what
     there is afterwards is what MANIFEST says, with links that stay inside.
     """
     trailer = check(file)

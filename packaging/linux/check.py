@@ -139,7 +139,7 @@ def _too_new(elf: Elf, here: Mapping[str, Elf], glibc: str) -> Iterator[str]:
     """Yield the versions that it wants of libraries and that these may not have."""
     for library, version in sorted(elf.wants):
         if SYSTEM.fullmatch(library):
-            # One that is no number is a feature of glibc, all of them newer: GLIBC_ABI_DT_RELR.
+            # One that isn't a number is a feature of glibc, all of them newer: GLIBC_ABI_DT_RELR.
             if not _is_glibc(version) or _number(version) > _number(glibc):
                 yield version
         elif library in here and version not in here[library].gives:

@@ -7,7 +7,7 @@
     scripts/bench_conductor replay --data FOLDER --salts 1,2,3 --vectors FILE.npz
 
 The folder (or BATON_ROUTING_DATA) holds zeroeval_gsm.csv.gz, zeroeval_mathl5.csv.gz and
-mmlupro.csv.gz, anywhere below it; they are no part of Baton. For each salt three questions in ten
+mmlupro.csv.gz, anywhere below it; they aren't part of Baton. For each salt three questions in ten
 are held out, a router is trained on all others (of every file there is), and the strategies play
 those it never saw. Both sides of a comparison are measured in turn, so that a busy moment hits
 both.
@@ -97,7 +97,7 @@ async def _run_seconds(
 ) -> float:
     start, view = time.perf_counter(), RunView()
     limits = PromptLimits(attended=False)
-    async with orchestra.play(Prompt("Do it."), limits=limits, plan=plan) as run:
+    async with orchestra.run(Prompt("Do it."), limits=limits, plan=plan) as run:
         async for event in run:
             view = view.apply(event)
             if events is not None:

@@ -231,7 +231,7 @@ async def play(
         temperature=0.0, budget=budget,
     )  # fmt: skip
     view = RunView()
-    async with orchestra.play(Prompt(task.prompt), limits=limits) as run:
+    async with orchestra.run(Prompt(task.prompt), limits=limits) as run:
         async for event in run:
             view = view.apply(event)
     found = [bool(re.search(part["pattern"], view.answer)) for part in task.parts]
@@ -395,7 +395,7 @@ def _difference_text(differences: Sequence[float]) -> str:
 def parts_report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> dict[str, str]:
     """Return how well the steps' texts serve the parts: covered, linked, none whole, none twice.
 
-    A step covers a part if it holds three quarters of its words; a tool's does if what it comes to
+    A step covers a part if it holds three quarters of its words; a tool's does if its result
     is the part's result.
     """
     found = {row["id"]: row for row in rows}

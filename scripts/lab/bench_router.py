@@ -9,7 +9,7 @@
     scripts/bench_router everyday --data DIR           everyday prompts, where they are there
     scripts/bench_router --data DIR --markdown FILE    the table as the README has it
 
-DIR holds files as scripts/routing_rows.py reads them; they are no part of Baton. For each seed a
+DIR holds files as scripts/routing_rows.py reads them; they aren't part of Baton. For each seed a
 new split is drawn, the project's own training runs on its visible part, and the rest is scored as
 scripts/score_router does. Whole tasks, files and workers are left out of further trainings. What
 the folder doesn't hold is left out of the table. With --fast only stage A is fitted again, and
@@ -80,7 +80,7 @@ from baton.routing.child.second_stage import SecondStage, group_answers
 
 @dataclass
 class Figures:
-    """What one row of the table came to, split by split."""
+    """The results of one row of the table, split by split."""
 
     ours: list[float] = field(default_factory=list)
     length: list[float] = field(default_factory=list)
@@ -328,7 +328,7 @@ class Bench:
               f"{done - trained:.0f} s", file=sys.stderr, flush=True)  # fmt: skip
 
     def leave_out_sources(self, seed: int) -> None:
-        """Measure each source with a training that saw nothing of it."""
+        """Measure each source with a training that saw none of it."""
         for source in sources(self.data):
             visible, hidden = rr.split(self.data, "", source.holdout)
             model = self.model(visible, seed)

@@ -193,7 +193,7 @@ def everyday(scores: Scores, cache: VectorCache) -> Setting:
 
 
 def compare(setting: Setting, seed: int) -> Iterator[tuple[int, str, Figures]]:
-    """Return for one user what each learner comes to after each number of marks."""
+    """Return for one user what each learner reaches after each number of marks."""
     random = np.random.default_rng(seed)
     began = time.monotonic()
     prompts = ask(setting, random)

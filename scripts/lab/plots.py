@@ -22,7 +22,7 @@ def is_baseline(row: StrategyRow) -> bool:
 
 
 def mixing_ends(rows: Sequence[StrategyRow]) -> tuple[StrategyRow, StrategyRow] | None:
-    """Return what random mixing lies between: the best that is free, and the dearest.
+    """Return what random mixing is between: the best that is free, and the dearest.
 
     Of those that always ask one worker; None where there aren't both.
     """

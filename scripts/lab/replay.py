@@ -67,7 +67,7 @@ SPENDING_STRATEGIES = ("hybrid", "route", "knn", "cascade")
 """Those of them that may ask a remote worker."""
 
 _WARM_SECONDS, _COLD_SECONDS = 10.0, 120.0
-"""How many seconds the router may take: here it is no matter, and the rule mustn't stand in."""
+"""How many seconds the router may take: here it doesn't matter, and the rule mustn't stand in."""
 
 
 @dataclass(frozen=True, slots=True)

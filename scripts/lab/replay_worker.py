@@ -105,7 +105,7 @@ class ReplayWorker:
             )
         cap = request.max_tokens
         if cap is not None and recorded.tokens > cap:
-            # Its end is missing, and that is where a worked answer says what it comes to.
+            # Its end is missing, and that is where a worked answer says its result.
             yield Text(_text_without_answer(name), cap)
             yield Usage(read, cap, Finish.LENGTH, context=self.card.context)
             return

@@ -113,7 +113,7 @@ def test_a_strategy_is_followed_and_shown(call: Call) -> None:
 def test_a_plan_is_drawn_and_then_played(call: Call) -> None:
     drawn = call("plan", CAPITAL)
     assert (drawn.code, drawn.err) == (0, "")
-    way = drawn.out.rstrip().rsplit("Play it: baton ", 1)[1]
+    way = drawn.out.rstrip().rsplit("Run it: baton ", 1)[1]
     assert "Paris" in call(*way.split()).out
     turns = latest(call)
     assert turns[0]["text"] == CAPITAL
@@ -165,7 +165,7 @@ def test_what_is_piped_in_goes_before_the_text_and_private_is_recorded(
         (["x", "-f", "/nowhere"], b"", "There is no file /nowhere"),
         (["x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
         (["x", "-m", ""], b"", "-m names no worker"),
-        (["x", "-c"], b"", "no conversation to go on with"),
+        (["x", "-c"], b"", "no conversation to continue"),
         (["x", "--continue="], b"", "There is no conversation ''"),
         (["x", "--continue", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
         ([os.fsdecode(b"\xff")], b"", "The prompt is not UTF-8 text"),
@@ -208,7 +208,7 @@ def test_c_never_continues_the_conversation_of_a_program(scripted: Scripted, cal
 
     scripted(small=None)
     asyncio.run(begin())
-    assert call("ask", "-c", "x").err.startswith("baton: There is no conversation to go on with.")
+    assert call("ask", "-c", "x").err.startswith("baton: There is no conversation to continue.")
     assert call("ask", "Mine").code == 0
     asyncio.run(begin())
     assert call("ask", "-c", "more").code == 0

@@ -196,9 +196,9 @@ def test_changed_questions_are_not_mixed_with_the_old(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ([], "--workers names none"),
-        (["--workers", " , "], "--workers names none"),
-        (["--workers", "other", "--strategy", ","], "--strategy names none"),
+        ([], "--workers is empty"),
+        (["--workers", " , "], "--workers is empty"),
+        (["--workers", "other", "--strategy", ","], "--strategy is empty"),
         (["--workers", "nobody"], "no worker 'nobody'"),
         (["--workers", "other,nobody"], "no worker 'nobody'"),
         (["--workers", "other", "--strategy", "guess"], "no strategy 'guess'"),

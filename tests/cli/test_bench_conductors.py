@@ -208,8 +208,8 @@ def test_a_model_that_can_not_be_loaded_leaves_the_others_to_be_compared(
         (["--workers", "lab"], "There is no worker 'lab'"),
         (["--workers", "calculator"], "calculator is a tool"),
         (["--workers", "nobody"], "There is no worker 'nobody'"),
-        (["--strategy", "single"], "--strategy does not go with --conductor"),
-        (["questions.jsonl"], "A file of questions does not go with --conductor"),
+        (["--strategy", "single"], "--strategy can't be combined with --conductor"),
+        (["questions.jsonl"], "A file of questions can't be combined with --conductor"),
     ],
 )
 def test_what_can_not_be_compared_is_refused(call: Call, more: list[str], said: str) -> None:

@@ -208,13 +208,13 @@ def test_without_remote_workers_all_stays_here(call: Call, config: Path) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--history", "7d", "--workers", "small"], "--workers does not go with --history"),
-        (["--history", "7d", "--strategy", "route"], "--strategy does not go with --history"),
-        (["x.jsonl", "--history", "7d"], "A file of questions does not go with --history"),
+        (["--history", "7d", "--workers", "small"], "--workers can't be combined with --history"),
+        (["--history", "7d", "--strategy", "route"], "--strategy can't be combined with --history"),
+        (["x.jsonl", "--history", "7d"], "A file of questions can't be combined with --history"),
         (["--history", "7d", "--policy", "stingy"], "There is no policy 'stingy'"),
-        (["--history", "soon"], "'soon' is no day"),
+        (["--history", "soon"], "'soon' isn't a day"),
         (["--history", "7d", "--budget", "lots"], "lots"),
-        (["x.jsonl", "--policy", "best"], "--policy does not go with questions"),
+        (["x.jsonl", "--policy", "best"], "--policy can't be combined with questions"),
         (["x.jsonl"], "x.jsonl can't be read"),
         ([], "A file of QUESTIONS is missing"),
     ],

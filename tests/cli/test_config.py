@@ -302,7 +302,7 @@ def test_the_rule_in_place_of_a_conductor_is_no_error(
     monkeypatch.setenv("BATON_CONDUCTOR", "rule")
     paths = find_paths()
     baton = compose(load_settings(paths.config_file), paths, history=False)
-    baton.must_know_conductor()
+    baton.require_conductor()
     assert baton.orchestra.services.trained is None
     asyncio.run(baton.aclose())
 

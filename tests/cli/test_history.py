@@ -38,7 +38,7 @@ def hold_conversation(*prompts: str, label: Label = Label.CLOUD) -> str:
         place = ConversationPosition()
         for text in prompts:
             prompt = Prompt(text, (Attachment("a.txt", "in the file", 11),))
-            async with orchestra.play(prompt, place, PromptLimits(label)) as run:
+            async with orchestra.run(prompt, place, PromptLimits(label)) as run:
                 async for _ in run:
                     pass
             place = ConversationPosition(await store.latest())
@@ -86,7 +86,7 @@ def test_conversations_of_programs_are_listed_apart(call: Call) -> None:
 def test_an_empty_history_says_so(call: Call) -> None:
     assert call("history", "ls").err == "There are no conversations yet.\n"
     assert json.loads(call("history", "ls", "--json").out)["conversations"] == []
-    assert call("history", "search", "x").err == "Nothing was said about that.\n"
+    assert call("history", "search", "x").err == "No message was found.\n"
     assert call("trace").code == 2
 
 

@@ -228,7 +228,7 @@ def test_leaving_while_typing_keeps_nothing(home: Path, keys: str, code: int) ->
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == code
-    assert "stumbled" not in (child.before or "")
+    assert "hit a bug" not in (child.before or "")
     assert not find_paths().keys_file.exists()
 
 
@@ -256,7 +256,7 @@ def test_without_any_keyring_every_command_works_or_says_what_to_do(
 ) -> None:
     done = call(*args)
     assert done.code == code, done.err
-    assert "stumbled" not in done.err
+    assert "hit a bug" not in done.err
     if code:
         assert done.err.count("\n") == 1
 

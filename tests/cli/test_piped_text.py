@@ -121,7 +121,7 @@ def test_at_the_deadline_half_a_character_is_left_out(
 
 def test_a_piped_pdf_is_named_as_what_it_is(piped: Piped) -> None:
     done = piped("ask", "Hello", parts=(b"%PDF-1.4\n1 0 obj<<>>endobj\n",))
-    assert (done.code, "A PDF was piped in; nothing of it was sent." in done.err) == (2, True)
+    assert (done.code, "A PDF was piped in; it was not sent." in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("deadline", [(), ("--deadline", "0.1")])

@@ -106,7 +106,7 @@ def test_a_first_prompt_is_answered_in_lines_that_are_only_added() -> None:
         assert "Baton: You said: Hello. Prompts: 1" in lines[2]
         screen.send("\x04")
         assert screen.wait_end() == 0
-    assert "To go on with \u201cHello\u201d: baton --plain -c" in screen.text
+    assert "To continue \u201cHello\u201d: baton --plain -c" in screen.text
     assert b"\x1b" not in screen.raw
     assert b"\r" not in screen.raw.replace(b"\r\n", b"")
 
@@ -124,7 +124,7 @@ def test_ctrl_c_stops_an_answer_and_at_the_prompt_it_leaves() -> None:
         time.sleep(LATE_SECONDS)
         screen.send("\x03")
         assert screen.wait_end() == 0
-        assert "To go on with" in screen.text
+        assert "To continue" in screen.text
     with open_chat("-c") as screen:
         assert "Not sent yet, the Up key brings it back: half a" in screen.text
         screen.send("\x10")  # as the Up key, without an escape sequence from us
@@ -159,7 +159,7 @@ def test_without_readline_the_terminal_edits_the_lines() -> None:
         time.sleep(LATE_SECONDS)
         screen.send("\x03")
         assert screen.wait_end() == 0
-        assert "To go on with" in screen.text
+        assert "To continue" in screen.text
     with open_chat("-c", command=[sys.executable, "-I", "-c", without]) as screen:
         assert "Not sent yet: half a" in screen.text
 
@@ -180,12 +180,12 @@ def test_the_latest_conversation_is_continued_and_another_one_is_opened() -> Non
         ask(screen, "/new", "A new conversation.")
         ask(screen, "Second", "Prompts: 1")
     with open_chat("-c") as screen:
-        screen.wait_for("Going on with \u201cSecond\u201d, prompts so far: 1.", 20)
+        screen.wait_for("Continuing \u201cSecond\u201d, prompts so far: 1.", 20)
         screen.wait_for("Baton: You said: Second. Prompts: 1", 20)  # what was said begins with You:
         wait_for_prompt(screen)
         ask(screen, "More", "You said: More. Prompts: 2")
         ask(screen, "/open", "4 messages  Second")
-        ask(screen, "/open 2", "Going on with \u201cFirst\u201d")
+        ask(screen, "/open 2", "Continuing \u201cFirst\u201d")
         ask(screen, "/show", " 2 messages")
         ask(screen, "/open nothing", "Error: ")
 
@@ -193,7 +193,7 @@ def test_the_latest_conversation_is_continued_and_another_one_is_opened() -> Non
 def test_an_answer_is_written_again_and_marked_and_the_conversation_renamed() -> None:
     with open_chat() as screen:
         ask(screen, "/regenerate", "There is no answer here yet.")
-        ask(screen, "/rename Herons", "Nothing was said here yet.")
+        ask(screen, "/rename Herons", "There is nothing here yet.")
         ask(screen, "First", "Answered")
         ask(screen, "/rename", "/rename needs a title.")
         ask(screen, "/rename Herons", "\u201cHerons\u201d from now on")
@@ -213,7 +213,7 @@ def test_commands_change_how_the_next_prompt_is_answered(home: Path) -> None:
         ask(screen, "/strategy single", "Strategy: single, until /strategy auto.")
         ask(screen, "/model", "scripted: Scripted, local, costs nothing (now)")
         ask(screen, "/model other", "other answers from now on.")
-        ask(screen, "/private", "Nothing of this conversation leaves")
+        ask(screen, "/private", "this conversation stays on this machine")
         ask(screen, "/offline on", "Baton is offline")
         ask(screen, "/why", "Error: There is no answer here yet.")
         ask(screen, "Hello", "Answered by other (local)")
@@ -241,7 +241,7 @@ def test_a_plan_is_played_only_if_the_person_agrees() -> None:
         screen.wait_for("2  Stop here (default)")
         screen.wait_for("Number, then Enter (2):")
         screen.answer("\r")
-        screen.wait_for("Nothing of it was played; your prompt is kept.")
+        screen.wait_for("The plan was not run; your prompt is kept.")
         wait_for_prompt(screen)
         assert "You said" not in screen.text
         screen.send("/plan Praise a lake\r")

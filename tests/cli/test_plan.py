@@ -45,7 +45,7 @@ def test_a_plan_is_drawn_and_nothing_of_it_played(call: Call, scripted: Scripted
     assert "sees the prompt, the conversation" in done.out
     assert "it costs nothing" in done.out
     assert workers["small"].requests == []
-    [way] = re.findall(r"^Play it: baton (resume [0-9a-f]{12})$", done.out, re.M)
+    [way] = re.findall(r"^Run it: baton (resume [0-9a-f]{12})$", done.out, re.M)
     run = json.loads(call("trace", "--json").out)
     assert (way, run["status"]) == (f"resume {run['run_id']}", "cancelled")
     assert f"Plan of 3 steps kept, not run; `baton {way}` runs it." in call("trace").out
@@ -179,7 +179,7 @@ skills = {{ writing = 5 }}
         screen.wait_for("Number, then Enter (1):")
         assert "Ask kit-1?   at most $" in screen.text  # however long the text before it
         screen.answer(typed)
-        screen.wait_for("Play it: baton resume")
+        screen.wait_for("Run it: baton resume")
         assert screen.wait_end() == 0
         assert cloud.posts == posts
     assert json.loads(call("trace", "--json").out)["status"] == "cancelled"
@@ -187,5 +187,5 @@ skills = {{ writing = 5 }}
         assert "1. small (local): writing, difficulty 1 of 5" in screen.text
         assert "2. gpt (cloud): writing, difficulty 5 of 5" in screen.text
         assert "sees the prompt, result 1; at most about $0." in screen.text
-        assert "To draw this plan cost" in screen.text
+        assert "Drawing this plan cost" in screen.text
         assert "gpt planned, for " in call("why").out

@@ -1,4 +1,4 @@
-"""A prompt played for the command line: what is printed where, and the exit code."""
+"""A prompt run for the command line: what is printed where, and the exit code."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def play_prompt(
 ) -> int:
     worker = ScriptedWorker(script)
     orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
-    begin = partial(orchestra.play, Prompt("Hello?"), place, PromptLimits())
+    begin = partial(orchestra.run, Prompt("Hello?"), place, PromptLimits())
     return await show_run(begin, manner)
 
 
@@ -143,7 +143,7 @@ async def test_a_cut_answer_is_never_silent(
     assert await play_prompt(store, says("Once", Usage(9, 1, Finish.LENGTH))) == 0
     latest = await store.latest()
     assert latest is not None
-    way = f'`baton ask --continue={latest} "Go on."` goes on with it.'
+    way = f'`baton ask --continue={latest} "Go on."` continues it.'
     assert f"The answer was cut at its length cap; {way}" in capfd.readouterr().err
     assert (
         await play_prompt(
@@ -694,7 +694,7 @@ def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.Mo
 async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
     output = Screen(to_terminal=True)
     question = Question(
-        "Play this plan?", (Choice("go", "Play it"), Choice("stop", "Stop")), "stop", plan=DRAFT
+        "Run this plan?", (Choice("go", "Run it"), Choice("stop", "Stop")), "stop", plan=DRAFT
     )
     assert await TerminalAsker(output, drop_oldest=False)(question) == "stop"
     assert output.put == []
@@ -744,5 +744,5 @@ def test_no_question_is_asked_where_the_prompt_is_piped(
         done = call("ask", "-m", "far", piped=b"Sum these notes up.")
         assert cloud.calls == []
     assert done.code == 4
-    assert "there was no person to ask" in done.err
+    assert "you couldn't be asked" in done.err
     assert "--budget" in done.err

@@ -104,7 +104,7 @@ def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted)
     assert call("resume", first[:8]).out == "one \n"
     second = store_run(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="two")
     done = call("resume")
-    assert (done.out, done.err) == ("two \n", f"Playing the plan of run {second} (two).\n")
+    assert (done.out, done.err) == ("two \n", f"Running the plan of run {second} (two).\n")
     assert call("resume", "-q").err == ""
     assert call("resume").code == 2
     assert len(workers["small"].requests) == 3

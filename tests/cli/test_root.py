@@ -54,7 +54,7 @@ def test_a_group_alone_lists_or_shows_and_names_its_help(call: Call, group: str,
 
 
 def test_a_word_too_many_is_reported_in_sentences(call: Call) -> None:
-    message = "Got unexpected extra argument (x). `baton models ls --help` shows how it goes."
+    message = "Got unexpected extra argument (x). `baton models ls --help` shows how to use it."
     assert message in call("models", "ls", "x").err
 
 
@@ -202,7 +202,7 @@ def test_a_missing_choice_is_reported_on_one_line(call: Call) -> None:
     assert done.code == 2
     assert done.err.splitlines() == [
         "baton: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish."
-        " `baton completion --help` shows how it goes."
+        " `baton completion --help` shows how to use it."
     ]
 
 

@@ -49,7 +49,7 @@ async def main(script, prompts):
     services = Services({"scripted": ScriptedWorker(script)}, store)
     orchestra, place = Orchestra(services, "scripted"), ConversationPosition()
     for text in prompts:
-        begin = partial(orchestra.play, Prompt(text), place, PromptLimits())
+        begin = partial(orchestra.run, Prompt(text), place, PromptLimits())
         code = await show_run(begin, OutputOptions())
         place = ConversationPosition(await store.latest())
     return code
@@ -137,7 +137,7 @@ def test_the_app_opens_with_what_was_typed(home: Path) -> None:
     baton = [sys.executable, "-I", "-m", "baton"]
     refused = Terminal([*baton, "-c"], os.environ)
     assert refused.wait_end(20) == 2
-    assert "no conversation to go on with" in refused.text
+    assert "no conversation to continue" in refused.text
     begun = """
 import asyncio
 from baton.history import Store

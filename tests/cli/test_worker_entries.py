@@ -133,7 +133,7 @@ def test_free_and_short_names_are_added_without_a_price(call: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["nothing-here"], "no address"),
+        (["nothing-here"], "neither an address"),
         (["replicate/claude"], "Baton doesn't ask the provider 'replicate'"),
         (["deepinfra/glm"], "https://api.deepinfra.com/v1/openai"),
         (["bedrock/claude"], "--price"),

@@ -79,9 +79,9 @@ async def test_without_any_model_everything_is_put_together_but_no_worker_answer
             baton.orchestra.worker(name)
     assert baton.stand_in() == ""
     held = _save_model(paths.models, "pulled")
-    baton.join(held)
+    baton.add_model(held)
     assert baton.orchestra.worker().card.id == "pulled", "the first that comes answers"
-    await baton.leave("pulled")
+    await baton.remove_worker("pulled")
     with pytest.raises(ModelFileError, match="no model on this machine yet"):
         baton.orchestra.worker()
     await baton.aclose()
@@ -250,7 +250,7 @@ async def test_offline_a_mixed_list_is_used_on_this_machine_only(tmp_path: Path)
         settings = Settings(worker="lab", offline=True, workers=(entry,))
         baton = compose(settings, find_paths({"BATON_HOME": str(tmp_path)}), history=False)
         limits = PromptLimits(alone=True, attended=False, budget=0)
-        async with baton.orchestra.play(Prompt("Hello?"), limits=limits, worker="lab") as run:
+        async with baton.orchestra.run(Prompt("Hello?"), limits=limits, worker="lab") as run:
             view = fold_events([event async for event in run])
         sent = [(row.destination, row.left) for row in await baton.ledger.egress()]
         await baton.aclose()
@@ -304,7 +304,7 @@ async def test_a_missing_router_is_reported_at_the_start_and_not_again(
     baton.report_later(pytest.fail)
     assert "A rule of length and task decides" in baton.warning
     assert "git checkout models/router" in baton.warning
-    async with baton.orchestra.play(Prompt("What is 1 + 1?")) as run:
+    async with baton.orchestra.run(Prompt("What is 1 + 1?")) as run:
         assert [event async for event in run]
     await baton.aclose()
 
@@ -330,7 +330,7 @@ async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path
     was_loading = small.loading
     assert baton.router is not None
     assert baton.router.pid is not None
-    async with baton.orchestra.play(Prompt("Say hello."), limits=PromptLimits(max_tokens=4)) as run:
+    async with baton.orchestra.run(Prompt("Say hello."), limits=PromptLimits(max_tokens=4)) as run:
         assert [event async for event in run]
     assert (was_loading, small.loading) == (True, False)
     await baton.aclose()
@@ -354,7 +354,7 @@ async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> 
     path = store.save(record).path
     path.write_bytes(b"GGUF or so")
     held = store.save(replace(record, stamp=store.file_stamp(path)))
-    assert "answers and draws plans" in baton.join(held), "when it is here again"
+    assert "answers and draws plans" in baton.add_model(held), "when it is here again"
     assert baton.orchestra.default == "mine"
     await baton.aclose()
     baton = compose(load_settings(paths.config_file), paths, history=False)
@@ -372,7 +372,7 @@ async def test_models_that_arrive_at_once_all_join_and_one_takes_a_role(tmp_path
         held.path.write_bytes(b"GGUF or so")
         held = store.save(replace(held.record, stamp=store.file_stamp(held.path)))
         together.wait(10)
-        return baton.join(held)
+        return baton.add_model(held)
 
     baton = compose(load_settings(paths.config_file), paths, history=False)
     notices = await asyncio.gather(*(asyncio.to_thread(arrive, number) for number in range(4)))
@@ -398,7 +398,7 @@ async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPa
         stock = library(Settings(), find_paths())
         remove_keys(os.environ)  # as the app does, which starts editors and clipboards
         assert "HF_TOKEN" not in os.environ
-        with pytest.raises(ModelFileError, match="is no model"):  # so the file was let through
+        with pytest.raises(ModelFileError, match="isn't a model"):  # so the file was let through
             await ModelDownload(stock).request("hf.co/me/mine")
         await stock.aclose()
 
@@ -500,7 +500,7 @@ async def test_the_prompt_is_read_while_the_router_decides(
     monkeypatch.setattr(ModelProcess, "read_ahead", lambda _, request: read.append(request.prompt))
     monkeypatch.setattr(ModelProcess, "stream", note)
     baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}), warm="smollm2-135m")
-    async with baton.orchestra.play(Prompt(text), limits=PromptLimits(max_tokens=4)) as run:
+    async with baton.orchestra.run(Prompt(text), limits=PromptLimits(max_tokens=4)) as run:
         assert fold_events([event async for event in run]).status == "finished"
     await baton.aclose()
     assert bool(read) is is_read

@@ -197,7 +197,7 @@ async def test_a_header_comes_before_the_file(
     assert (read.vocabulary, read.size) == (400_000, len(long))
     assert hub.served("long.gguf") < 16 * MIB
     assert [one.start for one in hub.contents("long.gguf")][:2] == [0, 4 * MIB]
-    with pytest.raises(ModelFileError, match=r"^no\.gguf is no model that can be used"):
+    with pytest.raises(ModelFileError, match=r"^no\.gguf isn't a model that can be used"):
         await hub_source.read_header(await hub_source.look_up(Source("a/header", "no.gguf")))
 
 
@@ -343,7 +343,7 @@ SPOILED = [
     (Fault(cut=100), WorkerUnavailable, "broke"),
     (Fault(length=-200), WorkerUnavailable, "broke"),
     (Fault(cut=10, stall=True), WorkerUnavailable, "The server stopped answering"),
-    (Fault(wrong=0), ModelFileError, "no model"),
+    (Fault(wrong=0), ModelFileError, "isn't a model"),
     (Fault(416), ModelFileError, "has another size than the hub announced"),
 ]
 
@@ -413,10 +413,10 @@ async def test_tricks_with_names(
     hub: Hub, hub_source: HubSource, tmp_path: Path, source: Source
 ) -> None:
     offer = ModelOffer(source, 9, "0" * 64)
-    await expect_error(hub_source.look_up(source), ConfigError, "can't be|no address")
-    await expect_error(hub_source.read_header(offer), ConfigError, "can't be|no address")
+    await expect_error(hub_source.look_up(source), ConfigError, "can't be|isn't an address")
+    await expect_error(hub_source.read_header(offer), ConfigError, "can't be|isn't an address")
     await expect_error(
-        fetch_file(hub_source, offer, tmp_path / "m.gguf"), ConfigError, "can't be|no address"
+        fetch_file(hub_source, offer, tmp_path / "m.gguf"), ConfigError, "can't be|isn't an address"
     )
     assert hub.log == []
 
@@ -432,7 +432,7 @@ async def test_tricks_of_the_hub(hub: Hub, hub_source: HubSource) -> None:
 
 ENVIRONMENTS: list[tuple[dict[str, str], type[BatonError], str]] = [
     ({"HF_HUB_OFFLINE": "1"}, ConfigError, "HF_HUB_OFFLINE is set"),
-    ({"HF_ENDPOINT": "nowhere"}, ConfigError, "HF_ENDPOINT is no address"),
+    ({"HF_ENDPOINT": "nowhere"}, ConfigError, "HF_ENDPOINT isn't the address"),
     ({"HF_ENDPOINT": "http://127.0.0.1:1"}, WorkerUnavailable, "can't be reached"),
     ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "http://127.0.0.1:1"},
      WorkerUnavailable, "can't be reached|proxy"),

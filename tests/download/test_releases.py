@@ -28,7 +28,7 @@ def test_versions_have_one_order(one: int, other: int) -> None:
 )
 def test_what_is_no_version_has_no_order(text: str) -> None:
     assert not is_version(text)
-    with pytest.raises(BatonError, match="no version of Baton"):
+    with pytest.raises(BatonError, match="isn't a version of Baton"):
         is_newer("1.0.0", text)
 
 

@@ -173,10 +173,10 @@ async def test_it_travels_with_an_export_but_is_no_other_word(store: Store) -> N
 
     wrong = copy.deepcopy(after)
     wrong["conversations"][0]["turns"][0]["signals"] = {"good": 1.0}
-    with pytest.raises(ConfigError, match="no answer"):
+    with pytest.raises(ConfigError, match="isn't an answer"):
         await store.archive.import_(wrong)
     wrong["conversations"][0]["turns"][0]["signals"] = {"agreed": 1.0}
-    with pytest.raises(ConfigError, match="no export"):
+    with pytest.raises(ConfigError, match="isn't an export"):
         await store.archive.import_(wrong)
 
 

@@ -216,7 +216,7 @@ def test_staging_never_follows_a_link(tmp_path: Path) -> None:
     mine.mkdir()
     (mine / "thesis").write_text("years")
     machine.staging.symlink_to(mine)
-    with pytest.raises(BatonError, match="no folder of yours"):
+    with pytest.raises(BatonError, match="isn't a folder of yours"):
         of(machine).stage_file("baton-0.2.0-linux-x86_64", "a" * 64)
     of(machine).clear_staging()
     assert (mine / "thesis").read_text() == "years"
@@ -227,7 +227,7 @@ def test_what_others_could_change_after_it_was_checked_is_not_used(tmp_path: Pat
     machine = world(tmp_path / "m")
     machine.staging.mkdir(mode=0o777)
     os.chown(machine.staging, 12345, 12345)
-    with pytest.raises(BatonError, match="no folder of yours"):
+    with pytest.raises(BatonError, match="isn't a folder of yours"):
         of(machine).stage_file("new", "a" * 64)
     os.chown(machine.staging, 0, 0)
     of(machine).stage_file("new", "a" * 64)

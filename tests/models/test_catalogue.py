@@ -104,7 +104,7 @@ def test_own_entries_are_added_and_replace(tmp_path: Path) -> None:
         ('licence = "mit"', "active = 2_000_000_000", "more active parameters"),
         ('licence = "mit"', "colour = 1", "colour"),
         ("code = 3", "code = 6", "model[0].skills"),
-        ("code = 3", "singing = 3", "'singing', which is no task kind"),
+        ("code = 3", "singing = 3", "'singing', which isn't a task kind"),
         ('["coder", "chat", "coder"]', '["cook"]', "model[0].roles"),
         ('"always"', '"sometimes"', "model[0].thinking"),
         ('"HumanEval", 90', '"HumanEval", 900', "model[0].scores"),

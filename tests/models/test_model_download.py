@@ -55,7 +55,7 @@ def test_what_is_nothing_names_the_nearest() -> None:
         parse_ref("qwen3.5-4", ENTRIES)
     with pytest.raises(ConfigError, match=r"ends with \.gguf"):
         parse_ref("https://example.org/index.html", ENTRIES)
-    with pytest.raises(ConfigError, match="no model's address"):
+    with pytest.raises(ConfigError, match="isn't a model's address"):
         parse_ref("https://huggingface.co/datasets", ENTRIES)
 
 

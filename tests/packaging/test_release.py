@@ -66,10 +66,10 @@ def test_what_is_typed_wrongly_is_reported_in_one_sentence(
         (["keygen", f"{folder}/no/key"], f"{folder}/no/key: No such file or directory"),
         (["make", "--key", f"{folder}/none"], f"{folder}/none: No such file or directory"),
         (["make", "--key", f"{private}.pub"], "is a public key"),
-        (["make", "--key", f"{folder}/note"], "is no private key of `scripts/release keygen`."),
+        (["make", "--key", f"{folder}/note"], "isn't a private key of `scripts/release keygen`."),
         (["make", "--key", private, "--dist", f"{folder}/none"], f"There is no folder {folder}/n"),
-        (["check", folder, "--key", "zzz"], "zzz is no public key"),
-        (["check", folder, "--key", f"{folder}/note"], "note is no public key"),
+        (["check", folder, "--key", "zzz"], "zzz isn't a public key"),
+        (["check", folder, "--key", f"{folder}/note"], "note isn't a public key"),
         (["check", folder, "--key", key[1]], f"{folder}/manifest.json: No such file"),
     ):
         assert script().main(args) == 1, args
@@ -184,9 +184,9 @@ def _change_list(release: Path) -> None:
             "SHA256SUMS: it isn't that",
         ),
         (_with_new_sums, "install.sh: its contents aren't"),
-        (_another_installer, "get.sh: it is no part of the release"),
-        (lambda release: (release / "old").mkdir(), "old: it is no plain file"),
-        (_link_binary, f"{BINARY}: it is no plain file"),
+        (_another_installer, "get.sh: it isn't part of the release"),
+        (lambda release: (release / "old").mkdir(), "old: it isn't a plain file"),
+        (_link_binary, f"{BINARY}: it isn't a plain file"),
         (lambda release: (release / "install.ps1").unlink(), "install.ps1: it isn't there"),
         (lambda release: (release / "manifest.json.sig").unlink(), "No such file"),
         (
@@ -244,7 +244,7 @@ def test_the_installer_knows_where_the_release_lies(tmp_path: Path, key: tuple[A
     assert f'\norigin="{origin}"\n' in text
     assert text.replace(origin, "") == (ROOT / "packaging" / "install.sh").read_text()
     before = (tmp_path / "release" / "manifest.json").read_bytes()
-    with pytest.raises(script().ReleaseError, match="no plain address"):
+    with pytest.raises(script().ReleaseError, match="isn't a plain address"):
         script().make(made, tmp_path / "release", key[0], "2026-11-21", 'https://x"; rm -rf ~; "')
     assert (tmp_path / "release" / "manifest.json").read_bytes() == before
 

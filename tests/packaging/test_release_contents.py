@@ -107,7 +107,7 @@ def test_the_day_is_the_commit_s(tmp_path: Path, key: tuple[Any, str]) -> None:
         build(tmp_path / "dist", "baton", {"update_key": key[1], "commit": commit})
         with pytest.raises(script().ReleaseError, match=f"{why}.*--released"):
             script().make(tmp_path / "dist", tmp_path / "other", key[0], "", "")
-    with pytest.raises(script().ReleaseError, match="'tomorrow' is no day"):
+    with pytest.raises(script().ReleaseError, match="'tomorrow' isn't a day"):
         script().make(tmp_path / "dist", tmp_path / "other", key[0], "tomorrow", "")
 
 
@@ -142,10 +142,10 @@ def test_what_is_no_whole_single_file_is_not_released(
     data = file.read_bytes()
     half = len(data) // 2
     for spoiled, why in (
-        (data[:-1], "no packed Baton, or the end of it is missing"),
-        (data[:half], "no packed Baton"),
-        (b"#!/bin/sh\nexit 0\n", "no packed Baton"),
-        (b"", "no packed Baton"),
+        (data[:-1], "isn't a packed Baton, or the end of it is missing"),
+        (data[:half], "isn't a packed Baton"),
+        (b"#!/bin/sh\nexit 0\n", "isn't a packed Baton"),
+        (b"", "isn't a packed Baton"),
         (data[:-1000] + bytes([data[-1000] ^ 1]) + data[-999:], "isn't as it was packed"),
     ):
         file.write_bytes(spoiled)

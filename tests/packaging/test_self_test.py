@@ -350,7 +350,7 @@ async def test_a_model_that_is_cut_or_changed_or_gone_is_reported(
         return finding.text
 
     file.write_bytes(whole[: len(whole) // 2])
-    assert "is no model that can be used" in await finding_text()
+    assert "isn't a model that can be used" in await finding_text()
 
     file.write_bytes(whole[: len(whole) // 4].ljust(len(whole), b"\0"))
     assert "doesn't answer as it must" in await finding_text()

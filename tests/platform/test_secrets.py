@@ -385,4 +385,4 @@ def test_one_broken_key_is_named_and_can_be_replaced(
     ],
 )
 def test_which_variables_hold_no_key(variable: str, expected: bool) -> None:
-    assert secrets.is_no_key(variable) is expected
+    assert secrets.is_not_key(variable) is expected

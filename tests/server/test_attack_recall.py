@@ -276,7 +276,7 @@ async def test_a_program_does_not_learn_that_the_user_said_something_privately(
         assert await go_on() == 200
         place = ConversationPosition(first.json()["baton"]["conversation_id"])
         limits = PromptLimits(Label.LOCAL)
-        async with served.baton.orchestra.play(Prompt("My secret."), place, limits) as run:
+        async with served.baton.orchestra.run(Prompt("My secret."), place, limits) as run:
             async for _ in run:
                 pass
         assert await go_on() == 200

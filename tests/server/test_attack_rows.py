@@ -368,7 +368,7 @@ async def test_the_users_own_runs_do_not_exist_for_programs(tmp_path: Path, labe
 
 async def play(served: Served, text: str, limits: PromptLimits) -> None:
     """Play a prompt as the user's own."""
-    async with served.baton.orchestra.play(Prompt(text), limits=limits) as run:
+    async with served.baton.orchestra.run(Prompt(text), limits=limits) as run:
         async for _ in run:
             pass
 

@@ -118,7 +118,7 @@ class Scenario:
         place = ConversationPosition(chat.conversation) if chat.conversation else NEW
         limits = PromptLimits(Label.LOCAL if is_private else Label.CLOUD)
         orchestra = self.served.baton.orchestra
-        async with orchestra.play(Prompt(text), place, limits, worker="small") as run:
+        async with orchestra.run(Prompt(text), place, limits, worker="small") as run:
             events = [event async for event in run]
         chat.conversation = events[0].conversation  # type: ignore[union-attr]
         answer = (await store.thread(chat.conversation))[-1].text

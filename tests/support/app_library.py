@@ -227,7 +227,7 @@ class LibrarySetup:
         """Return the services that the app needs of the library."""
         orchestra._on_offline = lambda offline: setattr(self.library, "offline", offline)
 
-        def join(held: LibraryModel) -> str:
+        def add_model(held: LibraryModel) -> str:
             self.joined.append(held.id)
             card = Card(held.id, "local", held.record.name, context=8192, size=held.record.size)
             orchestra.add(ScriptedWorker(self.script, card))
@@ -244,15 +244,15 @@ class LibrarySetup:
                 self.conductor = worker
             return arrival_text(worker, orchestra.worker(worker).card.name, roles)
 
-        async def leave(worker: str) -> None:
+        async def remove_worker(worker: str) -> None:
             self.left.append(worker)
             await orchestra.dismiss(worker)
 
         return {
             "library": self.library,
-            "join": join,
+            "add_model": add_model,
             "assign": assign,
-            "leave": leave,
+            "remove_worker": remove_worker,
             "roles": lambda: role_holders(orchestra.default, self.conductor, {}),
             "state": self.state,
         }

@@ -49,7 +49,7 @@ async def play(baton: Baton, worker: str, fault: str | None, number: int) -> Non
     wish = f" fault={fault}." if fault else ""
     prompt = Prompt(f"Question {number} for {worker}.{wish}")
     limits = PromptLimits(max_tokens=300, budget=10**9, attended=False, alone=True)
-    async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
+    async with baton.orchestra.run(prompt, limits=limits, worker=worker) as run:
         async for event in run:
             print(repr(event))
 

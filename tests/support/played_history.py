@@ -51,9 +51,7 @@ async def live(
     try:
         for said in days:
             limits = PromptLimits(said.label, attended=False, strategy=said.strategy)
-            async with orchestra.play(
-                Prompt(said.prompt), limits=limits, worker=said.worker
-            ) as run:
+            async with orchestra.run(Prompt(said.prompt), limits=limits, worker=said.worker) as run:
                 [begun] = [event async for event in run if isinstance(event, Started)]
             runs.append(begun.run)
             if said.signal is not None:

@@ -213,7 +213,7 @@ class OrchestraSession:
         place: ConversationPosition = NEW,
         prompt: Prompt | None = None,
     ) -> Run:
-        return self.orchestra.play(prompt or Prompt(text), place, limits, self.person, plan=plan)
+        return self.orchestra.run(prompt or Prompt(text), place, limits, self.person, plan=plan)
 
     async def play(
         self,

@@ -612,7 +612,7 @@ async def test_a_command_keeps_what_was_pasted_and_a_plan_takes_it(tmp_path: Pat
         await session.send("/mode mini")
         assert "With pasted text (" in session.screen_text()
         await session.send("/plan What is this?")
-        await session.wait_until(lambda: "Play this plan?" in session.screen_text())
+        await session.wait_until(lambda: "Run this plan?" in session.screen_text())
         assert "With pasted text (" not in session.screen_text()
         await session.press("tab", "right", "enter")
         await session.wait_for_answer()
@@ -678,7 +678,7 @@ async def test_the_private_command_labels_what_there_is(tmp_path: Path) -> None:
     async with open_app(tmp_path, count) as session:
         await session.ask("hello")
         await session.send("/private")
-        assert "Nothing of this conversation leaves this machine" in session.screen_text()
+        assert "this conversation stays on this machine" in session.screen_text()
         (kept,) = await session.services.store.conversations()
         assert kept.label is Label.LOCAL
         await session.send("/private off")
@@ -778,7 +778,7 @@ async def test_an_answer_that_was_cut_at_its_cap_goes_on(tmp_path: Path) -> None
 
     async with open_app(tmp_path, cut) as session:
         await session.ask("Tell me a tale.")
-        assert "stops here. c goes on from there; so does /continue." in session.screen_line()
+        assert "stops here. c continues from there; so does /continue." in session.screen_line()
         await session.press("escape", "c")
         await session.wait_until(lambda: "a time." in session.screen_text())
         await session.wait_for_answer()

@@ -103,7 +103,7 @@ async def test_leaving_it_adds_nothing(tmp_path: Path, keyring: MemoryKeyring) -
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (("nobody/gpt", "", "1"), "is no address, no provider's model"),
+        (("nobody/gpt", "", "1"), "is neither an address nor a provider's model"),
         (("openai/gpt-5-mini", "two words", "1"), "not a key"),
         (("openai/gpt-5-mini", "", "many"), "many"),
         (("http://127.0.0.1:1/v1 gpt", KEY, "1"), "A key goes to a provider only"),

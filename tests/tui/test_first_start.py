@@ -346,10 +346,10 @@ async def test_the_only_model_can_be_removed(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     held = library_setup.put(TALKER)
     async with open_app_with_library(library_setup, tmp_path, no_worker=True) as session:
-        session.services.join(held)
+        session.services.add_model(held)
         session.chat.context.follow_default("")
         await session.ask("hello")
-        await session.services.leave("talker-9b")
+        await session.services.remove_worker("talker-9b")
         session.chat.context.follow_default("")
         await session.wait_until(lambda: "no model yet" in session.screen_text().splitlines()[-1])
         await session.send("and now?")

@@ -111,8 +111,8 @@ async def test_a_click_opens_an_interrupted_one_where_c_goes_on(
     async with open_app(tmp_path, store=store) as session:
         await session.wait_until(lambda: rows(session))
         await session.pilot.click(RecentRow)
-        await session.wait_for_text("Interrupted after step 2 of 4. c goes on from there")
-        await session.wait_until(lambda: "c go on" in session.screen_text().splitlines()[-1])
+        await session.wait_for_text("Interrupted after step 2 of 4. c continues from there")
+        await session.wait_until(lambda: "c continue" in session.screen_text().splitlines()[-1])
         await session.press("c")
         await session.wait_until(lambda: "kept from before" in session.screen_text())
 

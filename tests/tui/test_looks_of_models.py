@@ -74,7 +74,7 @@ async def table(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     app = app_of(pilot)
     await settled(pilot)
     for one in (CODER, TALKER):
-        app.chat.context.services.join(library_setup.put(one))
+        app.chat.context.services.add_model(library_setup.put(one))
     library_setup.put(GATED, here=False, paused=True)
     app.chat.composer.prompt.insert("hello")
     await pilot.press("enter")

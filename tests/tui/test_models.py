@@ -286,7 +286,7 @@ async def test_pause_and_go_on(library_setup: LibrarySetup, tmp_path: Path) -> N
     library_setup.model_source.hold()
     async with open_app_with_library(library_setup, tmp_path) as session:
         await session.wait_until(
-            lambda: "Going on with the download of Talker 9B" in session.screen_text()
+            lambda: "Resuming the download of Talker 9B" in session.screen_text()
         )
         await to_models(session)
         await point_at(session, "talker-9b")
@@ -306,7 +306,7 @@ async def test_removing_asks_and_says_what_was_freed(
 ) -> None:
     held = library_setup.put(TALKER)
     async with open_app_with_library(library_setup, tmp_path, SAY) as session:
-        session.services.join(held)
+        session.services.add_model(held)
         session.chat.context.choose_worker("talker-9b")
         screen = await to_models(session)
         await point_at(session, "talker-9b")
@@ -344,7 +344,7 @@ async def test_removing_stops_a_download(library_setup: LibrarySetup, tmp_path: 
 async def test_a_role_can_be_given_to_another(library_setup: LibrarySetup, tmp_path: Path) -> None:
     held = library_setup.put(CODER)
     async with open_app_with_library(library_setup, tmp_path, SAY) as session:
-        session.services.join(held)
+        session.services.add_model(held)
         await to_models(session)
         await point_at(session, "coder-7b")
         await session.press("r")
@@ -367,7 +367,7 @@ async def test_verifying(library_setup: LibrarySetup, tmp_path: Path, right: boo
     if not right:
         library_setup.model_source.wrong.add(held.path.name)
     async with open_app_with_library(library_setup, tmp_path) as session:
-        session.services.join(held)
+        session.services.add_model(held)
         await to_models(session)
         await point_at(session, "talker-9b")
         await session.press("v")
@@ -404,7 +404,7 @@ async def test_an_adapter_is_shown(library_setup: LibrarySetup, tmp_path: Path) 
 async def test_a_broken_model_is_fetched_again(library_setup: LibrarySetup, tmp_path: Path) -> None:
     held = library_setup.put(TALKER, wrong="its contents aren't what they were when it came")
     async with open_app_with_library(library_setup, tmp_path, SAY) as session:
-        session.services.join(held)
+        session.services.add_model(held)
         await to_models(session)
         assert "broken" in line_of(session, "Talker 9B")
         await point_at(session, "talker-9b")

@@ -51,7 +51,7 @@ SAY = saying("Herons wade.")
 
 async def wait_for_card(session: AppSession) -> None:
     await session.wait_until(lambda: session.app.screen.query(PlanCard))
-    await session.wait_until(lambda: "Play this plan?" in session.screen_text())
+    await session.wait_until(lambda: "Run this plan?" in session.screen_text())
 
 
 async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> None:
@@ -102,14 +102,14 @@ async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path:
         assert "copy" not in keys, "who chooses has no message in mind"
         await session.press("escape")
         await session.wait_for_answer()
-        assert "Nothing of this was run. r runs it." in session.screen_text()
+        assert "This plan was not run. r runs it." in session.screen_text()
         assert "not run" in session.screen_text().splitlines()[-1]
         assert " s" not in next(
             row for row in session.screen_text().splitlines() if "Baton " in row[:8]
         )
         await session.press("escape", "r")
         await session.wait_until(lambda: "Herons wade." in session.screen_text())
-        assert "Nothing of this was played" not in session.screen_text()
+        assert "This plan was not run" not in session.screen_text()
 
 
 async def test_a_prompt_of_several_lines_after_plan(tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
         await session.press("escape")
         await session.wait_for_answer()
         flat = " ".join(session.screen_text().split())
-        assert "Stopped here. Interrupted after step 1 of 2. c goes on from there; so" in flat
+        assert "Stopped here. Interrupted after step 1 of 2. c continues from there; so" in flat
         await session.press("tab")
-        await session.wait_until(lambda: "c go on" in session.screen_text().splitlines()[-1])
+        await session.wait_until(lambda: "c continue" in session.screen_text().splitlines()[-1])
         await session.press("c")
         await session.wait_until(lambda: "Two restaurants." in session.screen_text())
         await session.wait_for_answer()
@@ -292,7 +292,7 @@ async def test_all_of_it_is_in_the_help(tmp_path: Path) -> None:
         await session.press("f1")
         await session.wait_until(lambda: type(session.app.screen) is HelpScreen)
         await session.wait_until(lambda: "/strategy NAME" in session.screen_text())
-        for words in ("/plan TEXT", "/why", "/continue", "/mode", "go on with an interrupted"):
+        for words in ("/plan TEXT", "/why", "/continue", "/mode", "continue an interrupted"):
             assert words in session.screen_text()
 
 
@@ -331,7 +331,7 @@ async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, ed
     async with open_app(tmp_path, SAY, cloud=remote_script(), size=(100, 30)) as session:
         await preview_plan(session, PLAN)
         await session.press("tab", "right", "right", "enter")
-        await session.wait_until(lambda: "Go on editing" in session.screen_text())
+        await session.wait_until(lambda: "Continue editing" in session.screen_text())
         flat = " ".join(session.screen_text().replace("▌", "").split())
         assert "This plan can't be run." in flat
         assert "can't see step 3" in flat
@@ -359,9 +359,9 @@ async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
     async with open_app(tmp_path, SAY, cloud=remote_script()) as session:
         await preview_plan(session, PLAN)
         await session.press("tab", "right", "right", "enter")
-        await session.wait_until(lambda: "Go on editing" in session.screen_text())
+        await session.wait_until(lambda: "Continue editing" in session.screen_text())
         await session.press("escape")
-        await session.wait_until(lambda: "Play this plan?" in session.screen_text())
+        await session.wait_until(lambda: "Run this plan?" in session.screen_text())
         await session.press("escape")
         await session.wait_for_answer()
         assert len(session.chat.transcript.turns) == 2

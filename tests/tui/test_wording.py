@@ -141,9 +141,9 @@ async def test_an_answer_lost_to_a_crash_can_be_gone_on_with(tmp_path: Path, tex
     conversation = await lose(tmp_path / "baton.db", text)
     store = Store.open(tmp_path / "baton.db")
     async with open_app(tmp_path, store=store, conversation=conversation) as session:
-        await session.wait_for_text("the rest was lost. c goes on from there; so does /continue.")
+        await session.wait_for_text("the rest was lost. c continues from there; so does /continue.")
         await session.press("escape")
-        await session.wait_until(lambda: "c go on" in footer(session))
+        await session.wait_until(lambda: "c continue" in footer(session))
         await session.press("c")
         await session.wait_until(lambda: session.chat.transcript.turns[-1].status == "done")
         asked = [turn.text for turn in session.chat.transcript.turns[::2]]

@@ -127,7 +127,7 @@ def test_what_looks_like_a_file_and_is_not_there_is_said_once(text: str, name: s
 
 @pytest.mark.usefixtures("folder")
 def test_a_folder_is_said() -> None:
-    assert find_mentions("@src.d") == ((), ("src.d is no file, and wasn't attached.",))
+    assert find_mentions("@src.d") == ((), ("src.d isn't a file, and wasn't attached.",))
 
 
 @given(st.text())

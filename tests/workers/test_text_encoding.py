@@ -87,7 +87,7 @@ def test_an_older_encoding_is_named_with_the_command_that_converts_it(
 ) -> None:
     data = text.encode(encoding)
     message, hint = refusal(data)
-    assert f"seems to be {name}, so nothing of it was sent." in message
+    assert f"seems to be {name}, so none of it was sent." in message
     assert f"`iconv -f {converts} -t UTF-8`" in hint
     assert data.decode(converts) == text
 
@@ -106,7 +106,7 @@ def test_a_strange_terminal_code_makes_utf8_no_japanese_mail() -> None:
 
 def test_too_few_bytes_are_not_guessed_at() -> None:
     message, hint = refusal("Привет\n".encode("koi8-r"))
-    assert message == "a.txt is not UTF-8 text (byte 0), so nothing of it was sent."
+    assert message == "a.txt is not UTF-8 text (byte 0), so none of it was sent."
     assert "iconv -f ENCODING" in hint
 
 

@@ -79,8 +79,8 @@ class Episode(msgspec.Struct, frozen=True):
 
 def read_episodes() -> list[Episode]:
     """Return the built-in requests."""
-    found = msgspec.toml.decode(_EPISODES_FILE.read_bytes(), type=dict[str, list[Episode]])
-    return found["episodes"]
+    groups = msgspec.toml.decode(_EPISODES_FILE.read_bytes(), type=dict[str, list[Episode]])
+    return groups["episodes"]
 
 
 @dataclass(frozen=True)

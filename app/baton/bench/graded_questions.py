@@ -184,10 +184,10 @@ def final_number(text: str) -> Fraction | None:
 
 
 def _numbers_in(text: str) -> Iterator[Fraction]:
-    for found in _NUMBER.finditer(text):
-        if len(found[0]) > _MAX_NUMBER_CHARS:
+    for match in _NUMBER.finditer(text):
+        if len(match[0]) > _MAX_NUMBER_CHARS:
             continue
-        upper, lower, sign, digits, exponent, under = found.groups()
+        upper, lower, sign, digits, exponent, under = match.groups()
         if upper is not None:
             value, divisor = Fraction(upper), lower
         elif len(exponent or "") > _MAX_EXPONENT_CHARS:
@@ -200,10 +200,10 @@ def _numbers_in(text: str) -> Iterator[Fraction]:
 
 
 def _same_number(text: str, answer: str) -> bool:
-    said, right = final_number(text), final_number(answer)
-    if said is None or right is None:
+    number, right = final_number(text), final_number(answer)
+    if number is None or right is None:
         return False
-    return abs(said - right) <= _MAX_DIFFERENCE * max(Fraction(1), abs(right))
+    return abs(number - right) <= _MAX_DIFFERENCE * max(Fraction(1), abs(right))
 
 
 _LETTER = re.compile(r"^\W*(?:option\s+|choice\s+|text\{)?\(?([A-Za-z])(?![\w'\u2019])", re.I)
@@ -212,8 +212,8 @@ _ALONE = re.compile(r"(?:^|[\s(\[*])([B-HJ-Z]|[AI](?=[).\]:*]|\s*$))(?![\w'\u201
 
 def chosen_letter(text: str) -> str:
     """Return the letter that a text chooses, or "": the one announced, else the last alone."""
-    if found := _LETTER.match(_announced_line(text)):
-        return found[1].upper()
+    if match := _LETTER.match(_announced_line(text)):
+        return match[1].upper()
     letters = _ALONE.findall(text)
     return letters[-1] if letters else ""
 
@@ -224,8 +224,8 @@ def _plain_text(text: str) -> str:
 
 def python_in(text: str) -> str:
     """Return the Python that a text holds: its fenced blocks, or all of it where it has none."""
-    found = [block for block in blocks(text) if block.language in _PYTHON]
-    return "\n\n".join(block.text for block in found) if found else text
+    code_blocks = [block for block in blocks(text) if block.language in _PYTHON]
+    return "\n\n".join(block.text for block in code_blocks) if code_blocks else text
 
 
 _PYTHON = ("", "python", "py", "python3")

@@ -31,7 +31,7 @@ PASSED_PREFIX = "Passed: "
 
 _REFUSED_ERROR = "BudgetExceeded"
 _SETUP_ERRORS = ("SecretMissing", "ModelFileError", "ConfigError", "StoreError")
-"""Errors that say nothing of a strategy: a key, a model file or a setting is missing."""
+"""Errors that don't judge a strategy: a key, a model file or a setting is missing."""
 
 _NO_SANDBOX = "Nothing executes code safely here, so it was not graded."
 
@@ -104,7 +104,7 @@ class StrategyRow:
 
 
 Grade = Callable[[Question, RunView], Awaitable[tuple[float | None, str]]]
-"""Returns the score of what a run brought and, where there is none or it is low, why."""
+"""Returns the score of a run's answer and, where there is none or it is low, why."""
 
 Execute = Callable[[str, str], Awaitable[str]]
 """Runs Python, then tests of it, in a sandbox; returns what is printed and how it ended.
@@ -142,7 +142,7 @@ def grader(execute: Execute | None = None) -> Grade:
         try:
             last = (await execute(python_in(view.answer), question.tests)).rpartition("\n")[2]
         except WorkerUnavailable as error:
-            return None, error.message  # that says nothing of the code
+            return None, error.message  # that doesn't judge the code
         except BatonError as error:
             return 0.0, error.message
         return (1.0, "") if last.startswith(PASSED_PREFIX) else (0.0, last[-200:])
@@ -172,7 +172,7 @@ async def run_questions(
             limits = replace(limits, budget=budget - spent)
         view, error, why = RunView(), "", ""
         prompt = Prompt(question.prompt, system=question.system)
-        async with orchestra.play(prompt, limits=limits) as run:
+        async with orchestra.run(prompt, limits=limits) as run:
             async for event in run:
                 view = view.apply(event)
                 match event:
@@ -240,7 +240,7 @@ class ResultsFile:
             return {}
         except OSError as error:
             raise ConfigError(f"{self.path} can't be read: {error.strerror}.") from error
-        found: dict[str, QuestionResult] = {}
+        results: dict[str, QuestionResult] = {}
         for number, raw in enumerate(lines, start=1):
             try:
                 line = msgspec.json.decode(raw, type=_Line)
@@ -257,8 +257,8 @@ class ResultsFile:
                     "Old and new results can't be distinguished: name another file with --out.",
                 )
             if (line.strategy, line.workers) == (strategy, self._workers):
-                found[line.result.question] = line.result
-        return found
+                results[line.result.question] = line.result
+        return results
 
     def append(self, strategy: str, result: QuestionResult) -> None:
         """Write how one more question went. Raises StoreError."""

@@ -91,7 +91,7 @@ def _exit(code: int) -> NoReturn:
 def _forget_openssl() -> None:
     """Drop what would have OpenSSL load code (engines, providers), before anything loads it.
 
-    Children never get them. Whose certificates are trusted (SSL_CERT_FILE) remains the person's.
+    Children never get them. Whose certificates are trusted (SSL_CERT_FILE) is left to the user.
     """
     for name in [name for name in os.environ if name.startswith("OPENSSL_")]:
         del os.environ[name]

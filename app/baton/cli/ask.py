@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 class AskOptions:
     """What was typed, as click hands it over: see the options below.
 
-    With `preview` the plan is drawn, and nothing of it played (`baton plan`). `missing` has a
+    With `preview` the plan is drawn, and no step of it runs (`baton plan`). `missing` has a
     sentence for each file that the text names and that can't be attached.
     """
 
@@ -97,7 +97,7 @@ class AskOptions:
         if self.as_json and self.as_events:
             raise ConfigError("--json and --events exclude each other.", "Choose one.")
         if self.no_history and (self.latest or self.conversation is not None):
-            raise ConfigError("--no-history knows no conversation to continue.", "Leave out one.")
+            raise ConfigError("--no-history can't continue a conversation.", "Leave out one.")
         if self.budget is not None:
             parse_usd(self.budget)
         check_strategy(self.strategy)
@@ -193,8 +193,8 @@ def ask(**typed: Any) -> int:
     """Answer one prompt on stdout.
 
     Piped text goes before TEXT; without a byte of it within two seconds, TEXT alone is asked (-f -
-    waits). The answer alone is on stdout; what is happening is said on stderr. After -f, words that
-    are files are attached too, and @FILE in TEXT is; after -- nothing is.
+    waits). The answer alone is on stdout; progress is shown on stderr. After -f, words that are
+    files are attached too, and @FILE in TEXT is; after -- nothing is.
 
     \b
       baton ask "What is the capital of France?"
@@ -266,7 +266,7 @@ def answer_prompt(options: AskOptions) -> int:
         from baton.core.ports import ConversationPosition
 
         place = ConversationPosition(conversation)
-        begin = partial(baton.orchestra.play, prompt, place, options.limits(), worker=worker)
+        begin = partial(baton.orchestra.run, prompt, place, options.limits(), worker=worker)
         special = None
         if options.preview and not options.as_json:
             from baton.cli.plan_renderer import plan_renderer
@@ -292,13 +292,13 @@ def _answering_card(orchestra: Orchestra, worker: str | None, text: str) -> Card
 
 @contextmanager
 def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
-    """Yield what runs coroutines; say what the person must know of Baton, and close it after."""
+    """Yield what runs coroutines; say what the user must know of Baton, and close it after."""
     import asyncio
 
     with asyncio.Runner() as runner:
         try:
             interrupts.raise_if_interrupted()
-            baton.must_know_conductor()
+            baton.require_conductor()
             if warning := baton.warning:
                 notify(f"baton: {warning}")
             baton.report_later(lambda text: notify(f"baton: {text}"))
@@ -324,7 +324,7 @@ def _empty_prompt_error() -> ConfigError:
 
 
 async def _report_unfinished(store: Store, conversation: str) -> None:
-    """Say how the conversation's last answer can be gone on with, if Baton was ended during it."""
+    """Say how to continue the conversation's last answer, if Baton was ended during it."""
     last = await store.runs.last(conversation)
     if last is not None and last.status == "lost":
         from baton.presentation.run_story import record_view, resume_hint
@@ -362,7 +362,7 @@ def _build_prompt(
     whole = "\n\n".join(part for part in ("" if is_attached else piped, text) if part.strip())
     if not whole and not files:
         raise _empty_prompt_error()
-    lacks = [_lack_object("missing_file", said, "Check the path.") for said in options.missing]
+    lacks = [_lack_object("missing_file", each, "Check the path.") for each in options.missing]
     if lack:
         lacks.append(_lack_object("piped_text", lack, "`-f -` waits for its end."))
     if not options.quiet:
@@ -370,9 +370,9 @@ def _build_prompt(
         for each in lacks:
             notify(f"baton: {each['message']} {each['hint']}")
     for file in files:
-        if lack := lack_text(file):  # which is said behind the file's name
-            said = f"{file.name} has {lack}."
-            lacks.append(_lack_object("unreadable", said, "Look into the file."))
+        if lack := lack_text(file):  # which is shown behind the file's name
+            message = f"{file.name} has {lack}."
+            lacks.append(_lack_object("unreadable", message, "Look into the file."))
     system = None if options.system is None else _check_utf8(options.system)
     return Prompt(whole, files, system), tuple(lacks)
 

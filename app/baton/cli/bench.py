@@ -126,8 +126,8 @@ def _refuse_others(ctx: click.Context, mode: str) -> None:
         if given and name not in (mode, *_OPTIONS[mode], "as_json"):
             shown = option.opts[-1] if isinstance(option, click.Option) else "A file of questions"
             raise ConfigError(
-                f"{shown} does not go with {'' if mode == 'questions' else '--'}{mode}.",
-                f"Options that do: {', '.join('--' + one for one in _OPTIONS[mode])}, --json.",
+                f"{shown} can't be combined with {'' if mode == 'questions' else '--'}{mode}.",
+                f"Options that can: {', '.join('--' + one for one in _OPTIONS[mode])}, --json.",
             )
 
 
@@ -169,11 +169,11 @@ async def _compare_strategies(options: _BenchOptions, as_json: bool) -> int:
         earlier = [file.results(name) for name in strategies]
         left = _budget(options.budget, [baton.orchestra.worker(name).card for name in workers])
         if left is not None:
-            left -= sum(one.cost for found in earlier for one in found.values())
-        for name, found in zip(strategies, earlier, strict=True):
-            row = StrategyRow(name, [found[q.name] for q in questions if q.name in found])
+            left -= sum(one.cost for results in earlier for one in results.values())
+        for name, results in zip(strategies, earlier, strict=True):
+            row = StrategyRow(name, [results[q.name] for q in questions if q.name in results])
             rows.append(row)
-            rest = [question for question in questions if question.name not in found]
+            rest = [question for question in questions if question.name not in results]
             try:
                 async for one in _run(baton, name, rest, options.seed, left):
                     file.append(name, one)
@@ -205,7 +205,7 @@ def _required_names(option: str, text: str | None, example: str) -> tuple[str, .
     """Return the names that an option lists. Raises ConfigError for none."""
     if names := _split_names(text):
         return names
-    raise ConfigError(f"--{option} names none.", f"For example: --{option} {example}.")
+    raise ConfigError(f"--{option} is empty.", f"For example: --{option} {example}.")
 
 
 def _compose_workers(names: Sequence[str]) -> tuple[tuple[str, ...], Baton]:
@@ -355,7 +355,7 @@ async def _compare_conductors(workers: str | None, limit: int | None, as_json: b
         emit(format_columns([_CONDUCTOR_COLUMNS, *map(_conductor_cells, rows)]))
         emit(verdict)
     else:
-        notify("Nothing here could conduct.")
+        notify("No model here could draw plans.")
     return 0 if rows else 1
 
 

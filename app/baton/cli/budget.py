@@ -220,7 +220,7 @@ def _set_ceiling(scope: Scope, value: str) -> None:
     try:
         with_ledger(lambda ledger: ledger.set_ceiling(scope, amount))
     except BatonError:
-        write_settings(file, inverse)  # what wasn't kept is no later Baton's ceiling either
+        write_settings(file, inverse)  # a later Baton must not read a ceiling that wasn't kept
         raise
     limit = "no limit of its own" if amount is None else f"a ceiling of {show_usd(amount)}"
     notify(f"{_scope_text(scope).capitalize()} has {limit}, in running Batons as well.")
@@ -262,15 +262,15 @@ async def _release_calls(ledger: Ledger, calls: tuple[str, ...]) -> None:
 
 
 def _list_unconfirmed(as_json: bool) -> None:
-    found = with_ledger(lambda ledger: ledger.unconfirmed())
+    charges = with_ledger(lambda ledger: ledger.unconfirmed())
     if as_json:
-        return emit_document(calls=[charge_object(charge) for charge in found])
-    if not found:
+        return emit_document(calls=[charge_object(charge) for charge in charges])
+    if not charges:
         return notify("No charge is unconfirmed.")
     rows = [["call", "when", "worker", "for", "charged"]]
     rows += [
         [c.call, format_time(c.at), one_line(c.worker, 30), c.purpose.value, show_usd(c.charged)]
-        for c in found
+        for c in charges
     ]
     emit(format_columns(rows, left=4))
     notify("`baton budget release CALL` gives back what your provider didn't charge.")

@@ -96,7 +96,7 @@ TEMPLATE = """\
 
 # [[workers]]
 # id = "lab"
-# kind = "server"             # somebody's OpenAI-compatible engine
+# kind = "server"             # any OpenAI-compatible engine
 # model = "qwen3-32b"
 # base_url = "http://127.0.0.1:8000/v1"   # or a list of addresses of the same model
 # privacy = "local"           # local, lan, cloud: which texts it may see
@@ -318,7 +318,7 @@ def _editor_command() -> list[str]:
     try:
         command = shlex.split(named)
     except ValueError as error:
-        raise ConfigError(f"The editor {named!r} has a quote too few.", _EDITOR_HINT) from error
+        raise ConfigError(f"The editor {named!r} has an unclosed quote.", _EDITOR_HINT) from error
     for fallback in () if command else ("nano", "vi"):
         if shutil.which(fallback):
             return [fallback]

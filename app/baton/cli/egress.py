@@ -41,13 +41,13 @@ def egress() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(limit: int, run: str | None, as_json: bool) -> None:
     """List what left, newest first."""
-    found = with_ledger(lambda ledger: ledger.egress(run, limit))
+    requests = with_ledger(lambda ledger: ledger.egress(run, limit))
     if as_json:
-        return emit_document(requests=[egress_object(one, body=False) for one in found])
-    if not found:
+        return emit_document(requests=[egress_object(one, body=False) for one in requests])
+    if not requests:
         return notify("Nothing ever left." if run is None else f"Run {run} sent nothing.")
     rows = [["no.", "when", "run", "worker", "to", "size", "cost"]]
-    emit(format_columns([*rows, *(_egress_row(one) for one in found)], left=5))
+    emit(format_columns([*rows, *(_egress_row(one) for one in requests)], left=5))
 
 
 @egress.command()
@@ -61,7 +61,7 @@ def show(number: int, raw: bool, as_json: bool) -> None:
         return _write_raw(one)
     if as_json:
         return emit_document(**egress_object(one))
-    facts = {
+    lines = {
         "Sent": format_time(one.at) if one.left else "nothing: there was no connection",
         "To": one_line(one.destination),
         "Worker": one_line(one.worker),
@@ -70,7 +70,7 @@ def show(number: int, raw: bool, as_json: bool) -> None:
         "SHA-256": one.sha256,
         "Cost": charge_text(one.status, one.held, one.charged),
     }
-    head = "\n".join(f"{name + ':':9}{text}" for name, text in facts.items())
+    head = "\n".join(f"{name + ':':9}{text}" for name, text in lines.items())
     emit(f"{head}\n\n{_body_text(one)}")
 
 

@@ -44,7 +44,7 @@ _ENVIRONMENT_ERRORS = {
     )
     if hasattr(errno, name)
 }
-"""What the system refuses because of files and folders as they are: no fault of Baton's code."""
+"""What the system refuses because of files and folders as they are: not a fault of Baton's code."""
 
 _PATH_HINT = "Check its owner and its permissions, and that its disk isn't full."
 _QUOTED_BYTE = re.compile(r"(?<!\\)\\udc[89a-f][0-9a-f]")
@@ -79,7 +79,7 @@ def exit_code(kind: type[BatonError]) -> int:
 
 
 def discard_stdout() -> int:
-    """Flush nothing more: a reader that closed the pipe has enough, which is no failure."""
+    """Flush nothing more: a reader that closed the pipe has enough, which isn't a failure."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
@@ -95,7 +95,8 @@ def _as_baton_error(error: Exception) -> BatonError:
         what = one_line(error.message if near else error.format_message(), 1000)
         meant = f"Did you mean {near[0]}? " if near else ""
         return ConfigError(
-            what if what[-1:] in ".?!" else f"{what}.", f"{meant}`{path} --help` shows how it goes."
+            what if what[-1:] in ".?!" else f"{what}.",
+            f"{meant}`{path} --help` shows how to use it.",
         )
     if isinstance(error, OSError) and _is_of_click(error):  # which opens nothing, but writes
         return unwritable_error(error)
@@ -131,8 +132,8 @@ def _internal_error(error: Exception) -> BatonError:
     try:
         file = write_report(find_paths().logs, error)
     except (OSError, BatonError):
-        return BatonError(f"Baton stumbled over itself ({kind}), and no report could be written.")
-    return BatonError(f"Baton stumbled over itself ({kind}).", f"The report is in {file}.")
+        return BatonError(f"Baton hit a bug ({kind}), and no report could be written.")
+    return BatonError(f"Baton hit a bug ({kind}).", f"The report is in {file}.")
 
 
 _MAX_SUGGESTIONS = 3
@@ -195,15 +196,15 @@ def suggest_commands(name: str, context: click.Context) -> list[str]:
     same = [f"baton {other} {word}" for other in every if word in every[other]]
     known = _COMMAND_WORDS.get(f"{group} {name}".strip()) or _COMMAND_WORDS.get(name, ())
     near = difflib.get_close_matches(name, beside, n=1)
-    for found in (
+    for suggestions in (
         known,
         [f"baton {name}"] if name in commands else [],
         [f"{path} {one}" for one in near] if group else [],
         same,
         [f"{path} {one}" for one in near],
     ):
-        if found:
-            return list(found[:_MAX_SUGGESTIONS])
+        if suggestions:
+            return list(suggestions[:_MAX_SUGGESTIONS])
     return [
         f"baton {other} {one}"
         for other in every

@@ -1,4 +1,4 @@
-"""`baton history`: what was said, found again, shown, removed, taken along."""
+"""`baton history`: search, show, rate, remove, export and import conversations."""
 
 from __future__ import annotations
 
@@ -70,35 +70,35 @@ def list_(limit: int, programs: bool, as_json: bool) -> None:
     Those that other programs have with `baton serve` are listed with --programs. One in which you
     write is yours.
     """
-    found, total, others, size = with_store(
+    listed, total, others, size = with_store(
         lambda store: _newest_conversations(store, limit, programs)
     )
     if as_json:
-        rows = [_conversation_object(conversation) for conversation in found]
+        rows = [_conversation_object(conversation) for conversation in listed]
         return emit_document(conversations=rows, total=total, disk_bytes=size)
-    if found:
-        width = len(str(len(found)))
+    if listed:
+        width = len(str(len(listed)))
         marks = [
             f"{one_line(one.program):{MAX_PROGRAM_CHARS}}  " if programs else f"{number:{width}}  "
-            for number, one in enumerate(found, start=1)
+            for number, one in enumerate(listed, start=1)
         ]
-        emit("\n".join(map(_conversation_row, found, marks)))
+        emit("\n".join(map(_conversation_row, listed, marks)))
     else:
         notify("There are no conversations yet.")
-    if total > len(found):
-        notify(f"{len(found)} of {total:,} conversations; `-n {total}` lists all.")
+    if total > len(listed):
+        notify(f"{len(listed)} of {total:,} conversations; `-n {total}` lists all.")
     if others:
         notify(f"Other programs have {count_text(others, 'conversation')}: --programs.")
-    if found:
+    if listed:
         notify(f"The history takes {show_size(size)} on the disk.")
 
 
-@history.command(short_help="Find what was said about WORDS.")
+@history.command(short_help="Find messages with WORDS.")
 @click.argument("words", nargs=-1, required=True)
 @limit_option(20)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find what was said about WORDS: whole words first, then parts of words, the newest first.
+    """Find messages with WORDS: whole words first, then parts of words, the newest first.
 
     Punctuation and symbols count (C++); what stands in double quotes is found as a whole.
     """
@@ -107,7 +107,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     if as_json:
         return emit_document(matches=[_hit_object(hit) for hit in hits])
     if not hits:
-        return notify("Nothing was said about that.")
+        return notify("No message was found.")
     emit("\n".join(_hit_row(hit) for hit in hits))
 
 
@@ -123,14 +123,14 @@ def show(conversation: str, as_json: bool) -> None:
         emit(text)
 
 
-@history.command(short_help="Say that an answer is good or bad.")
+@history.command(short_help="Mark an answer as good or bad.")
 @click.argument("rating", type=click.Choice([*(rating.value for rating in RATINGS), "none"]))
 @click.argument("run", required=False, shell_complete=complete_run)
 def rate(rating: str, run: str | None) -> None:
-    """Say that an answer is good or bad, or take that back (none).
+    """Mark an answer as good or bad, or take that back (none).
 
-    It is the answer of RUN: its id, the beginning of it, or without one the last run. It moves what
-    `baton models show` says of its worker, is kept with the conversation, and goes with that.
+    It is the answer of RUN: its id, the beginning of it, or without one the last run. The mark
+    changes the figures of `baton models show`, and is kept and removed with the conversation.
     """
     chosen = None if rating == "none" else Signal(rating)
     notify(with_store(lambda store: _rate_answer(store, run, chosen)))
@@ -306,7 +306,7 @@ def _turn_text(turn: Turn, branches: tuple[str, ...], done: Iterable[Signal]) ->
 
 
 async def _resume_line(store: Store, turn: Turn) -> str:
-    """Say how an answer can be gone on with, where its run was interrupted."""
+    """Say how an answer can be continued, where its run was interrupted."""
     ended = (TurnStatus.CANCELLED, TurnStatus.FAILED, TurnStatus.LOST)
     if turn.run is None or turn.status not in ended:
         return ""
@@ -321,8 +321,8 @@ async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> 
     if not answer.text.strip():
         raise ConfigError(f"The run {record.id} has no answer to judge.")
     await store.feedback.rate(record.answer, rating)
-    said = f"is marked as {rating}" if rating else "is not marked any more"
-    return f"The answer of run {record.id} {said}: {one_line(answer.text, 60)}"
+    change = f"is marked as {rating}" if rating else "is not marked any more"
+    return f"The answer of run {record.id} {change}: {one_line(answer.text, 60)}"
 
 
 async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool) -> None:
@@ -434,7 +434,7 @@ def _read_export(file: str) -> dict[str, Any]:
         cause = None
     if not isinstance(data, dict) or "baton_export" not in data:
         raise ConfigError(
-            f"{file} is not an export of Baton's, so nothing was imported.",
+            f"{file} is not an export of Baton, so nothing was imported.",
             "`baton history export` makes one.",
         ) from cause
     return data

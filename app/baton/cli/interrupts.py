@@ -19,20 +19,20 @@ def install_handler() -> None:
 
 
 def restore_default_handler() -> None:
-    """Leave SIGINT to an event loop. Raises KeyboardInterrupt if the person wished to leave."""
+    """Leave SIGINT to an event loop. Raises KeyboardInterrupt if the user wished to leave."""
     if signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     raise_if_interrupted()
 
 
 def raise_if_interrupted() -> None:
-    """Raise KeyboardInterrupt if the person wished to leave, even if one was swallowed since."""
+    """Raise KeyboardInterrupt if the user wished to leave, even if one was swallowed since."""
     if _interrupted:
         raise KeyboardInterrupt
 
 
 def was_interrupted() -> bool:
-    """Whether the person wished to leave."""
+    """Whether the user wished to leave."""
     return _interrupted
 
 

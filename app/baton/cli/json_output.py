@@ -24,7 +24,7 @@ def run_object(
 ) -> dict[str, Any]:
     """Return a run as `--json` prints it; `error` is one that no event reports.
 
-    With `preview`, a plan that nothing was played of is "planned", not "cancelled".
+    With `preview`, a plan of which nothing ran is "planned", not "cancelled".
     """
     started, routed, failure = view.started, view.routed, view.failure
     reported: dict[str, str] | None = None
@@ -53,7 +53,7 @@ def run_object(
 
 
 def is_only_planned(view: RunView) -> bool:
-    """Whether there is a plan of which nothing was played."""
+    """Whether there is a plan of which nothing ran."""
     waiting = all(step.status == "waiting" for step in view.steps)
     return view.plan is not None and waiting and view.status in ("cancelled", "lost")
 

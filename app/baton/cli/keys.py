@@ -93,10 +93,10 @@ def set_(provider: str, plaintext: bool, yes: bool) -> None:
 def list_(as_json: bool) -> None:
     """List the providers, and where the key of each comes from (its last four characters only)."""
     names = _key_names()
-    found = secrets.find_keys(names, file=find_paths().keys_file, environ=os.environ)
+    stored = secrets.find_keys(names, file=find_paths().keys_file, environ=os.environ)
     if as_json:
-        return emit_document(keys=[_key_object(name, found.get(name)) for name in names])
-    emit(format_columns([_key_row(name, found.get(name)) for name in names], left=3))
+        return emit_document(keys=[_key_object(name, stored.get(name)) for name in names])
+    emit(format_columns([_key_row(name, stored.get(name)) for name in names], left=3))
     keyring, why = secrets.keyring_status()
     if not keyring:
         notify(f"The keyring is not used: {why}.")
@@ -123,7 +123,7 @@ def remove(provider: str) -> None:
 @_yes
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
-    """Try the key of PROVIDER with the cheapest possible call, after telling what it can cost.
+    """Try the key of PROVIDER with the cheapest possible call, once you have seen what it can cost.
 
     Asked is the worker that costs least among those you set up, else the provider's cheapest model.
     """
@@ -285,7 +285,7 @@ def _read_hidden_key(name: str) -> str:
 
 
 def _confirm_plaintext(file: Path, yes: bool) -> None:
-    """Have the person say yes to plain text."""
+    """Have the user say yes to plain text."""
     if yes:
         return
     require_terminal("The key was not kept", "-y keeps it as plain text without asking.")

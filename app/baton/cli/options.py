@@ -1,4 +1,4 @@
-"""The options that several commands share, and what they come to."""
+"""The options that several commands share, and the values they result in."""
 
 from __future__ import annotations
 
@@ -122,14 +122,14 @@ worker_option = click.option(
     help="Who answers: a worker's id (`baton workers ls`), a GGUF file, or openai/gpt-5-mini.",
 )
 _latest_option = click.option(
-    "-c", "latest", is_flag=True, help="Go on with the latest conversation."
+    "-c", "latest", is_flag=True, help="Continue the latest conversation."
 )
 _named_option = click.option(
     "--continue",
     "conversation",
     metavar="ID|NUMBER|TITLE",
     shell_complete=complete_conversation,
-    help="Go on with a conversation: its id, its number in `baton history ls`, or its title.",
+    help="Continue a conversation: its id, its number in `baton history ls`, or its title.",
 )
 
 
@@ -147,7 +147,7 @@ async def find_continued(store: Store, latest: bool, named: str | None) -> str |
     if not latest:
         return None
     if (newest := await store.latest()) is None:
-        raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
+        raise ConfigError("There is no conversation to continue.", "Leave out -c.")
     return newest
 
 
@@ -204,7 +204,7 @@ def strategy_helps() -> dict[str, str]:
         try:
             text = f"{templates[name].about} (a template)".strip()
         except BatonError:
-            text = "This template is wrong: `baton plan` with it says how."
+            text = "This template has an error; `baton plan` with it shows which."
         known.setdefault(name, text)
     return known
 
@@ -221,7 +221,7 @@ strategy_option = click.option(
     "--strategy",
     metavar="NAME",
     shell_complete=complete_strategy,
-    help="How to come to an answer, in place of what --mode would choose: see below.",
+    help="How to find an answer, in place of what --mode would choose: see below.",
 )
 private_option = click.option(
     "--private", is_flag=True, help="Never let this conversation leave this machine."
@@ -238,7 +238,7 @@ events_option = click.option(
 no_stream_option = click.option(
     "--no-stream", is_flag=True, help="Print the answer only when it is complete."
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 
 
 _TEXT = "\0"
@@ -280,14 +280,14 @@ class PromptCommand(click.Command):
         if files or any(sign in word for word in typed for sign in MENTION_SIGNS):
             from baton.workers import distinct_files, find_mentions
 
-            found, missing = find_mentions(" ".join(typed)), tuple[str, ...]()
+            mentioned, missing = find_mentions(" ".join(typed)), tuple[str, ...]()
             if files and typed and re.fullmatch(rf"[^{MENTION_SIGNS}\s]\S*", typed[0]):
                 beside = find_mentions(f"@{typed[0]}")
                 missing = beside.missing
                 if [*map(str, beside.files)] == [typed[0]]:
                     missing = (f"{one_line(typed[0])} is in your prompt, and wasn't attached.",)
-            ctx.params["files"] = tuple(distinct_files((*files, *found.files)))
-            ctx.params["missing"] = (*missing, *found.missing)
+            ctx.params["files"] = tuple(distinct_files((*files, *mentioned.files)))
+            ctx.params["missing"] = (*missing, *mentioned.missing)
         ctx.params["text"] = (*typed, *args[end + 1 :])
         return rest
 

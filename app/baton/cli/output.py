@@ -194,7 +194,7 @@ class Output:
 
     @property
     def _is_read(self) -> bool:
-        """Whether a person reads it as it comes: a plain output perhaps through `tee`."""
+        """Whether the user reads it as it comes: a plain output perhaps through `tee`."""
         return self.to_terminal or self._sentences is not None
 
     @property
@@ -301,14 +301,14 @@ class Output:
 
 
 class _SparseStatus:
-    """Chooses what is said of a status: the name of a new step, or all of it every few seconds."""
+    """Chooses what is shown of a status: the name of a new step, or all of it every few seconds."""
 
     def __init__(self) -> None:
         self._steps: set[str] = set()
         self._since = time.monotonic()
 
     def line(self, text: str) -> str:
-        """Return what is to be said now, or ""; without a status the waiting begins again."""
+        """Return what is to be shown now, or ""; without a status the waiting begins again."""
         now = time.monotonic()
         step = text.partition(":")[0] if text.startswith("step ") else ""
         if text and not step:
@@ -319,8 +319,8 @@ class _SparseStatus:
         self._since = now
         if is_new:
             self._steps.add(step)
-        said = step if is_new else text
-        return f"{said[0].upper()}{said[1:]}." if said else ""
+        shown = step if is_new else text
+        return f"{shown[0].upper()}{shown[1:]}." if shown else ""
 
 
 class _Sentences:
@@ -332,14 +332,14 @@ class _Sentences:
     def feed(self, text: str) -> str:
         """Add a piece; return what is to be written now."""
         self._held += text
-        found = _SENTENCES.match(self._held)
-        if found is None and time.monotonic() - self._since >= _PLAIN_SECONDS:
-            found = _WORDS.match(self._held)
-        if found is None:
+        match = _SENTENCES.match(self._held)
+        if match is None and time.monotonic() - self._since >= _PLAIN_SECONDS:
+            match = _WORDS.match(self._held)
+        if match is None:
             return ""
         self._since = time.monotonic()
-        self._held = self._held[found.end() :]
-        return found[0]
+        self._held = self._held[match.end() :]
+        return match[0]
 
     def take(self) -> str:
         """Return the rest, and hold nothing."""

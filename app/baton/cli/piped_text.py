@@ -69,10 +69,10 @@ def read_piped(*, quiet: bool, may_skip: bool, deadline: float | None) -> PipedT
         data += block
         is_waiting = False
         if data.startswith(b"%PDF-") and b"endobj" in data:
-            raise ConfigError("A PDF was piped in; nothing of it was sent.", "Attach it: -f FILE.")
+            raise ConfigError("A PDF was piped in; it was not sent.", "Attach it: -f FILE.")
         if len(data) > MAX_PIPED_BYTES:
             raise ConfigError(
-                f"More than {show_size(MAX_PIPED_BYTES)} were piped in; nothing of it was sent.",
+                f"More than {show_size(MAX_PIPED_BYTES)} were piped in; nothing was sent.",
                 "Pipe the part that matters.",
             )
 

@@ -64,7 +64,7 @@ def run_plain_chat(
     conversation: str | None,
     greeting: str,
 ) -> int:
-    """Chat line by line until the person leaves, and return the exit code; all is then closed.
+    """Chat line by line until the user leaves, and return the exit code; all is then closed.
 
     The arguments are those of `tui.app.run_app`. Raises ConfigError for an unknown worker.
     """
@@ -101,7 +101,7 @@ async def _run(
         raise unwritable_error(output.failure, "It is in your history.")
     if session.conversation is not None:
         command = "baton -c" if baton.settings.screen.plain else "baton --plain -c"
-        notify(f"To go on with \u201c{session.title}\u201d: {command}")
+        notify(f"To continue \u201c{session.title}\u201d: {command}")
     return 0
 
 
@@ -135,7 +135,7 @@ async def _begin(
 
 
 async def _chat(session: PlainSession, reader: PromptReader) -> None:
-    """Take prompts and commands, one at a time, until the person leaves."""
+    """Take prompts and commands, one at a time, until the user leaves."""
     while not session.left.done():
         reading = asyncio.create_task(reader.read())
         either: set[asyncio.Future[Any]] = {reading, session.left}
@@ -163,9 +163,9 @@ async def _take(session: PlainSession, text: str) -> None:
 
 
 class PromptReader:
-    """Reads prompts from the person: with readline at a terminal, or as lines of a pipe.
+    """Reads prompts from the user: with readline at a terminal, or as lines of a pipe.
 
-    A thread waits for each line, so that what runs beside the chat goes on. Nothing can end that
+    A thread waits for each line, so that what runs beside the chat continues. Nothing can end that
     thread but a line, so it doesn't keep the process.
     """
 

@@ -69,11 +69,11 @@ async def _open(session: PlainSession, named: str) -> None:
 
 def _conversation(session: PlainSession) -> str:
     if session.conversation is None:
-        raise ConfigError("Nothing was said here yet.")
+        raise ConfigError("There is nothing here yet.")
     return session.conversation
 
 
-async def _go_on(session: PlainSession, _: str) -> None:
+async def _continue(session: PlainSession, _: str) -> None:
     last = await session.last_run()
     view = record_view(last)
     if interruption_text(view):
@@ -234,7 +234,7 @@ async def _change_models(session: PlainSession, typed: str) -> None:
     await _run_own(session, typed or "ls", "models")
     for held in await asyncio.to_thread(session.baton.library.models):
         if held.state in (ModelState.HERE, ModelState.LINKED) and held.id not in session.roster:
-            await asyncio.to_thread(session.baton.join, held)
+            await asyncio.to_thread(session.baton.add_model, held)
 
 
 async def _show_help(session: PlainSession, _: str) -> None:
@@ -254,9 +254,9 @@ def _plain(name: str, help: str, argument: str = "") -> SlashCommand:
 _APP = {command.name: command for command in slash_commands.COMMANDS}
 _ENTRIES: tuple[tuple[SlashCommand, Run], ...] = (
     (_APP["new"], _open_new),
-    (_plain("open", "List the conversations; /open 2 goes on with the second", "NUMBER"), _open),
+    (_plain("open", "List the conversations; /open 2 continues the second", "NUMBER"), _open),
     (
-        _plain("search", "Find what was said (baton history search)", "WORDS"),
+        _plain("search", "Find messages (baton history search)", "WORDS"),
         _own("history", "search"),
     ),
     (
@@ -264,7 +264,7 @@ _ENTRIES: tuple[tuple[SlashCommand, Run], ...] = (
         lambda session, _: _run_own(session, "", "history", "show", _conversation(session)),
     ),
     (_APP["rename"], _rename),
-    (_APP["continue"], _go_on),
+    (_APP["continue"], _continue),
     (_APP["regenerate"], lambda session, _: session.answer_again()),
     (_plain("good", "Mark the newest answer as good (baton history rate)"), _mark("good")),
     (_plain("bad", "Mark the newest answer as bad"), _mark("bad")),

@@ -1,4 +1,4 @@
-"""What `baton --plain` works with: the conversation, and prompts played line by line."""
+"""What `baton --plain` works with: the conversation, and prompts run line by line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PlainSession:
     """A chat that only ever adds lines: its conversation, who answers, and the run of a prompt.
 
     `conversation` is None before its first prompt is stored; `worker` None is the default one.
-    `remember` lets the person bring a text back that was not sent, and returns whether it can.
+    `remember` lets the user bring a text back that was not sent, and returns whether it can.
     `left` is done once they leave.
     """
 
@@ -120,7 +120,7 @@ class PlainSession:
     # The conversation
 
     async def open(self, conversation: str | None) -> None:
-        """Go on with a conversation, and show its last turns; None begins a new one."""
+        """Continue a conversation, and show its last turns; None begins a new one."""
         self.conversation, self.title, self.label = None, "", self.limits.label
         if conversation is not None:
             await self._show_last_turns(conversation)
@@ -134,9 +134,7 @@ class PlainSession:
         await self._enter(conversation)
         turns = await self.store.thread(conversation)
         count = sum(turn.role is Role.USER for turn in turns)
-        self.say(
-            f"Going on with \u201c{self.title}\u201d, prompts so far: {count}. The last turns:"
-        )
+        self.say(f"Continuing \u201c{self.title}\u201d, prompts so far: {count}. The last turns:")
         for turn in turns[-2:]:
             mark = PROMPT_MARK if turn.role is Role.USER else ANSWER_MARK
             self.say(f"{mark}{turn.text}")
@@ -161,8 +159,8 @@ class PlainSession:
         try:
             prompt = await asyncio.to_thread(self._with_files, text)
             place = ConversationPosition(self.conversation)
-            play = partial(self.orchestra.play, prompt, place, self._prompt_limits(preview))
-            begun = await self.follow(lambda ask: play(ask, worker=self.worker))
+            start = partial(self.orchestra.run, prompt, place, self._prompt_limits(preview))
+            begun = await self.follow(lambda ask: start(ask, worker=self.worker))
         except BatonError as error:
             self.complain(error)
         if not begun:
@@ -182,7 +180,7 @@ class PlainSession:
         if turns[-1].status is TurnStatus.DONE:
             await self.store.feedback.add_signal(turns[-1].id, Signal.AGAIN)
         await self.follow(
-            lambda ask: self.orchestra.play(prompt, place, limits, ask, worker=self.worker)
+            lambda ask: self.orchestra.run(prompt, place, limits, ask, worker=self.worker)
         )
 
     async def keep_draft(self, text: str) -> None:
@@ -197,11 +195,11 @@ class PlainSession:
             return Prompt(text)
         from baton.workers import find_mentions, read_attachment
 
-        found = find_mentions(text)
-        files = tuple(map(read_attachment, found.files))
+        mentions = find_mentions(text)
+        files = tuple(map(read_attachment, mentions.files))
         for file in files:
             self.output.notify(f"With {file_text(file)}.")
-        for sentence in found.missing:
+        for sentence in mentions.missing:
             self.output.warn(sentence)
         return Prompt(text, files)
 
@@ -210,23 +208,23 @@ class PlainSession:
         return replace(self.limits, label=label, preview=preview)
 
     async def resume(self, record: RunRecord) -> None:
-        """Go on with an interrupted run."""
+        """Continue an interrupted run."""
         limits = replace(self._prompt_limits(), strategy="")
         await self.follow(lambda ask: self.orchestra.resume(record, limits, ask))
 
     async def follow(self, begin: Callable[[Ask], Run]) -> bool:
         """Write a run's answer as it comes, and how it ended; return whether it was stored."""
-        form, view = TextRenderer(self.output, opening=ANSWER_MARK), RunView()
+        renderer, view = TextRenderer(self.output, opening=ANSWER_MARK), RunView()
         self.output.show_status("")  # the waiting begins
         self._run = begin(TerminalAsker(self.output, plan_question=_plan_question))
         try:
             async with self._run as run:
                 async for event in run:
                     view = view.apply(event)
-                    form.show_event(event, view)
+                    renderer.show_event(event, view)
         finally:
             self._run, self._ended = None, time.monotonic()
-            form.finish(view)
+            renderer.finish(view)
         if view.started is not None:
             await self._enter(view.started.conversation)
         await self._report(view)
@@ -234,30 +232,30 @@ class PlainSession:
 
     async def _report(self, view: RunView) -> None:
         """Say in one line who answered and what is to be known of it; or why there is no answer."""
-        facts = summarise_answer(view, self.roster)
-        doubts = facts.doubts if self.baton.settings.warnings else ()
+        summary = summarise_answer(view, self.roster)
+        doubts = summary.doubts if self.baton.settings.warnings else ()
         if view.failure is not None:
-            self.output.warn(f"Error: {facts.failure}")
-        notes = () if facts.is_withdrawn else facts.notes
-        if ending := " ".join([_ending_text(view, facts, self.roster), *doubts, *notes]).strip():
+            self.output.warn(f"Error: {summary.failure}")
+        notes = () if summary.is_withdrawn else summary.notes
+        if ending := " ".join([_ending_text(view, summary, self.roster), *doubts, *notes]).strip():
             self.say(ending)
         alarms: list[str] = []
         if view.cost:
             standing = await self.orchestra.standing(self.conversation)
             alarms = self._alarm.new_alarms(standing, self.conversation, spent=True)
-        for warning in (*facts.warnings, *alarms):
+        for warning in (*summary.warnings, *alarms):
             self.output.warn(warning)
 
 
-def _ending_text(view: RunView, facts: AnswerSummary, roster: CardsById) -> str:
+def _ending_text(view: RunView, summary: AnswerSummary, roster: CardsById) -> str:
     """Say who answered, in how many seconds and at what cost; or how the run ended before."""
-    if facts.is_withdrawn:
+    if summary.is_withdrawn:
         return "Nothing was sent; your prompt is kept."
-    if facts.interruption:
-        does = "plays it" if facts.is_unplayed else "goes on from there"
-        return f"{facts.interruption} /continue {does}."
-    if facts.is_unplayed:
-        return "Nothing of it was played; your prompt is kept."
+    if summary.interruption:
+        does = "runs it" if summary.is_unstarted else "continues from there"
+        return f"{summary.interruption} /continue {does}."
+    if summary.is_unstarted:
+        return "The plan was not run; your prompt is kept."
     if view.status == "cancelled":
         kept = "the text so far is kept" if view.answer else "your prompt is kept"
         return f"Stopped after {view.worked_seconds:.1f} s; {kept}."
@@ -266,11 +264,11 @@ def _ending_text(view: RunView, facts: AnswerSummary, roster: CardsById) -> str:
     names = [f"{one_line(w, 40)} ({worker_place(w, view, roster)})" for w in _authors(view)]
     parts = [
         f"Answered by {join_words(names)}" if names else "There is no answer",
-        facts.steps_text.replace(" · ", ": "),
+        summary.steps_text.replace(" · ", ": "),
         f"{view.worked_seconds:.1f} s",
-        show_usd(facts.cost) if facts.cost else "",
+        show_usd(summary.cost) if summary.cost else "",
     ]
-    cut = " It was cut at its length cap; /continue goes on with it." if view.is_cut else ""
+    cut = " It was cut at its length cap; /continue writes the rest." if view.is_cut else ""
     return f"{', '.join(filter(None, parts))}.{cut}"
 
 
@@ -283,7 +281,7 @@ def _authors(view: RunView) -> list[str]:
 
 
 def _plan_question(question: Question) -> str:
-    """Write out a plan that is to be played or not."""
+    """Write out a plan that is to be run or not."""
     assert question.plan is not None
     most = [price.most for price in question.prices]
     cards = {card.id: card for card in question.workers}

@@ -35,7 +35,7 @@ def plan_renderer(roster: Sequence[Card]) -> RendererFactory:
 
 
 class _PlanRenderer:
-    """The plan, for a person to read."""
+    """The plan, for the user to read."""
 
     def __init__(self, output: Output, asker: TerminalAsker, roster: Sequence[Card]) -> None:
         self._output = output
@@ -54,8 +54,8 @@ class _PlanRenderer:
         text = plan_text(view.plan, most, self._cards)
         why = "" if view.routed is None else "\n".join(wrap_lines(one_line(view.routed.why), ""))
         if view.cost:
-            text += f"\nTo draw this plan cost {show_usd(view.cost)}."
-        way = f"Play it: baton resume {view.started.run}"
+            text += f"\nDrawing this plan cost {show_usd(view.cost)}."
+        way = f"Run it: baton resume {view.started.run}"
         self._output.write(f"{why}\n\n{text}\n\n{way}\n".lstrip())
 
 

@@ -1,4 +1,4 @@
-"""One prompt played for the command line: events in, the answer out."""
+"""One prompt run for the command line: events in, the answer out."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from baton.presentation.run_story import resume_hint, warning_text
 from baton.presentation.words import call_price_text
 
 _READER_WAIT_SECONDS = 0.5
-"""Once the person wants to leave: how many seconds a reader that has paused is waited for."""
+"""Once the user wants to leave: how many seconds a reader that has paused is waited for."""
 
 
 @frozen_dataclass
@@ -161,10 +161,10 @@ def _incomplete_text(view: RunView, options: OutputOptions) -> str:
 
 
 def _continue_hint(view: RunView, options: OutputOptions) -> str:
-    """Say how a person gets the rest of an answer that was cut."""
+    """Say how the user gets the rest of an answer that was cut."""
     if options.is_kept and view.started is not None:
-        return f'`baton ask --continue={view.started.conversation} "Go on."` goes on with it'
-    return "ask for a shorter one, or without --no-history, so that it can go on"
+        return f'`baton ask --continue={view.started.conversation} "Go on."` continues it'
+    return "ask for a shorter one, or without --no-history, so that it can be continued"
 
 
 def _exit_code(view: RunView, output: Output, options: OutputOptions, left: list[int]) -> int:
@@ -185,7 +185,7 @@ def _exit_code(view: RunView, output: Output, options: OutputOptions, left: list
 
 
 def _was_withdrawn(view: RunView) -> bool:
-    """Whether the person decided not to send the prompt, so that there is no answer."""
+    """Whether the user decided not to send the prompt, so that there is no answer."""
     return view.status == "cancelled" and any(o.decision is Decision.KEPT for o in view.offers)
 
 
@@ -228,7 +228,7 @@ async def _stop_on_signal(output: Output, cancel: Callable[[], None]) -> AsyncIt
 
 
 async def drain_output(output: Output, left: Sequence[int] = ()) -> None:
-    """Wait until all is written, unless the reader has paused and the person wants to leave."""
+    """Wait until all is written, unless the reader has paused and the user wants to leave."""
     output.close()
     drained = asyncio.wrap_future(output.drained)
     while not left and not drained.done():
@@ -292,7 +292,7 @@ class TextRenderer:
 
     @property
     def _is_replaced(self) -> bool:
-        """Whether what stands there is no part of the answer any more."""
+        """Whether what stands there isn't a part of the answer any more."""
         return self._shown > 0 and self._answer[: len(self._shown_parts)] != self._shown_parts
 
     def _restart(self, reason: str) -> None:
@@ -396,7 +396,7 @@ SHOW = "show"
 
 
 class TerminalAsker:
-    """Puts the engine's questions to the person at the terminal; else takes the safe choice.
+    """Puts the engine's questions to the user at the terminal; else takes the safe choice.
 
     A plan is asked about if `plan_question` writes it out; else it only is remembered.
     """
@@ -418,7 +418,7 @@ class TerminalAsker:
         """Return the id of the choice."""
         if question.plan is not None and self._plan_question is None:
             self.prices = question.prices
-            return question.default  # it is shown once the run is over, and played later
+            return question.default  # it is shown once the run is over, and run later
         # Neither an offer's text nor a plan can be edited here; it can be asked again.
         choices = {choice.id: choice.label for choice in question.choices if choice.id != "edit"}
         if self._drop_oldest and "trim" in choices:
@@ -446,7 +446,7 @@ class TerminalAsker:
             "\n".join([self._text(question), *listed, f"Number, then Enter ({default}):"])
         )
         try:
-            self._output.hold_output()  # steps beside the one that asks go on writing
+            self._output.hold_output()  # steps beside the one that asks continue writing
             await wait_until_written(self._output)  # a terminal may be paused (Ctrl+S)
             typed = (await read_line()).strip()
         finally:
@@ -466,7 +466,7 @@ async def wait_until_written(output: Output) -> None:
     loop, written = asyncio.get_running_loop(), asyncio.Event()
 
     def report_written() -> None:
-        with contextlib.suppress(RuntimeError):  # the person left, and the loop is closed
+        with contextlib.suppress(RuntimeError):  # the user left, and the loop is closed
             loop.call_soon_threadsafe(written.set)
 
     output.call_when_written(report_written)
@@ -474,7 +474,7 @@ async def wait_until_written(output: Output) -> None:
 
 
 def offer_text(offer: CallOffer) -> str:
-    """Write out for a person what would leave this machine, and what it can cost."""
+    """Write out for the user what would leave this machine, and what it can cost."""
     own = f"{instructions_text(offer)}\n" if offer.instructions else ""
     # The price stands where the question is, however long the text before it.
     return (
@@ -491,7 +491,7 @@ def _indented(text: str) -> str:
 async def read_line() -> str:
     """Wait for a line at the terminal, in a way that can be cancelled.
 
-    What was typed before the question was there is no answer to it.
+    What was typed before the question was there isn't an answer to it.
     """
     if sys.platform == "win32":  # no loop there waits for a console
         return await asyncio.to_thread(sys.stdin.readline)

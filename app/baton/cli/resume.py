@@ -1,4 +1,4 @@
-"""`baton resume`: goes on where a run was interrupted, or plays a plan that was drawn."""
+"""`baton resume`: continues an interrupted run, or runs a plan that was drawn."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def resume(
     from baton.cli.prompt_run import OutputOptions
     from baton.core.permissions import PromptLimits
 
-    form = "json" if as_json else "events" if as_events else "whole" if no_stream else "text"
+    renderer = "json" if as_json else "events" if as_events else "whole" if no_stream else "text"
     limits = PromptLimits(
         budget=None if budget is None else parse_usd(budget),
         attended=os.isatty(0) and os.isatty(2),
@@ -80,7 +80,7 @@ def resume(
     with running_loop(baton) as runner:
         return runner.run(
             _resume_run(
-                baton, run, OutputOptions(form, quiet, has_warnings=settings.warnings), limits
+                baton, run, OutputOptions(renderer, quiet, has_warnings=settings.warnings), limits
             )
         )
 
@@ -114,7 +114,7 @@ def _kept_limits(routed: Routed, limits: PromptLimits) -> Iterator[str]:
 
 
 def _is_resumable(record: RunRecord) -> bool:
-    """Whether a person who names no run may mean this one.
+    """Whether a user who names no run may mean this one.
 
     Not one step that failed, which would fail again, nor what they decided not to send.
     """
@@ -131,7 +131,7 @@ def _opening_line(record: RunRecord, title: str) -> str:
     if not progress:
         return f"Asking again what {run} asked."
     if has_not_begun(view):
-        return f"Playing the plan of {run}."
+        return f"Running the plan of {run}."
     return f"R{run[1:]} was {progress}; continuing."
 
 
@@ -148,6 +148,6 @@ async def _find_resumable(store: Store, named: str | None) -> RunRecord:
             if _is_resumable(record):
                 return record
     raise ConfigError(
-        "No run was interrupted, and no plan waits to be played.",
+        "No run was interrupted, and no plan waits to be run.",
         '`baton plan "Compare tea and coffee"` draws one.',
     )

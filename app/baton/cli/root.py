@@ -80,7 +80,7 @@ Examples:
   baton --plain                           chat line by line, for screen readers
   baton ask "What is the capital of France?"
   git diff | baton ask "Write a commit message for this"
-  baton ask -c "And of Spain?"            go on with the latest conversation
+  baton ask -c "And of Spain?"            continue the latest conversation
   baton plan "Compare these two drafts"   see who would do what; `baton resume` runs it
   baton serve                             let editors and scripts use Baton as a model
   baton why                               who answered last, and why
@@ -226,12 +226,12 @@ def _open_app(options: AppOptions) -> int:
     if not is_plain:
         from baton.tui.app import run_app  # while history and ledger are opened
 
-    baton.must_know_conductor()
+    baton.require_conductor()
     lost = "" if worker is not None else baton.stand_in()
     conversation = None
     if options.latest or options.conversation is not None:
-        found = find_continued(baton.store, options.latest, options.conversation)
-        conversation = asyncio.run(found)
+        finding = find_continued(baton.store, options.latest, options.conversation)
+        conversation = asyncio.run(finding)
     interrupts.restore_default_handler()
     greeting = " ".join(filter(None, (lost, baton.warning)))
     limits = PromptLimits(label=Label.LOCAL) if options.private else ANYTHING

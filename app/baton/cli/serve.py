@@ -80,8 +80,8 @@ SERVED_SLOTS = 16
 @click.option(
     "--budget",
     metavar="USD",
-    help="What the token that may spend may cost in all, restarts included; allows spending where"
-    " no other ceiling is set.",
+    help="The ceiling of the token that may spend, restarts included; allows spending where no"
+    " other ceiling is set.",
 )
 @click.option("--private", is_flag=True, help="Let nothing that programs send leave this machine.")
 @offline_option
@@ -154,10 +154,10 @@ def serve(
     baton = compose(settings, paths, warm=settings.worker)
     with asyncio.Runner() as runner:
         try:
-            baton.must_know_conductor()
-            for said in (notice if not quiet else "", baton.warning):
-                if said:
-                    notify(f"baton: {said}")
+            baton.require_conductor()
+            for sentence in (notice if not quiet else "", baton.warning):
+                if sentence:
+                    notify(f"baton: {sentence}")
             return runner.run(_serve(baton, port, host, allowed, quiet))
         finally:
             runner.run(baton.aclose())
@@ -251,7 +251,7 @@ async def _serve(
         if not quiet:
             notify(_ready_text(endpoint, allowed))
         await stopped.wait()
-        notify("baton: Stopping; what is being answered may end.")
+        notify("baton: Stopping; running answers may finish.")
     if lines is not None:
         lines.close()
     return 0

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def user_history() -> AsyncIterator[Store]:
-    """Open the person's history; report on stderr what is wrong with it."""
+    """Open the user's history; report on stderr what is wrong with it."""
     from baton.history import Store
 
     store = Store.open(find_paths().database)
@@ -53,7 +53,7 @@ _CLIENT_ID = re.compile(r"(?:chatcmpl-|cmpl-|msg_|req_|resp_)([0-9a-f]{12})")
 
 
 async def find_run(store: Store, named: str | None) -> RunRecord:
-    """Return the run that a person named, also by a program's id of it, or the last one.
+    """Return the run that the user named, also by a program's id of it, or the last one.
 
     Raises ConfigError.
     """
@@ -78,14 +78,14 @@ def _refusal(request: str) -> str:
         with suppress(OSError):
             for line in (find_paths().logs / name).read_text("utf-8", "replace").splitlines():
                 if f"(req_{request})" in line:
-                    said = " ".join(one_line(line, 400).split()).rpartition(" (req_")[0]
-                    return f"it was refused. The log says: {said.rstrip('.')}"
+                    reason = " ".join(one_line(line, 400).split()).rpartition(" (req_")[0]
+                    return f"it was refused. The log says: {reason.rstrip('.')}"
     return "it was refused, or isn't kept"
 
 
 @asynccontextmanager
 async def user_ledger() -> AsyncIterator[Ledger]:
-    """Open the person's ledger; report on stderr what is wrong with it."""
+    """Open the user's ledger; report on stderr what is wrong with it."""
     from baton.compose import open_ledger
 
     ledger = open_ledger(find_paths())
@@ -124,5 +124,5 @@ def format_columns(
 
 
 def format_time(seconds: float) -> str:
-    """Write a time for a person."""
+    """Write a time for the user."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -53,7 +53,7 @@ _HANGING_INDENT = " " * 12
 def trace(run: str | None, texts: bool, as_json: bool, otel: bool) -> None:
     """Show what happened in RUN: its id, the beginning of it, or without one the last run.
 
-    What programs log of it is understood, too: chatcmpl-…, resp_…, msg_…, req_….
+    Ids that programs log work, too: chatcmpl-…, resp_…, msg_…, req_….
 
     \b
       baton trace --texts
@@ -108,7 +108,7 @@ def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, ob
 def trace_text(
     record: RunRecord, left: Sequence[Egress] = (), width: int = _UNLIMITED_COLUMNS
 ) -> str:
-    """Write a run's story for a person: its steps, a line for each event, what it all took."""
+    """Write a run's story for the user: its steps, a line for each event, what it all took."""
     started = format_time(record.created)
     head = f"Run {record.id} · {started} · {record.status}\nConversation {record.conversation}"
     view = record_view(record)
@@ -167,7 +167,7 @@ def step_texts(view: RunView, answer: str) -> str:
 def why(run: str | None, as_json: bool) -> None:
     """Say who did what in RUN, and why: its id, the beginning of it, or without one the last run.
 
-    What programs log of it is understood, too: chatcmpl-…, resp_…, msg_…, req_….
+    Ids that programs log work, too: chatcmpl-…, resp_…, msg_…, req_….
     `baton trace` shows all of it.
     """
     record = with_store(lambda store: find_run(store, run))
@@ -228,7 +228,7 @@ _CALL_ATTRIBUTES: Mapping[str, Callable[[ev.Called], Value | None]] = {
     "gen_ai.response.finish_reasons": lambda call: call.finish and (call.finish.value,),
     "error.type": lambda call: None if call.confirmed else "ended_early",
 }
-"""What is said of a call, by its attribute; one without a value is left out."""
+"""What is reported of a call, by its attribute; one without a value is left out."""
 
 
 def span_lines(record: RunRecord) -> list[str]:
@@ -328,8 +328,8 @@ def _span_id(record: RunRecord, key: str) -> str:
 
 
 def _attribute_list(attributes: Mapping[str, Value | None]) -> list[dict[str, Any]]:
-    found = {name: value for name, value in attributes.items() if value is not None}
-    return [{"key": name, "value": _typed_value(value)} for name, value in found.items()]
+    present = {name: value for name, value in attributes.items() if value is not None}
+    return [{"key": name, "value": _typed_value(value)} for name, value in present.items()]
 
 
 def _typed_value(value: Value) -> dict[str, Any]:

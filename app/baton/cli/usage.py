@@ -63,7 +63,7 @@ def parse_since(text: str) -> float:
             day = datetime.date.fromisoformat(text.strip())
         except ValueError as error:
             raise ConfigError(
-                f"{text!r} is no day.", "Write it like 2026-11-01, or 7d for the last seven days."
+                f"{text!r} isn't a day.", "Write it like 2026-11-01, or 7d for the last seven days."
             ) from error
     return time.mktime(day.timetuple())
 
@@ -72,10 +72,10 @@ def _merged_rows(
     by: UsageGrouping, charged: Sequence[UsageRow], local: Sequence[UsageRow]
 ) -> list[UsageRow]:
     """Join what the ledger and the history hold: days in their order, else the dearest first."""
-    found: dict[str, UsageRow] = {}
+    rows: dict[str, UsageRow] = {}
     for row in (*charged, *local):
-        known = found.get(row.name, UsageRow(row.name, 0, 0, 0, 0, 0))
-        found[row.name] = UsageRow(
+        known = rows.get(row.name, UsageRow(row.name, 0, 0, 0, 0, 0))
+        rows[row.name] = UsageRow(
             row.name,
             known.calls + row.calls,
             known.tokens_in + row.tokens_in,
@@ -84,8 +84,8 @@ def _merged_rows(
             known.unconfirmed + row.unconfirmed,
         )
     if by == "day":
-        return sorted(found.values(), key=lambda row: row.name)
-    return sorted(found.values(), key=lambda row: (-row.charged, -row.calls, row.name))
+        return sorted(rows.values(), key=lambda row: row.name)
+    return sorted(rows.values(), key=lambda row: (-row.charged, -row.calls, row.name))
 
 
 def usage_object(by: str, row: UsageRow) -> dict[str, object]:

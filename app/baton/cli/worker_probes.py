@@ -76,7 +76,7 @@ class WorkerTrial:
 
 @dataclass(frozen=True, slots=True)
 class AddressTrial:
-    """What came of a call to one of a worker's addresses: an answer or an error."""
+    """The outcome of a call to one of a worker's addresses: an answer or an error."""
 
     address: str
     trial: WorkerTrial | None = None
@@ -90,7 +90,7 @@ class AddressTrial:
         return f"{self.address} works: {self.trial.tokens} tokens in {self.trial.seconds:.1f} s."
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def as_object(self) -> dict[str, Any]:
         """The same for machines."""
         return {
             "address": self.address,
@@ -135,8 +135,8 @@ def report_addresses(worker: str, tried: Sequence[AddressTrial], as_json: bool) 
     if as_json:
         cost = format_usd(sum(each.trial.cost for each in tried if each.trial is not None))
         status = "failed" if failed else "finished"
-        facts = [each.facts for each in tried]
-        emit_document(status=status, worker=worker, cost_usd=cost, addresses=facts)
+        objects = [each.as_object for each in tried]
+        emit_document(status=status, worker=worker, cost_usd=cost, addresses=objects)
     else:
         emit("\n".join(each.line for each in tried))
     codes = [each.trial.report_warnings() for each in tried if each.trial is not None]
@@ -144,7 +144,7 @@ def report_addresses(worker: str, tried: Sequence[AddressTrial], as_json: bool) 
 
 
 def confirm_cost(card: Card, settings: Settings, yes: bool, calls: int = 1) -> int | None:
-    """Have the person agree to what trying a worker can cost; return that of each of so many calls.
+    """Have the user agree to what trying a worker can cost; return that of each of so many calls.
 
     None: it costs nothing. Raises ConfigError where there is no terminal, and what `check` raises
     if it can't be tried.
@@ -189,11 +189,11 @@ async def try_worker(
             alone=True,
         )
         view = RunView()
-        async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
+        async with baton.orchestra.run(prompt, limits=limits, worker=worker) as run:
             async for event in run:
                 view = view.apply(event)
-        for said in view.substitutions:
-            notify(f"baton: {said}")
+        for sentence in view.substitutions:
+            notify(f"baton: {sentence}")
         hardware = baton.orchestra.worker(worker).card.hardware
     finally:
         await baton.aclose()
@@ -228,13 +228,13 @@ def new_models(settings: Settings, hosts: Sequence[str]) -> list[ServerModel]:
         for url in entry.addresses
     }
     if hosts:
-        found = asyncio.run(find_host_models(settings, find_paths(), hosts))
-        answered = {host for model in found for host in model.hosts}
+        models = asyncio.run(find_host_models(settings, find_paths(), hosts))
+        answered = {host for model in models for host in model.hosts}
         if silent := [host for host in hosts if host not in answered]:
             notify(f"No engine answered on {', '.join(silent)} ({_ENGINES}).")
     else:
-        found = asyncio.run(ask_engines(limit=TIMEOUT_SECONDS))
-    new = [one for one in found if (one.model, plain_address(one.addresses[0])) not in known]
+        models = asyncio.run(ask_engines(limit=TIMEOUT_SECONDS))
+    new = [one for one in models if (one.model, plain_address(one.addresses[0])) not in known]
     return merge_server_models(new, [entry.id for entry in settings.roster])
 
 
@@ -263,13 +263,13 @@ def server_model_object(model: ServerModel) -> dict[str, Any]:
     }
 
 
-def select_models(found: Sequence[ServerModel], ids: Iterable[str]) -> list[ServerModel]:
-    by_id = {model.id: model for model in found}
+def select_models(models: Sequence[ServerModel], ids: Iterable[str]) -> list[ServerModel]:
+    by_id = {model.id: model for model in models}
     for id in ids:
         if id not in by_id:
             there = ", ".join(by_id) or "none"
             raise ConfigError(f"No new model {id!r} was found.", f"Found: {there}.")
-    return [by_id[id] for id in ids] or list(found)
+    return [by_id[id] for id in ids] or list(models)
 
 
 def model_text(model: ServerModel) -> str:
@@ -278,13 +278,13 @@ def model_text(model: ServerModel) -> str:
     return f"{model.model}  {show_size(model.size)}" if model.size else model.model
 
 
-def detection_text(found: Sequence[ServerModel], added: bool, hosts: Sequence[str]) -> str:
-    if not found:
+def detection_text(models: Sequence[ServerModel], added: bool, hosts: Sequence[str]) -> str:
+    if not models:
         where = f"on {', '.join(hosts)}" if hosts else "here"
         return f"No engine with new models runs {where} ({_ENGINES})."
     if not added:
         return f"`baton workers detect {'--host NAME ' * bool(hosts)}--add` makes them workers."
     unpriced = ""
-    if any(model.cloud and model.is_here for model in found):
+    if any(model.cloud and model.is_here for model in models):
         unpriced = " What is forwarded needs a price."
-    return f"Added to config.toml; `baton ask -m {found[0].id}` asks the first.{unpriced}"
+    return f"Added to config.toml; `baton ask -m {models[0].id}` asks the first.{unpriced}"

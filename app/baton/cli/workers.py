@@ -78,12 +78,12 @@ def list_(as_json: bool) -> None:
 def show(worker: str, as_json: bool) -> None:
     """Show what is known of WORKER, and how it writes.
 
-    Behind each number stands who said it: config.toml, the model's own file, or Baton.
+    Behind each number stands where it comes from: config.toml, the model's own file, or Baton.
     """
-    card, manner = _find_worker(worker)
+    card, configuration = _find_worker(worker)
     addresses, variable = configured_addresses(load_settings(find_paths().config_file), worker)
     if as_json:
-        more = configuration_object(manner) if manner is not None else {}
+        more = configuration_object(configuration) if configuration is not None else {}
         more |= {
             "address": addresses[0].url if addresses else "",
             "addresses": [asdict(each) for each in addresses],
@@ -91,7 +91,7 @@ def show(worker: str, as_json: bool) -> None:
         }
         return emit_document(**(card_object(card) | more))
     is_list = len(addresses) > 1
-    facts = {
+    lines = {
         "Worker": card.id,
         "Name": card.name,
         "Model": card.model,
@@ -106,13 +106,13 @@ def show(worker: str, as_json: bool) -> None:
         "At once": "" if card.slots == 1 else f"{card.slots} requests",
         "Context": f"{card.context:,} tokens" if card.context else "",
         "Longest answer": "" if card.is_tool else f"{card.max_output:,} tokens",
-        **(configuration_lines(manner) if manner is not None else {}),
+        **(configuration_lines(configuration) if configuration is not None else {}),
         "Parameters": f"{card.parameters / 1e6:,.0f} million" if card.parameters else "",
         "File": show_size(card.size) if card.size else "",
         "Licence": card.licence,
         "Note": card.note,
     }
-    emit("\n".join(f"{name + ':':16}{one_line(text)}" for name, text in facts.items() if text))
+    emit("\n".join(f"{name + ':':16}{one_line(text)}" for name, text in lines.items() if text))
 
 
 @workers.command(short_help="Find engines that run here or on another host.")
@@ -149,16 +149,16 @@ def detect(
     if settings.offline:
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
     asked = list(dict.fromkeys(map(checked_host, hosts)))
-    found = select_models(new_models(settings, asked), ids)
+    models = select_models(new_models(settings, asked), ids)
     if add:
-        append_workers(file, detected_entries(found, _options(price=price or None)))
+        append_workers(file, detected_entries(models, _options(price=price or None)))
     if as_json:
-        return emit_document(models=[server_model_object(model) for model in found])
-    width = max((len(model.id) for model in found), default=0)
-    for model in found:
+        return emit_document(models=[server_model_object(model) for model in models])
+    width = max((len(model.id) for model in models), default=0)
+    for model in models:
         where = f"  on {', '.join(map(one_line, model.hosts))}" if hosts else ""
         emit(f"{model.id:{width}}  {model.engine:12}  {model_text(model)}{where}")
-    notify(detection_text(found, add, hosts))
+    notify(detection_text(models, add, hosts))
 
 
 @workers.command(short_help="Add a worker to config.toml.", epilog=_ADD_EXAMPLES)
@@ -172,7 +172,7 @@ def detect(
     help="US dollars for a million tokens read and written.",
 )
 @click.option("--here", is_flag=True, help="It computes on this machine, not in a cloud.")
-@click.option("--private", is_flag=True, help="So it does, and private conversations may go to it.")
+@click.option("--private", is_flag=True, help="As --here; private conversations may go to it, too.")
 @offline_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def add(
@@ -188,8 +188,8 @@ def add(
     """Add a worker to config.toml: a model that runs here, an address, or a provider's model.
 
     To add a server on this machine confirms that it computes here: it is used without asking then,
-    as it costs nothing. Private conversations go to it only with --private. What seems to pass on
-    what it is sent counts as cloud, unless --here says otherwise.
+    as it costs nothing. Private conversations go to it only with --private. A server that seems
+    to forward its requests counts as cloud, unless --here says otherwise.
     """
     file = find_paths().config_file
     settings = load_settings(file, flags={"offline": True} if offline else {})
@@ -201,9 +201,9 @@ def add(
     notify(_addition_text(entry, added.is_changed, settings))
 
 
-def _options(**said: Any) -> AddOptions:
-    """Return what was said, and what can be asked where there is a terminal."""
-    return AddOptions(**said, agree=_agree, ask_price=_ask_price if can_ask() else None)
+def _options(**typed: Any) -> AddOptions:
+    """Return what was typed, and what can be asked where there is a terminal."""
+    return AddOptions(**typed, agree=_agree, ask_price=_ask_price if can_ask() else None)
 
 
 def _agree(question: str) -> bool:
@@ -242,9 +242,9 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
         return report_addresses(worker, tried, as_json)
     trial = asyncio.run(try_worker(settings, paths, worker, budget))
     if as_json:
-        facts = asdict(trial)
-        cost = format_usd(facts.pop("cost"))
-        emit_document(status="finished", worker=worker, cost_usd=cost, **facts)
+        result = asdict(trial)
+        cost = format_usd(result.pop("cost"))
+        emit_document(status="finished", worker=worker, cost_usd=cost, **result)
         return trial.report_warnings()
     where = f" on {one_line(trial.hardware)}" if trial.hardware else ""
     emit(f"{one_line(worker)} works: {trial.tokens} tokens in {trial.seconds:.1f} s{where}.")
@@ -396,7 +396,7 @@ _ORIGIN_NAMES = ("config.toml", "suits this model", "its file", "Baton's own")
 class WorkerConfiguration:
     """How one worker writes.
 
-    `sampling` has a number for each name and who said it, by its place in `_ORIGINS`; it is empty
+    `sampling` has a number for each name and its origin, as an index of `_ORIGINS`; it is empty
     where the model's file can't be read, and of a remote worker but for what was set.
     """
 
@@ -435,25 +435,29 @@ def _sampling(entry: LocalWorkerSettings, file: Path | None) -> Mapping[str, tup
 # For people
 
 
-def configuration_lines(manner: WorkerConfiguration) -> dict[str, str]:
+def configuration_lines(configuration: WorkerConfiguration) -> dict[str, str]:
     """Return the lines that say how a worker writes."""
-    entry = manner.entry
-    lines = {"Writes with": _sampling_text(manner), "System text": _system_text(manner)}
+    entry = configuration.entry
+    lines = {
+        "Writes with": _sampling_text(configuration),
+        "System text": _system_text(configuration),
+    }
     if isinstance(entry, LocalWorkerSettings):
         lines |= {
-            "Seed": _seed_text(manner, entry),
+            "Seed": _seed_text(configuration, entry),
             "Adapter": _adapter_text(entry),
-            "Loaded with": _loading_text(entry, manner.settings),
+            "Loaded with": _loading_text(entry, configuration.settings),
         }
         if entry.thinking is not None:
             lines["Thinks"] = f"{'yes' if entry.thinking else 'no'} ({_ORIGIN_NAMES[0]})"
     return lines
 
 
-def _sampling_text(manner: WorkerConfiguration) -> str:
-    if isinstance(manner.entry, CloudWorkerSettings | ServerWorkerSettings) and not manner.sampling:
+def _sampling_text(configuration: WorkerConfiguration) -> str:
+    is_remote = isinstance(configuration.entry, CloudWorkerSettings | ServerWorkerSettings)
+    if is_remote and not configuration.sampling:
         return "what is usual there"
-    by = sorted(manner.sampling.items(), key=lambda one: one[1][1])
+    by = sorted(configuration.sampling.items(), key=lambda one: one[1][1])
     groups = groupby(by, key=lambda one: one[1][1])
     return "; ".join(
         ", ".join(f"{name} {number:g}" for name, (number, _) in group)
@@ -462,18 +466,18 @@ def _sampling_text(manner: WorkerConfiguration) -> str:
     )
 
 
-def _seed_text(manner: WorkerConfiguration, entry: LocalWorkerSettings) -> str:
+def _seed_text(configuration: WorkerConfiguration, entry: LocalWorkerSettings) -> str:
     if entry.seed is not None:
         return f"{entry.seed} ({_ORIGIN_NAMES[0]})"
-    always = manner.sampling.get("temperature", (1.0, 0))[0] == 0
+    always = configuration.sampling.get("temperature", (1.0, 0))[0] == 0
     return "not needed: the likeliest word is taken" if always else "by chance"
 
 
-def _system_text(manner: WorkerConfiguration) -> str:
-    if not manner.card.system:
-        return "nothing of its own"
-    whose = _ORIGIN_NAMES[3] if manner.entry.system is None else _ORIGIN_NAMES[0]
-    return f"\u201c{one_line(manner.card.system, 120)}\u201d ({whose})"
+def _system_text(configuration: WorkerConfiguration) -> str:
+    if not configuration.card.system:
+        return "none"
+    whose = _ORIGIN_NAMES[3] if configuration.entry.system is None else _ORIGIN_NAMES[0]
+    return f"\u201c{one_line(configuration.card.system, 120)}\u201d ({whose})"
 
 
 def _adapter_text(entry: LocalWorkerSettings) -> str:
@@ -502,21 +506,21 @@ def _loading_text(entry: LocalWorkerSettings, settings: Settings) -> str:
 # For machines
 
 
-def configuration_object(manner: WorkerConfiguration) -> dict[str, Any]:
+def configuration_object(configuration: WorkerConfiguration) -> dict[str, Any]:
     """Return how a worker writes, for machines; what is None holds nowhere or isn't known."""
-    entry = manner.entry
-    found: dict[str, Any] = {
+    entry = configuration.entry
+    result: dict[str, Any] = {
         "sampling": {
             name: {"value": round(number, 6), "from": _ORIGINS[origin]}
-            for name, (number, origin) in manner.sampling.items()
+            for name, (number, origin) in configuration.sampling.items()
         },
         "seed": None,
         "thinking": None,
         "adapter": None,
     }
     if isinstance(entry, LocalWorkerSettings):
-        found |= {"seed": entry.seed, "thinking": entry.thinking}
+        result |= {"seed": entry.seed, "thinking": entry.thinking}
         if entry.adapter:
             path = expand_home(entry.adapter).absolute()
-            found["adapter"] = {"file": str(path), "scale": entry.adapter_scale}
-    return found
+            result["adapter"] = {"file": str(path), "scale": entry.adapter_scale}
+    return result

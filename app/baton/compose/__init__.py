@@ -89,7 +89,7 @@ class Baton:
 
     @property
     def warning(self) -> str:
-        """What the person must know about how history and ledger were found, or "".
+        """What the user must know about how history and ledger were found, or "".
 
         A ledger that can't be opened is an error only where one is needed. What is said of the
         default worker is said by the first who asks.
@@ -128,7 +128,7 @@ class Baton:
         answers = f", so {other} answers" if other in known else ""
         return f"There is no worker {wanted!r} (the setting `worker`) any more{answers}."
 
-    def must_know_conductor(self) -> None:
+    def require_conductor(self) -> None:
         """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
         from baton.core.catalogue_types import RULE_CONDUCTOR
 
@@ -158,14 +158,14 @@ class Baton:
         if gateway is not None and not terms.offline and any(terms.ceilings.values()):
             gateway.warm()
 
-    def join(self, held: LibraryModel) -> str:
+    def add_model(self, held: LibraryModel) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
         from baton.core.catalogue_types import arrival_text, configured_roles
 
         with _changing:  # others arrive in other threads
             file = self.paths.config_file
             configured = configured_roles(configured_values(file))
-            # What a recommendation wants for a model is no reason to take a role set by hand.
+            # What a recommendation wants for a model is not a reason to take a role set by hand.
             wanted = tuple(role for role in held.record.roles if role not in configured)
             held = replace(held, record=replace(held.record, roles=wanted))
             roles = appoint(held, self.library, load_settings(file), self.paths)
@@ -173,8 +173,8 @@ class Baton:
                 self.orchestra.add(worker)
             self._follow_settings(held.id, roles)
         suited, fault = self.library.suitable_roles(held.id), held.record.fault
-        said = arrival_text(held.id, held.record.name, roles, suited, fault=fault)
-        return said if fault else f"{said} {held.record.note}".strip()
+        line = arrival_text(held.id, held.record.name, roles, suited, fault=fault)
+        return line if fault else f"{line} {held.record.note}".strip()
 
     def _follow_settings(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Configure the orchestra as the settings are now."""
@@ -238,7 +238,7 @@ class Baton:
         card = self.orchestra.worker(id).card
         return f"{card.name} is a worker from now on, called {id}."
 
-    async def leave(self, worker: str) -> None:
+    async def remove_worker(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
         from baton.core.catalogue_types import STARTER_ID, role_holders, settings_without_model
 
@@ -257,7 +257,7 @@ class Baton:
     def keep_models_loaded(self) -> str:
         """Hand what is loaded over to a background process, if one may be started here.
 
-        Returns what the person must know of that, or "".
+        Returns what the user must know of that, or "".
         """
         if not background.may_start(self.settings, self.paths):
             return ""
@@ -288,7 +288,7 @@ class Baton:
             self.router.end()
 
     async def aclose(self) -> None:
-        """Let workers, gateway, money and history go; downloads stop, and can go on later.
+        """Let workers, gateway, money and history go; downloads stop, and can be resumed later.
 
         Each is let go even if one before it fails to. Raises what went wrong last.
         """
@@ -403,7 +403,7 @@ def _trained(local: LocalWorkers, workers: Mapping[str, Worker]) -> TrainedCondu
 
 
 def open_ledger(paths: Paths) -> Ledger:
-    """Begin to open this person's ledger, and all that would remember a lost one."""
+    """Begin to open this user's ledger, and all that would remember a lost one."""
     from baton.money import Ledger
 
     return Ledger.open(
@@ -432,7 +432,7 @@ def _ceilings(file: Path) -> Mapping[Scope, int]:
 
 
 def _default_worker(settings: Settings, local: LocalWorkers, stock: Library) -> tuple[str, str]:
-    """Return who answers, and what the person must know of it, or "".
+    """Return who answers, and what the user must know of it, or "".
 
     While the model that should can't, because its file is broken, gone, or not all here yet,
     another does: else nothing could be asked, nor anything fixed in the app.

@@ -22,7 +22,7 @@ ENDING_SECONDS = 1.0
 """After what time without a borrower it ends where it may not stay."""
 
 _NOTICE = "lender-noticed"
-"""The file that says that the person knows of the background process."""
+"""The file that says that the user knows of the background process."""
 
 
 def borrower(settings: Settings, paths: Paths) -> Borrower | None:
@@ -43,7 +43,7 @@ def _find_lender(paths: Paths) -> Borrower | None:
 
 
 def hand_over(children: Sequence[Child], settings: Settings, paths: Paths) -> str:
-    """Give loaded models to a new background process; return what the person must know, or "".
+    """Give loaded models to a new background process; return what the user must know, or "".
 
     What can't be given ends with this process.
     """

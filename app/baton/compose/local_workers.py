@@ -47,7 +47,7 @@ NOTHING_HERE = ModelFileError(
 
 
 def library(settings: Settings, paths: Paths) -> Library:
-    """Return the models on this machine, and the way others come to it; nothing is read yet."""
+    """Return the models on this machine, and the way others get there; nothing is read yet."""
     from baton.download import HubSource
     from baton.models.catalogue import read_catalogue
     from baton.models.library import Library, RecommendationMemory
@@ -75,7 +75,7 @@ def _is_of_library(entry: object) -> bool:
 async def _machine(folder: Path, allowed: int) -> Hardware:
     """Look this machine up, with the GPUs that llama.cpp can use: in a thread, as it may take.
 
-    Where the person allows models only so many bytes, that counts as if there were no more.
+    Where the user allows models only so many bytes, that counts as if there were no more.
     """
     import asyncio
 
@@ -90,7 +90,7 @@ async def _machine(folder: Path, allowed: int) -> Hardware:
 class LocalWorkers:
     """Makes the workers of this machine; those that load the same model in the same way share it.
 
-    A worker's `model` is the starter, one of the library's, or a GGUF file. Each of the library's
+    A worker's `model` is the starter, one in the library, or a GGUF file. Each of the library's
     that no setting names is a worker as well.
     """
 

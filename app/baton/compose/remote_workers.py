@@ -198,7 +198,7 @@ def reach_of(entry: CloudSettings | ServerSettings) -> Label:
     """Return how far a text may really travel, as far as that is known.
 
     An engine on this machine that forwards to a cloud is one: Ollama for its `:cloud` models in any
-    case; what looks like a forwarder, until the person says that it computes here. Of several
+    case; what looks like a forwarder, until the user says that it computes here. Of several
     addresses the farthest one decides, since a call may go to any of them.
     """
     if isinstance(entry, CloudSettings):

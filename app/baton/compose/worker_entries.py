@@ -35,7 +35,7 @@ _HERE_QUESTION = (
 
 @dataclass(frozen=True, slots=True)
 class AddOptions:
-    """What the person says besides the target of `workers add`.
+    """What the user says besides the target of `workers add`.
 
     `agree` asks the user a question, without a mark at its end. `ask_price` asks what a million
     tokens cost that a model reads and that it writes, in US dollars. Where there is no way to ask,
@@ -52,7 +52,7 @@ class AddOptions:
 
 
 class PriceUnknown(ConfigError):
-    """What a worker costs is in no list, and the person didn't name it."""
+    """What a worker costs is in no list, and the user didn't name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +136,10 @@ def _confirm(known: WorkerSettings, file: Path, options: AddOptions) -> AddedWor
         raise ConfigError(f"{known.id} is a model of this machine's own.", "It needs no more.")
     changes: dict[str, Any] = {}
     if isinstance(known, ServerWorkerSettings) and any(map(_is_loopback, known.addresses)):
-        facts = {"model": known.model, "base_url": known.base_url, "id": known.id}
+        known_fields = {"model": known.model, "base_url": known.base_url, "id": known.id}
         is_open = known.privacy in (None, Label.LOCAL)
         if (is_open and not (known.here and not options.private)) or options.here:
-            changes = _place(facts, options, is_confirmed=known.here)
+            changes = _place(known_fields, options, is_confirmed=known.here)
     if options.price is not None:
         changes |= _price({"kind": "cloud"}, options)
     entries = _entries(file)
@@ -190,7 +190,7 @@ def _new_entry(target: str, settings: Settings, options: AddOptions) -> dict[str
             raise ConfigError(f"{target!r} isn't a model that runs here.", did_you_mean(names))
         there = ", ".join(model.id for model in found) or "none"
         raise ConfigError(
-            f"{target!r} is no address, no provider's model and no model that runs here.",
+            f"{target!r} is neither an address nor a provider's model nor one that runs here.",
             f"An address begins with http://, a model is as openai/gpt-5-mini. Here runs: {there}.",
         )
     return dict(model.entry) | {"id": options.id or model.id}
@@ -251,7 +251,7 @@ def _place(
 ) -> dict[str, Any]:
     """Return what says where a server computes: to add one on this machine is to confirm it.
 
-    What looks like a forwarder is one, unless the person says no to that.
+    What looks like a forwarder is one, unless the user says no to that.
     """
     from baton.core.forwarders import forwards_always, looks_forwarded
 

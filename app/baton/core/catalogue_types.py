@@ -174,7 +174,7 @@ def role_holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict
 
 
 def configured_roles(configured: Mapping[str, Any]) -> frozenset[ModelRole]:
-    """Return the roles that stand in what a person configured, by setting: nothing takes those."""
+    """Return the roles that stand in what the user configured, by setting: nothing takes those."""
     prefer = configured.get("prefer", {})
     found = {role for role, kinds in ROLE_KINDS.items() if any(prefer.get(k) for k in kinds)}
     if configured.get("worker"):
@@ -192,9 +192,9 @@ def roles_on_arrival(
 ) -> tuple[ModelRole, ...]:
     """Return the roles that a model gets once it is installed.
 
-    What the person `wanted` for it; else those it is `suited` for that no model has but the
-    starter, unless the person `configured` that. It never becomes the conductor by itself: the one
-    that comes with Baton plans until the person chooses another, or `baton bench --conductor`
+    What the user `wanted` for it; else those it is `suited` for that no model has but the
+    starter, unless the user `configured` that. It never becomes the conductor by itself: the one
+    that comes with Baton plans until the user chooses another, or `baton bench --conductor`
     measures a better one.
     """
     if wanted:
@@ -204,7 +204,7 @@ def roles_on_arrival(
 
 
 def recommended_roles(roles: Sequence[ModelRole]) -> tuple[ModelRole, ...]:
-    """Return those of a model's roles that it may take without the person naming them."""
+    """Return those of a model's roles that it may take without the user naming them."""
     return tuple(role for role in roles if role is not ModelRole.CONDUCTOR)
 
 
@@ -251,7 +251,9 @@ def arrival_text(
         return f"{name} is kept, but it can't answer, so it has no role. {fault} {again}"
     does = [words for role, words in _ROLE_PHRASES.items() if role in roles]
     listed = " and ".join(filter(None, (", ".join(does[:-1]), *does[-1:])))
-    said = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."
+    state = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."
     if ModelRole.CONDUCTOR in roles or ModelRole.CONDUCTOR not in suited:
-        return f"{name} {said}"
-    return f"{name} {said} `baton bench --conductor` measures whether it plans better than Baton's."
+        return f"{name} {state}"
+    return (
+        f"{name} {state} `baton bench --conductor` measures whether it plans better than Baton's."
+    )

@@ -1,4 +1,4 @@
-"""The errors that Baton shows to a person.
+"""The errors that Baton shows to the user.
 
     BatonError(message, hint)
       ConfigError            a setting or an argument is wrong          exit 2
@@ -11,18 +11,18 @@
         WorkerUnavailable      it may work when tried again
         ContextTooLong         the prompt doesn't fit
         SettingRefused         it may be asked once more without a setting
-      PlanError              a plan can't be played; repaired or replaced exit 1
+      PlanError              a plan can't be run; repaired or replaced exit 1
       StoreError             history could not be read or written       exit 1
 
 A class exists because a caller handles it differently. `message` says what happened and what was
-kept, `hint` says what to do. Cancellation is no error, and bugs are never wrapped.
+kept, `hint` says what to do. Cancellation isn't an error, and bugs are never wrapped.
 """
 
 from __future__ import annotations
 
 
 class BatonError(Exception):
-    """An error that a person can understand and fix.
+    """An error that the user can understand and fix.
 
     Both texts are plain sentences. They may quote untrusted text, so they are sanitised where
     they are shown.
@@ -94,7 +94,7 @@ class ContextTooLong(WorkerError):
 
 
 class PlanError(BatonError):
-    """A plan that can't be played: it is repaired once, then another takes its place."""
+    """A plan that can't be run: it is repaired once, then another takes its place."""
 
 
 class StoreError(BatonError):

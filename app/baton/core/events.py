@@ -1,4 +1,4 @@
-"""The events of a run. Everything that a person sees of a run is a fold over them.
+"""The events of a run. Everything that the user sees of a run is a fold over them.
 
 `at` is in seconds since the run began; the run sets it when it emits an event. Exactly one of
 Finished, Failed and Cancelled ends a run. `StepText` and `Progress` are transient: shown as they
@@ -41,12 +41,12 @@ class Started:
 class Routed:
     """Where the prompt goes (local, plan or cloud), and why, in a sentence; by which strategy.
 
-    A run that goes on with this one keeps within its bounds: `worker` answers unless a plan says
+    A run that continues this one keeps within its bounds: `worker` answers unless a plan says
     otherwise, `alone` if so; in the `mode` local or `offline` no remote worker does. `budget` is
     the ceiling for the prompt in nano-dollars, which all such runs share with the first, `root`
     ("": this one is the first). `decided_by` is what chose: a tool's rule ("tool"), the "router",
     a "rule" of length and kind, or that rule as the router was too "late". `client` is the id of
-    the access token of the program that asked ("": the person did); with `is_free` no cloud worker
+    the access token of the program that asked ("": the user did); with `is_free` no cloud worker
     may answer it.
     """
 
@@ -94,11 +94,11 @@ class Planning:
 class Decision(StrEnum):
     """What became of an offer to send something."""
 
-    SENT = "sent"  # the person allowed it, now or before
-    KEPT = "kept"  # the person kept what there is
-    EDIT = "edit"  # the person wants to change it first
+    SENT = "sent"  # the user allowed it, now or before
+    KEPT = "kept"  # the user kept what there is
+    EDIT = "edit"  # the user wants to change it first
     CEILING = "ceiling"  # it could have cost more than is left
-    NEVER = "never"  # the settings say so, or there was no person to ask
+    NEVER = "never"  # the settings say so, or there was no user to ask
 
 
 @frozen_dataclass
@@ -143,7 +143,7 @@ class Unsent:
 
 @frozen_dataclass
 class Planned:
-    """The steps that will be played. A later one has the same first steps, and more.
+    """The steps that will be run. A later one has the same first steps, and more.
 
     Where it isn't `final`, the answer may still be replaced by a later one's. `why` says what made
     a later one necessary.
@@ -201,7 +201,7 @@ class StepRetried:
 
 @frozen_dataclass
 class Trimmed:
-    """The person chose to leave the conversation's oldest turns out from here on."""
+    """The user chose to leave the conversation's oldest turns out from here on."""
 
     at: float = field(default=0.0, kw_only=True)
     turns: int
@@ -341,7 +341,7 @@ class Failed:
 
 @frozen_dataclass
 class Cancelled:
-    """The person stopped the run; the text so far is kept."""
+    """The user stopped the run; the text so far is kept."""
 
     at: float = field(default=0.0, kw_only=True)
 

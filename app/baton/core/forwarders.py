@@ -1,6 +1,6 @@
 """Which programs on this machine compute, and which pass texts on to a cloud.
 
-No more than a guess by names: the person's word (`here`, `privacy`) counts before it.
+No more than a guess by names: the user's word (`here`, `privacy`) counts before it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class _LateInit:
 
     def __get__(self, instance: object, owner: type) -> Callable[..., None]:
         compiled: Any = _compile_init(self._cls)
-        setattr(self._cls, "__init__", compiled)  # noqa: B010 (to mypy, a method is no variable)
+        setattr(self._cls, "__init__", compiled)  # noqa: B010 (to mypy, a method isn't a variable)
         bound: Callable[..., None] = compiled.__get__(instance, owner)
         return bound
 

@@ -14,16 +14,16 @@ from baton.core.messages import Role, TurnStatus
 
 
 class Signal(StrEnum):
-    """What happened to an answer. A person's are stored, the last two are read from events."""
+    """What happened to an answer. The user's are stored, the last two are read from events."""
 
-    GOOD = "good"  # the person said so
-    BAD = "bad"  # the person said so
+    GOOD = "good"  # the user said so
+    BAD = "bad"  # the user said so
     STRONGER = "stronger"  # a stronger worker was asked the same
     AGAIN = "again"  # it was to be answered again
     EDITED = "edited"  # the prompt was changed and sent again
     COPIED = "copied"  # all or a part of it was copied
-    AGREED = "agreed"  # the remote worker that replaced it came to the same short answer
-    DIFFERED = "differed"  # the remote worker that replaced it came to another
+    AGREED = "agreed"  # the remote worker that replaced it gave the same short answer
+    DIFFERED = "differed"  # the remote worker that replaced it gave another
 
 
 RATINGS = (Signal.GOOD, Signal.BAD)
@@ -117,7 +117,7 @@ class Conversation:
 
     `head` is the newest turn of the branch that was last looked at; turns before `sent_from` (None:
     none) are not sent any more. `policy` None is when to spend as the settings say. `program` is
-    the name of the program whose conversation it is ("": the person's own).
+    the name of the program whose conversation it is ("": the user's own).
     """
 
     id: str
@@ -138,7 +138,7 @@ class SearchHit:
     """One turn that matches a search; `snippet` is its matching line, `spans` the matches in it.
 
     Of an answer, `worker` wrote it, and `cost` is what its run was charged, in billionths of a
-    dollar; of what a person said, they are "" and 0. `program` is whose conversation it is.
+    dollar; of what the user said, they are "" and 0. `program` is whose conversation it is.
     """
 
     conversation: str
@@ -184,7 +184,7 @@ class OwnAnswer:
 
 @frozen_dataclass
 class RecentConversation:
-    """A conversation that a person may want to continue, with how its newest turn stands.
+    """A conversation that the user may want to continue, with how its newest turn stands.
 
     `turn` is that turn, `status` how it ended, `cost` what the conversation was charged in all, in
     billionths of a dollar. `run` is its run, where that didn't end well.

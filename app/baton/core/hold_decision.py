@@ -106,27 +106,27 @@ def without_holds(rooms: Sequence[ScopeBalance]) -> list[ScopeBalance]:
 
 
 def _held_error(bill: HoldRequest, room: ScopeBalance, least: int) -> MoneyHeld:
-    said = _Figures(bill, room, least)
+    figures = _Figures(bill, room, least)
     return MoneyHeld(
-        f"Other prompts held the rest of the ceiling of {said.ceiling} for {room.scope.phrase} for "
-        f"{bill.patience:g} seconds, and this call to {bill.worker} needs at least {said.least}; "
-        "nothing was sent.",
-        f"Ask again once they are done. {_hint(bill, room, said)}",
+        f"Other prompts held the rest of the ceiling of {figures.ceiling} for {room.scope.phrase} "
+        f"for {bill.patience:g} seconds, and this call to {bill.worker} needs at least "
+        f"{figures.least}; nothing was sent.",
+        f"Ask again once they are done. {_hint(bill, room, figures)}",
         room.scope.value,
     )
 
 
 def _refusal_error(bill: HoldRequest, room: ScopeBalance, least: int) -> BudgetExceeded:
-    said = _Figures(bill, room, least)
-    rest = f"has {said.left} left" if room.left else "is used up"
+    figures = _Figures(bill, room, least)
+    rest = f"has {figures.left} left" if room.left else "is used up"
     if room.ceiling == 0:
         rest = "lets nothing through"
     elif room.left and bill.share > 1:
         rest += f" for {bill.share} calls at once"
     return BudgetExceeded(
-        f"The ceiling of {said.ceiling} for {room.scope.phrase} {rest}, and this "
-        f"call to {bill.worker} needs at least {said.least}; nothing was sent.",
-        _hint(bill, room, said),
+        f"The ceiling of {figures.ceiling} for {room.scope.phrase} {rest}, and this "
+        f"call to {bill.worker} needs at least {figures.least}; nothing was sent.",
+        _hint(bill, room, figures),
     )
 
 
@@ -156,9 +156,9 @@ class _Figures:
         return exact_usd(amount - amount % self._step)
 
 
-def _hint(bill: HoldRequest, room: ScopeBalance, said: _Figures) -> str:
+def _hint(bill: HoldRequest, room: ScopeBalance, figures: _Figures) -> str:
     """Return how to allow the call: the smallest sufficient ceiling of this scope."""
-    enough = said.enough
+    enough = figures.enough
     if enough > MAX_AMOUNT_NANOS:
         return "Ask a cheaper worker, or send less."
     dollars = f"{enough // NANO}.{enough % NANO // _CENT_NANOS:02d}"
@@ -179,7 +179,7 @@ def _hint(bill: HoldRequest, room: ScopeBalance, said: _Figures) -> str:
         way = f"Raise it with `baton budget set {room.scope} {dollars}` or /budget."
     if room.unconfirmed:
         way += (
-            f" {said.show(room.unconfirmed)} of it is unconfirmed: `baton budget release` gives "
+            f" {figures.show(room.unconfirmed)} of it is unconfirmed: `baton budget release` gives "
             "back what you weren't charged."
         )
     return way

@@ -1,6 +1,6 @@
 """What is loaded at its first use: the exports of a package, and compiled regular expressions.
 
-A child process lies in the package of its slice, and must not load the modules of the front; and
+A child process is in the package of its slice, and must not load the modules of the front; and
 compiling the patterns of the modules that a `baton ask` imports takes 0.1 s of a slow core.
 """
 

@@ -1,7 +1,7 @@
 """The types of the ledger: ceilings, holds, charges, and the egress log.
 
 Amounts are in nano-dollars, times in seconds since the epoch (UTC); a day and a month are the
-person's own, by the date of the hold.
+user's own, by the date of the hold.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Status(StrEnum):
     HELD = "held"  # money is set aside; the call is on its way
     SETTLED = "settled"  # the provider's own count, at a genuine end
     UNCONFIRMED = "unconfirmed"  # ended any other way: charged at most until released
-    RELEASED = "released"  # was unconfirmed; the person says that it wasn't charged
+    RELEASED = "released"  # was unconfirmed; the user says that it wasn't charged
     VOID = "void"  # nothing was sent, or the provider refused it at no cost
 
 
@@ -86,14 +86,14 @@ class Status(StrEnum):
 class HoldRequest:
     """Everything the ledger must know to hold money for one call.
 
-    `input_bound` is the most tokens the request can come to, `wanted` the most the answer may
+    `input_bound` is the most tokens the request can have, `wanted` the most the answer may
     have: what was asked for, within the worker's own limit. `expected` is the 99th percentile of
     the answer's length (None: unknown), `thinking` the tokens that a worker that thinks needs
     besides (0: it doesn't). `ceilings` are this process's settings (a scope that isn't there sets
     no limit); a run's ceiling comes from `--budget`. `client` is the id of the access token that
-    the run came with ("": it is the person's own); see `opens_cloud`. `share` is among how many
+    the run came with ("": it is the user's own); see `opens_cloud`. `share` is among how many
     calls that are ready the headroom is divided. `keep` is whether what is sent may stay in the
-    egress log (not with `--no-history`). `root` is the first of the runs that this one goes on with
+    egress log (not with `--no-history`). `root` is the first of the runs that this one continues
     ("": none): all share one ceiling, and `is_inherited` is whether an earlier one's is in force.
     `patience` is how many seconds the call may wait for money that other runs hold (0: it doesn't
     wait).
@@ -192,7 +192,7 @@ class Standing:
 
     @property
     def is_budget_typed(self) -> bool:
-        """Whether a person set what this prompt may cost."""
+        """Whether the user set what this prompt may cost."""
         rooms = [room for room in self.rooms if room.scope is Scope.RUN]
         return any(opens_cloud(room, self.client) for room in rooms)
 
@@ -250,7 +250,7 @@ class Egress:
 
 @frozen_dataclass
 class UsageRow:
-    """What calls came to, of one day, worker or purpose (`name`).
+    """What calls cost in sum, of one day, worker or purpose (`name`).
 
     `charged` includes what is `unconfirmed`. Calls that were void are left out.
     """

@@ -31,7 +31,7 @@ class Hardware:
     """This machine, or the container that Baton is in if that has less. Sizes in bytes.
 
     `available` is the memory that could be used now without swapping, `disk` what is free where
-    models lie. `battery` is how full it is, from 0 to 1 (None: there is none), `plugged` whether it
+    models are. `battery` is how full it is, from 0 to 1 (None: there is none), `plugged` whether it
     is being charged. `idle_gpus` names GPUs that are there, but that the engine here can't use.
     """
 
@@ -65,7 +65,7 @@ _GIB = 2**30
 
 
 def show_size(size: float) -> str:
-    """Write a number of bytes for a person: "312 B", "12.3 kB", "1.2 GB"."""
+    """Write a number of bytes for display: "312 B", "12.3 kB", "1.2 GB"."""
     unit = _unit(size)
     return f"{_figure(size, unit)} {_UNITS[unit]}"
 
@@ -77,7 +77,7 @@ def show_part(done: int, total: int) -> str:
 
 
 def show_speed(speed: float) -> str:
-    """Write bytes per second for a person: "312 B/s", "1.2 MB/s", "12 MB/s"."""
+    """Write bytes per second for display: "312 B/s", "1.2 MB/s", "12 MB/s"."""
     unit = _unit(speed)
     figure = _figure(speed, unit)
     return f"{figure if float(figure) < 10 else round(float(figure))} {_UNITS[unit]}/s"

@@ -104,10 +104,10 @@ def to_markdown(conversation: Conversation, turns: Sequence[Turn]) -> str:
 
     Texts stand there as they were written, so what goes to a terminal needs the sanitiser.
     """
-    facts = [datetime.fromtimestamp(conversation.created, UTC).strftime(_TIME_FORMAT)]
+    details = [datetime.fromtimestamp(conversation.created, UTC).strftime(_TIME_FORMAT)]
     if reach := _LABEL_PHRASES.get(conversation.label):
-        facts.append(reach)
-    blocks = [f"# {one_line(conversation.title)}", f"*{', '.join(facts)}*"]
+        details.append(reach)
+    blocks = [f"# {one_line(conversation.title)}", f"*{', '.join(details)}*"]
     for turn in turns:
         blocks += _turn_blocks(turn)
     return "\n\n".join(blocks) + "\n"
@@ -179,14 +179,14 @@ def _parts(text: str, mark: str) -> list[str]:
 
 def _read_conversation(text: str) -> dict[str, Any]:
     head, *turns = _parts(text, "## ")
-    title, facts = head.split("\n\n")
-    found = _FACTS.fullmatch(facts)
-    if found is None:
+    title, details = head.split("\n\n")
+    match = _FACTS.fullmatch(details)
+    if match is None:
         raise ValueError("no date stands under its title")
     labels = {phrase: label for label, phrase in _LABEL_PHRASES.items()}
     shared: dict[str, Any] = {
-        "label": labels.get(found[2], Label.CLOUD).value,
-        "created": datetime.strptime(f"{found[1]}+0000", f"{_TIME_FORMAT}%z").timestamp(),
+        "label": labels.get(match[2], Label.CLOUD).value,
+        "created": datetime.strptime(f"{match[1]}+0000", f"{_TIME_FORMAT}%z").timestamp(),
     }
     ids = [hashlib.sha256(f"{n} {text}".encode()).hexdigest()[:12] for n in range(len(turns) + 1)]
     return shared | {
@@ -211,16 +211,16 @@ def _read_turn(text: str, label: str) -> dict[str, Any]:
     while (file := _FILE.match(rest)) is not None:
         files.append({"name": file[1], "size": int(file[2].replace(",", "")), "text": ""})
         rest = rest[file.end() :]
-    said, status = rest.removesuffix("\n\n"), TurnStatus.DONE
+    words, status = rest.removesuffix("\n\n"), TurnStatus.DONE
     phrases = {phrase: status for status, phrase in _STATUS_PHRASES.items()}
-    if (ending := _ENDING.search(said)) is not None and ending[1] in phrases:
-        said, status = said[: ending.start()], phrases[ending[1]]
-    if said.startswith(">"):
-        said = _QUOTE.sub(r"\1", said)
+    if (ending := _ENDING.search(words)) is not None and ending[1] in phrases:
+        words, status = words[: ending.start()], phrases[ending[1]]
+    if words.startswith(">"):
+        words = _QUOTE.sub(r"\1", words)
     worker = speaker.removesuffix(" (worker)")
     return {
         "role": (Role.USER if speaker == "You" else Role.ASSISTANT).value,
-        "text": said,
+        "text": words,
         "status": status.value,
         "worker": "" if speaker in ("You", _NO_WORKER) else worker,
         "run": None,

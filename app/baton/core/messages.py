@@ -40,7 +40,7 @@ class Purpose(StrEnum):
 class Message:
     """One message as a worker sees it.
 
-    With `is_instruction` it is Baton's own, as those of the system are: no words of the person.
+    With `is_instruction` it is Baton's own, as those of the system are: no words of the user.
     """
 
     role: Role
@@ -69,7 +69,7 @@ class Request:
     `call` is the id under which the ledger knows this use, once money is held for it. `shape` is
     what the text must look like; it ends before the first of `stop` that it would hold.
     `expected_tokens` is the 99th percentile of its length, None where nothing is known of it.
-    `client` is the id of the access token that it came with ("": the person's own): what a worker
+    `client` is the id of the access token that it came with ("": the user's own): what a worker
     read for one client is never reused for another. `sampling` has more of how words are chosen,
     by names of `Sampling`: only a local worker can keep to it.
     """
@@ -115,7 +115,7 @@ class Reading:
 
 @frozen_dataclass
 class Thinking:
-    """The worker writes thoughts, which are no part of its answer: so many tokens since the last.
+    """The worker writes thoughts, which aren't part of its answer: so many tokens since the last.
 
     Comes now and then, with how fast it writes them.
     """
@@ -246,17 +246,17 @@ Chunk = (
 
 @frozen_dataclass
 class Card:
-    """What is known of a worker: enough to choose it, and to describe it to a person.
+    """What is known of a worker: enough to choose it, and to describe it to the user.
 
     `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
     sentence for people, `caution` one on what is wrong with its model; `hardware` says where it
     runs once that is known ("CPU only", "24/32 layers on GPU"); `system` is its system prompt where
     a conversation has none of its own. `price` None is an unknown price, which is never zero.
-    `provider` and `model` are what a person would look for on a bill. `privacy` says which texts it
+    `provider` and `model` are what the user would look for on a bill. `privacy` says which texts it
     may see. `remote` is whether what it is sent leaves this machine, as far as is known: a program
-    here that forwards is remote. Of another program here `is_confirmed` is whether the person said
+    here that forwards is remote. Of another program here `is_confirmed` is whether the user said
     that it computes on this machine. `slots` is how many requests it takes at once. `skills` says
-    how difficult a task of each kind may be, from 1 to 5, as the person set it, `published` as was
+    how difficult a task of each kind may be, from 1 to 5, as the user set it, `published` as was
     published of its model; kinds that are in neither are judged by its size. `thinking` is how many
     tokens a remote worker may think besides what it writes, until its own calls say how many (0: it
     doesn't think). `address` is where its bytes go, and through which proxy, as in the egress log
@@ -360,7 +360,7 @@ def with_unique_names(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
 
 @frozen_dataclass
 class Prompt:
-    """What a person asked. A `system` text replaces the worker's own for this conversation."""
+    """What the user asked. A `system` text replaces the worker's own for this conversation."""
 
     text: str
     files: tuple[Attachment, ...] = ()
@@ -368,7 +368,7 @@ class Prompt:
 
 
 class TurnStatus(StrEnum):
-    """How a turn stands. Everything but `done` is shown to the person."""
+    """How a turn stands. Everything but `done` is shown to the user."""
 
     STREAMING = "streaming"
     DONE = "done"
@@ -453,9 +453,9 @@ def max_input_tokens(messages: Sequence[Message], shape: AnswerFormat | None = N
     the first: xAI counts some 680 tokens of its own with each prompt for Grok 4. A schema counts
     twice: litellm puts into words for Anthropic what that doesn't understand of it.
     """
-    said = sum(max_text_tokens(message.text) for message in messages)
-    form = 2 * max_text_tokens(shape.schema) if shape is not None else 0
-    return said + form + 32 * len(messages) + 1024
+    text_tokens = sum(max_text_tokens(message.text) for message in messages)
+    schema_tokens = 2 * max_text_tokens(shape.schema) if shape is not None else 0
+    return text_tokens + schema_tokens + 32 * len(messages) + 1024
 
 
 def max_text_tokens(text: str) -> int:

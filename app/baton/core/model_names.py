@@ -110,7 +110,7 @@ def matching_model(model: str, known: Iterable[str]) -> str | None:
     """Return which of the known workers a model is, or None.
 
     Where several are (releases of different days), it is the one whose name is most like it.
-    A name that says no more than a family (a person's `gpt`) is of none of its models.
+    A name that says no more than a family (the user's `gpt`) is of none of its models.
     """
     name, seen = plain_name(model), parse_model_name(model)
     best: tuple[int, str] | None = None

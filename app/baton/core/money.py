@@ -17,7 +17,7 @@ _MAX_DOLLARS = 1_000_000  # dollars; beyond this a ceiling is a typing mistake
 
 
 def parse_usd(text: str) -> int:
-    """Read a person's amount of US dollars ("0.50", "$2") as nano-dollars.
+    """Read the user's amount of US dollars ("0.50", "$2") as nano-dollars.
 
     Raises ConfigError for anything that isn't a plain amount from 0 to a million.
     """
@@ -40,13 +40,13 @@ def format_usd(nanos: int) -> str:
 
 
 def exact_usd(nanos: int) -> str:
-    """Write nano-dollars for a person without rounding: "$0.17793", "$0.20"."""
+    """Write nano-dollars for display without rounding: "$0.17793", "$0.20"."""
     whole = format_usd(nanos)
     return f"${whole}" if nanos % (NANO // 100) else f"${Decimal(nanos) / NANO:.2f}"
 
 
 def show_usd(nanos: int) -> str:
-    """Write nano-dollars for a person, with the digits that matter: "$0.004", "$1.20"."""
+    """Write nano-dollars for display, with the digits that matter: "$0.004", "$1.20"."""
     if nanos and nanos < NANO // 100:
         cents = Decimal(nanos) / NANO
         return f"${cents:.1g}" if cents >= Decimal("0.0001") else "under $0.0001"

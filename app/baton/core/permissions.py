@@ -38,15 +38,15 @@ NOTHING_SPENT = RunTerms()
 
 @frozen_dataclass
 class PromptLimits:
-    """What a person allows one prompt: where its text may go, how long the answer may get.
+    """What the user allows one prompt: where its text may go, how long the answer may get.
 
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
-    `attended` is whether a person is there to be asked, `keep` whether the history is kept; with
-    `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
-    `preview` the person sees the plan before anything of it is called. After `deadline` seconds the
+    `attended` is whether the user is there to be asked, `keep` whether the history is kept; with
+    `alone` the worker gets no help. `strategy` decides what is run ("": the mode says). With
+    `preview` the user sees the plan before anything of it is called. After `deadline` seconds the
     run ends with the text that there is. `shape` is the form that the answer must have, and before
     the first of `stop` it ends: other programs ask for both, and for `sampling` (see Request).
-    `client` is the id of the access token that such a program has ("": the person asks): its budget
+    `client` is the id of the access token that such a program has ("": the user asks): its budget
     allows nothing, it only narrows.
     """
 
@@ -69,7 +69,7 @@ class PromptLimits:
 
     @property
     def is_budget_typed(self) -> bool:
-        """Whether a person set what the prompt may cost, which allows spending by itself."""
+        """Whether the user set what the prompt may cost, which allows spending by itself."""
         return self.budget is not None and not self.client
 
 
@@ -126,7 +126,7 @@ def may_use(card: Card, label: Label, terms: RunTerms) -> bool:
 
 
 def helpers(mine: Card, roster: Iterable[Card], label: Label, terms: RunTerms) -> list[Card]:
-    """Return the workers to offer when a local one's answer won't do, as the person listed them.
+    """Return the workers to offer when a local one's answer won't do, as the user listed them.
 
     They cost something, or what they are sent may leave this machine.
     """
@@ -137,7 +137,7 @@ def helpers(mine: Card, roster: Iterable[Card], label: Label, terms: RunTerms) -
 
 
 def must_ask(policy: Policy, limits: PromptLimits) -> bool | None:
-    """Return whether a person must be asked before money is spent; None: it must not be spent."""
+    """Return whether the user must be asked before money is spent; None: it must not be spent."""
     if policy is Policy.NEVER:
         return None
     if policy is Policy.BUDGET or limits.is_budget_typed:

@@ -101,7 +101,7 @@ class Material:
 
     @property
     def question(self) -> str:
-        """The person's words in it: without what a program put around them."""
+        """The user's words in it: without what a program put around them."""
         return bare_question(self.prompt)
 
     @property
@@ -127,7 +127,7 @@ class Material:
 class Plan:
     """Steps, counted from 1, and the numbers of those whose texts make up the answer.
 
-    Raises PlanError for a plan that can't be played.
+    Raises PlanError for a plan that can't be run.
     """
 
     steps: tuple[Step, ...]

@@ -249,7 +249,7 @@ class Ledger(Protocol):
     ) -> Standing:
         """Return how the scopes stand now, under this process's ceilings or newer ones.
 
-        `run` is the first of the runs that go on with each other, and share one ceiling; `client`
+        `run` is the first of the runs that continue each other, and share one ceiling; `client`
         is the access token that it came with, or "".
         """
         ...
@@ -259,7 +259,7 @@ class Ledger(Protocol):
 class Route:
     """What a router says of a prompt, before anything is called.
 
-    `where` is local, plan or cloud, `why` a sentence for the person, `need` what the prompt asks
+    `where` is local, plan or cloud, `why` a sentence for the user, `need` what the prompt asks
     for. `tool` is the id of a tool that answers it alone, `template` the name of a workflow that
     suits it; either may be "". `estimate` is what is expected of each model, where that was
     predicted; `scores` are its figures, to be shown. `decided_by` is tool, router, rule or late
@@ -353,12 +353,12 @@ class RoutingContext:
     """What a strategy knows before anything is called.
 
     `worker` answers unless a plan says otherwise. When that won't do, `near` is asked first, which
-    is better, on this machine too, and free; then `helper`, which the person is asked about where
+    is better, on this machine too, and free; then `helper`, which the user is asked about where
     it costs something or may be remote. Either may be "". `roster` are the cards of all that may be
     used for this prompt, `worker`'s first: one that may not see it, has no price or can't work now
-    isn't there. `conductor` was named by the person to draw
+    isn't there. `conductor` was named by the user to draw
     plans (or ""; model_roles.RULE_CONDUCTOR: no model may). `mode` is auto, local, mini or ultra,
-    `limits` what the person allows. `prefer` names the worker for tasks of a kind; `choice` says in
+    `limits` what the user allows. `prefer` names the worker for tasks of a kind; `choice` says in
     a sentence that `worker` answers for that reason (or "").
     """
 
@@ -416,7 +416,7 @@ class PlanningContext(Protocol):
     ) -> str:
         """Return what a worker says apart from any step (a plan, a verdict).
 
-        Metered like every call; where it would leave this machine, the person is asked first, and
+        Metered like every call; where it would leave this machine, the user is asked first, and
         `why` says in a sentence what for.
         Raises BudgetExceeded where that isn't allowed, and what the worker raises.
         """
@@ -424,7 +424,7 @@ class PlanningContext(Protocol):
 
 
 class StrategyContext(PlanningContext, Protocol):
-    """What a strategy has at hand while a run is played."""
+    """What a strategy has at hand during a run."""
 
     async def split(self) -> Plan | None:
         """Return the trained conductor's plan for the prompt, None where it has no parts.
@@ -455,7 +455,7 @@ class StrategyContext(PlanningContext, Protocol):
         """Return whether asking a worker is worth its price for that gain, and record it.
 
         A worker that is free is worth any gain above 0; where nothing may be spent, none is. Where
-        it is `plain` that what there is won't do, a person who is asked anyway decides, and hears
+        it is `plain` that what there is won't do, a user who is asked anyway decides, and hears
         of it if less is left than it costs.
         """
         ...
@@ -463,10 +463,10 @@ class StrategyContext(PlanningContext, Protocol):
 
 @frozen_dataclass
 class Proposal:
-    """What is to be played next: a plan that begins with all the steps played so far.
+    """What is to be run next: a plan that begins with all the steps run so far.
 
     Where it isn't `final`, the strategy may replace the answer later. The first proposal's `where`
-    (local, plan or cloud) and `why` show the person the route; a later one's `why` says what made
+    (local, plan or cloud) and `why` show the user the route; a later one's `why` says what made
     it necessary.
     """
 
@@ -477,7 +477,7 @@ class Proposal:
 
 
 class Strategy(Protocol):
-    """Decides what is played: pure but for what it asks of its context."""
+    """Decides what is run: pure but for what it asks of its context."""
 
     async def first(self, context: StrategyContext) -> Proposal:
         """Return the first plan."""
@@ -486,7 +486,7 @@ class Strategy(Protocol):
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Return a grown plan, or None when the plan's answer stands.
 
-        Called when every step that can be played is over, whether it went well or not.
+        Called when every step that can be run is over, whether it went well or not.
         """
         ...
 
@@ -516,7 +516,7 @@ class Redactor(Protocol):
 
 @frozen_dataclass
 class Choice:
-    """One answer a person may give."""
+    """One answer the user may give."""
 
     id: str
     label: str
@@ -524,7 +524,7 @@ class Choice:
 
 @frozen_dataclass
 class CallOffer:
-    """What would leave this machine: shown to the person before it does.
+    """What would leave this machine: shown to the user before it does.
 
     `text` and Baton's own `instructions` are exactly what would be sent, already redacted; `hidden`
     says what was taken out. `most` is the most it can cost, `expected` what it likely costs (None:
@@ -559,11 +559,11 @@ class StepPrice:
 
 @frozen_dataclass
 class Question:
-    """Something only the person can decide. `default` is the safe choice, taken without them.
+    """Something only the user can decide. `default` is the safe choice, taken without them.
 
     It is about an `offer` to send something, or about a `plan` before anything of it is called:
     `prices` are those of its steps, `workers` those who could do them, and `price_plan` returns the
-    prices of another plan; it raises BatonError where that can't be played.
+    prices of another plan; it raises BatonError where that can't be run.
     """
 
     text: str
@@ -577,9 +577,9 @@ class Question:
 
 
 Ask = Callable[[Question], Awaitable[str]]
-"""How a front end puts a question to the person: returns the id of the choice."""
+"""How a front end puts a question to the user: returns the id of the choice."""
 
 
 async def take_default(question: Question) -> str:
-    """Answer for a person who isn't there."""
+    """Answer for a user who isn't there."""
     return question.default

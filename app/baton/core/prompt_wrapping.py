@@ -1,7 +1,7 @@
-"""What programs put around a person's words in a prompt, and those words without it.
+"""What programs put around the user's words in a prompt, and those words without it.
 
 The blocks are those of Claude Code, Codex, opencode, Cline, Roo Code, Copilot, Cursor and Open
-WebUI. They stand before or after the words; what stands among the words was written by the person.
+WebUI. They stand before or after the words; what stands among the words was written by the user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TAG_CHARS = 40
 
 _QUESTIONS = ("task", "user_message", "user_query", "command-args")
 _LAST_QUESTION = "userRequest"
-"""Blocks with the person's words in them; the last one may have any others before it."""
+"""Blocks with the user's words in them; the last one may have any others before it."""
 
 _TEMPLATE = lazy_pattern(r"\s*### Task:\s*(?P<task>[^\n]+)\n(?=[\s\S]*?<(?:chat_history|context)>)")
 """How Open WebUI asks for titles, tags and follow-ups, and puts found texts before a question."""
@@ -38,7 +38,7 @@ _MAX_TITLE_CHARS = 1 << 16
 
 
 def strip_wrapping(text: str) -> str:
-    """Return a prompt without what programs put around the person's words; it may be all of it.
+    """Return a prompt without what programs put around the user's words; it may be all of it.
 
     A text without any is returned as it is.
     """
@@ -51,12 +51,12 @@ def strip_wrapping(text: str) -> str:
 
 
 def bare_question(text: str) -> str:
-    """Return the person's words in a prompt; the whole of it where there is nothing else."""
+    """Return the user's words in a prompt; the whole of it where there is nothing else."""
     return strip_wrapping(text) or text
 
 
 def spoken_words(text: str) -> str:
-    """Return the person's words at a prompt's beginning, "" where only programs speak there."""
+    """Return the user's words at a prompt's beginning, "" where only programs speak there."""
     return strip_wrapping(_TOOL_RESULT.sub("", text[:_MAX_TITLE_CHARS]))
 
 
@@ -80,7 +80,7 @@ def _without_blocks(text: str) -> str:
 
 
 def _inner(text: str, *, may_end_early: bool = False) -> str:
-    """Return what stands in a block with the person's words, "" where the text isn't one.
+    """Return what stands in a block with the user's words, "" where the text isn't one.
 
     It is the whole text, or with `may_end_early` begins it.
     """

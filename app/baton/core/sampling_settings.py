@@ -63,11 +63,11 @@ def default_sampling(parameters: int) -> dict[str, float]:
     return own
 
 
-def effective_values(*said: Mapping[str, Any]) -> dict[str, tuple[float, int]]:
+def effective_values(*layers: Mapping[str, Any]) -> dict[str, tuple[float, int]]:
     """Return for each name what holds, and who said so: the first of those who say anything."""
     return {
         name: next(
-            (float(one[name]), by) for by, one in enumerate(said) if one.get(name) is not None
+            (float(one[name]), by) for by, one in enumerate(layers) if one.get(name) is not None
         )
         for name in _HEADER_KEYS
     }

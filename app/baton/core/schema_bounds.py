@@ -84,6 +84,6 @@ def _problem_of_counts(fields: dict[str, object]) -> str:
         counts["A count of a pattern"] = max(map(int, found), default=0)
     for name, count in counts.items():
         if isinstance(count, int | float) and not count <= MAX_COUNT:
-            said = f"{count:,}" if count < 10**15 else "a number of more than 15 digits"
-            return f"{name} is {said}; at most {MAX_COUNT:,} can be kept to."
+            shown = f"{count:,}" if count < 10**15 else "a number of more than 15 digits"
+            return f"{name} is {shown}; at most {MAX_COUNT:,} can be kept to."
     return ""

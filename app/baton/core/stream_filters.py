@@ -13,7 +13,7 @@ from baton.core.frozen_dataclass import frozen_dataclass
 
 @frozen_dataclass
 class HiddenText:
-    """One thing that was hidden: `kind` in a person's words ("mail address")."""
+    """One thing that was hidden: `kind` in plain words ("mail address")."""
 
     placeholder: str
     original: str

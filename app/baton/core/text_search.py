@@ -1,4 +1,4 @@
-"""What a person types to find texts: what of a text matches it, and the line that shows that.
+"""What the user types to find texts: what of a text matches it, and the line that shows that.
 
 Case, accents, ligatures and the width of characters don't count; punctuation and symbols do. Any
 text is a valid query.
@@ -32,7 +32,7 @@ WIDE = (
 """Signs of which one or two are a word: Chinese characters, kana and Korean syllables."""
 
 MARKS = "\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u109f\u1780-\u17ff"
-"""Vowels and tones that stand in words, but are no letters: Hebrew to Burmese, and Khmer."""
+"""Vowels and tones that stand in words, but aren't letters: Hebrew to Burmese, and Khmer."""
 
 LETTER = f"(?:(?![_{WIDE}])[\\w{MARKS}])"
 """A pattern for a character of any other word."""

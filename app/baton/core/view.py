@@ -159,18 +159,18 @@ class RunView:
 
     @property
     def worked_seconds(self) -> float:
-        """The seconds of the run, without waiting for the person."""
+        """The seconds of the run, without waiting for the user."""
         spent = sum(call.seconds for call in self.calls)
         return min(self.seconds, spent) if self.offers else self.seconds
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether the person decided not to send the prompt."""
+        """Whether the user decided not to send the prompt."""
         decided = (offer.decision for offer in self.offers)
         return self.status == "cancelled" and any(d in _WITHDRAWN_DECISIONS for d in decided)
 
     @property
-    def is_unplayed(self) -> bool:
+    def is_unstarted(self) -> bool:
         """Whether it was stopped before anything of its plan was done."""
         begun = any(step.status != "waiting" for step in self.steps)
         return self.status == "cancelled" and bool(self.steps) and not (begun or self.offers)
@@ -272,11 +272,11 @@ class RunView:
                 return self._with_step(replace(old, checks=(*old.checks, event)))
             case Called():
                 planning = "" if event.step == 0 else self.planning
-                said = self.substitutions
-                if (other := other_model_text(event)) not in ("", *said):
-                    said = (*said, other)
+                texts = self.substitutions
+                if (other := other_model_text(event)) not in ("", *texts):
+                    texts = (*texts, other)
                 return replace(
-                    self, calls=(*self.calls, event), planning=planning, substitutions=said
+                    self, calls=(*self.calls, event), planning=planning, substitutions=texts
                 )
             case Offered():
                 return replace(self, offers=(*self.offers, event), notice=event.message)
@@ -329,7 +329,7 @@ class RunView:
 
 
 def fold_events(events: Iterable[Event]) -> RunView:
-    """Return what stored events came to; nothing of those that name steps which aren't there."""
+    """Return the view of stored events; none of those that name steps which aren't there."""
     view = RunView()
     try:
         for event in events:
@@ -365,7 +365,7 @@ def activity_text(view: RunView, name: Callable[[str], str] = str) -> str:
     if view.status == "finished":
         return f"finished in {view.worked_seconds:.1f} s"
     if view.status == "cancelled":
-        if view.is_unplayed:
+        if view.is_unstarted:
             return "not run"
         return "not sent" if view.is_withdrawn else f"stopped after {view.worked_seconds:.1f} s"
     if view.status == "failed":

@@ -75,15 +75,15 @@ def processor_text() -> str:
             name, _, value = line.partition(":")
             if wanted := _CPU_FEATURES.get(name.strip()):
                 known = set(value.split())
-                has = " ".join(flag for flag in wanted if flag in known) or "nothing of note"
-                lacks = " ".join(flag for flag in wanted if flag not in known) or "nothing of note"
+                has = " ".join(flag for flag in wanted if flag in known) or "nothing special"
+                lacks = " ".join(flag for flag in wanted if flag not in known) or "nothing special"
                 return f"which has {has} and lacks {lacks}"
     return "of which nothing more is known"
 
 
 @dataclass(slots=True)
 class WatchResult:
-    """What became of a watched program: see `doctor.child.network_watch`.
+    """How a watched program ended: see `doctor.child.network_watch`.
 
     `means` are those by which it had no network, none where this machine has none: then it wasn't
     run. `attempts` counts the sockets that were asked for, by family. `status` is None where the

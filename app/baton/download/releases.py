@@ -156,7 +156,7 @@ def is_address(source: str) -> bool:
 def _version_key(version: str) -> tuple[int, ...]:
     match = _VERSION.fullmatch(version)
     if match is None:
-        raise BatonError(f"{one_line(version, 40)!r} is no version of Baton.")
+        raise BatonError(f"{one_line(version, 40)!r} isn't a version of Baton.")
     numbers = [int(match[group]) for group in (1, 2, 3)]
     return (*numbers, _STAGE_ORDER[match[4]], int(match[5] or 0))
 

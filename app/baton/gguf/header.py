@@ -115,7 +115,7 @@ class HeaderIncomplete(Exception):
     """
 
     def __init__(self, needed: int) -> None:
-        super().__init__(f"the header goes on, to byte {needed:,} or so")
+        super().__init__(f"the header continues, to byte {needed:,} or so")
         self.needed = needed
 
 
@@ -170,7 +170,7 @@ class ModelKind(NamedTuple):
 def parse_header(data: Data, size: int | None = None) -> Header:
     """Read a header from a file's beginning; `size` is the whole file's, if known.
 
-    Raises HeaderIncomplete when it goes on after `data`, and MalformedHeader; that too where the
+    Raises HeaderIncomplete when it continues after `data`, and MalformedHeader; that too where the
     file, of that `size`, is shorter than its header promises.
     """
     return _parse(_Reader(data, size), size)
@@ -286,15 +286,15 @@ class _Reader:
         self.at += count
         return start
 
-    def number(self, form: struct.Struct) -> int:
+    def number(self, layout: struct.Struct) -> int:
         """Return a number of that form."""
-        start = self.skip(form.size)
-        number: int = form.unpack_from(self._data, start)[0]
+        start = self.skip(layout.size)
+        number: int = layout.unpack_from(self._data, start)[0]
         return number
 
-    def numbers(self, form: struct.Struct) -> tuple[int, ...]:
+    def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
         """Return numbers of that form."""
-        return form.unpack_from(self._data, self.skip(form.size))
+        return layout.unpack_from(self._data, self.skip(layout.size))
 
     def count(self, what: str, most: int) -> int:
         """Return a count of 64 bits, if it is one that a header may have."""
@@ -336,7 +336,7 @@ class _Reader:
         self.at = at
 
     def _need(self, least: int, about: int = 0) -> None:
-        """Make sure that the data goes on to `least`."""
+        """Make sure that the data reaches `least`."""
         if least > self._most:
             short = self._most < MAX_HEADER_BYTES
             raise MalformedHeader(
@@ -407,12 +407,12 @@ def _read_series(reader: _Reader, key: str, type: int) -> Series:
     if type == TEXT:
         reader.skip_texts(count)
         return Series(count)
-    form = _number_format(type)  # of arrays within arrays, too, llama.cpp wants to know nothing
-    start = reader.skip(count * form.size)
+    layout = _number_format(type)  # of arrays within arrays, too, llama.cpp wants to know nothing
+    start = reader.skip(count * layout.size)
     if count > MAX_LAYERS or type in (6, 12) or not key.endswith(WANTED_ARRAYS):
         return Series(count)
     reader.at = start
-    return Series(count, reader.numbers(struct.Struct(f"<{count}{form.format[1:]}")))
+    return Series(count, reader.numbers(struct.Struct(f"<{count}{layout.format[1:]}")))
 
 
 def _alignment(values: Mapping[str, Value]) -> int:

@@ -17,7 +17,7 @@ MAX_LAYERS = 512
 
 
 class MalformedHeader(ValueError):
-    """This is no header; the text is a part of a sentence saying why, `hint` what to do, or ""."""
+    """This isn't a header; the text is part of a sentence saying why, `hint` what to do, or ""."""
 
     def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)

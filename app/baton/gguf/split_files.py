@@ -55,9 +55,9 @@ def part_names(name: str) -> tuple[str, ...]:
 
     Paths and addresses are taken too.
     """
-    found = _PART.search(name)
-    number, count = (int(found[1]), int(found[3])) if found is not None else (1, 1)
-    if not 1 <= number <= count <= MAX_PARTS or found is None:
+    match = _PART.search(name)
+    number, count = (int(match[1]), int(match[3])) if match is not None else (1, 1)
+    if not 1 <= number <= count <= MAX_PARTS or match is None:
         return (name,)
     return tuple(_PART.sub(rf"-{n:05d}\g<2>", name) for n in range(1, count + 1))
 

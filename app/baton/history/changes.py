@@ -1,4 +1,4 @@
-"""Writes to the history: what a run records, and what a person changes. Only `purge` deletes."""
+"""Writes to the history: what a run records, and what the user changes. Only `purge` deletes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def begin_run(
     )
     if place.said:
         connection.execute("UPDATE turns SET said = ? WHERE id = ?", [place.said, asked])
-    # The person's prompt brings a deleted conversation back, and makes a program's their own.
+    # The user's prompt brings a deleted conversation back, and makes a program's their own.
     connection.execute(
         "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL,"
         " program = CASE WHEN ? THEN program ELSE '' END WHERE id = ?",
@@ -124,7 +124,7 @@ def _get_or_create_conversation(
         if found is None or name not in (None, found["conversation"]):
             raise ConfigError(f"There is no message {turn!r} in this conversation.")
         if place.again and found["role"] != Role.USER:
-            raise ConfigError(f"The message {turn!r} is no prompt, so it can't be answered again.")
+            raise ConfigError(f"The message {turn!r} isn't a prompt: it can't be answered again.")
         name = found["conversation"]
     if name is None:
         name = new_id()
@@ -143,7 +143,7 @@ def _get_or_create_conversation(
 
 
 def _title(prompt: Prompt, place: ConversationPosition) -> str:
-    """Name a conversation; one that a program begins, by the first words of the person in it."""
+    """Name a conversation; one that a program begins, by the first words of the user in it."""
     if not place.program:
         return conversation_title(prompt.text)
     asked = [message.text for message in place.earlier if message.role is Role.USER]

@@ -38,7 +38,7 @@ class FileDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TurnDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A turn; its parent stands before it. `signals` are what a person did with an answer."""
+    """A turn; its parent stands before it. `signals` are what the user did with an answer."""
 
     id: Id
     parent: Id | None
@@ -72,7 +72,7 @@ class RunDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LabelChange(msgspec.Struct, forbid_unknown_fields=True):
-    """A label that a person changed."""
+    """A label that the user changed."""
 
     at: Time
     old: Label
@@ -117,7 +117,7 @@ def export_conversations(
 ) -> dict[str, Any]:
     """Return these conversations (None: all that aren't deleted) as plain data for JSON.
 
-    Unless `marked`, without what a person did with the answers.
+    Unless `marked`, without what the user did with the answers.
     """
     if ids is None:
         found = connection.execute(
@@ -158,7 +158,7 @@ def _conversation_document(
 
 
 def turn_document(turn: Turn, done: Mapping[Signal, float]) -> TurnDocument:
-    """Return a turn as it stands in an export, with what a person did with it."""
+    """Return a turn as it stands in an export, with what the user did with it."""
     files = [FileDocument(file.name, file.text, file.size, file.label) for file in turn.files]
     return TurnDocument(
         turn.id,
@@ -201,7 +201,7 @@ def import_conversations(connection: Connection, data: object) -> ImportResult:
     try:
         document = msgspec.convert(data, Document)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character in a text
-        message = f"This is no export of Baton's: {error}."
+        message = f"This isn't an export from Baton: {error}."
         raise ConfigError(message, "Nothing was imported.") from error
     added = turns = skipped = 0
     for conversation in document.conversations:
@@ -231,7 +231,7 @@ def _require_sound(conversation: ConversationDocument) -> None:
         if turn.role is Role.SYSTEM:
             raise _broken_export(conversation, f"the turn {turn.id} has no author")
         if turn.signals and turn.role is not Role.ASSISTANT:
-            raise _broken_export(conversation, f"the turn {turn.id} is no answer")
+            raise _broken_export(conversation, f"the turn {turn.id} isn't an answer")
         if set(RATINGS) <= turn.signals.keys():
             raise _broken_export(conversation, f"the turn {turn.id} is both good and bad")
         turns[turn.id] = turn
@@ -256,7 +256,7 @@ def _broken_export(conversation: ConversationDocument, what: str) -> ConfigError
 def _is_known(connection: Connection, new: ConversationDocument) -> bool:
     """Whether the store holds every turn and run of it already, word for word.
 
-    What a person did with the answers since is no other word.
+    What the user did with the answers since doesn't change that.
     """
     if not connection.execute("SELECT 1 FROM conversations WHERE id = ?", [new.id]).fetchone():
         return False
@@ -366,5 +366,5 @@ def _event_json(conversation: ConversationDocument, event: EventDocument) -> str
         return rows.encode_json(rows.decode_event(event.kind, rows.encode_json(event.data)))
     except (KeyError, msgspec.ValidationError) as error:
         raise _broken_export(
-            conversation, f"{event.kind!r} is no event that Baton knows"
+            conversation, f"{event.kind!r} isn't an event that Baton knows"
         ) from error

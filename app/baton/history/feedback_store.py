@@ -1,4 +1,4 @@
-"""What a person did with answers, and what is known of them by that and by their runs."""
+"""What the user did with answers, and what is known of them by that and by their runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from baton.history import rows
 from baton.platform.sqlite import Connection, Row
 
 _FINISHED = (TurnStatus.DONE, TurnStatus.CUT)
-"""Answers that were written to their end: asking again after another one is no complaint."""
+"""Answers that were written to their end: asking again after another one isn't a complaint."""
 
 
 def add_signal(connection: Connection, turn: str, signal: Signal) -> None:
@@ -71,8 +71,8 @@ _ANSWERS_WITH_FEEDBACK = """
 def answers_with_feedback(connection: Connection, limit: int) -> list[AnswerSignals]:
     """Return the newest answers that may leave this machine and have feedback, newest first.
 
-    Feedback is what a person did with them, and for local drafts that a remote worker replaced,
-    whether both came to the same.
+    Feedback is what the user did with them, and for local drafts that a remote worker replaced,
+    whether both agree.
     """
     listed = connection.execute(_ANSWERS_WITH_FEEDBACK, [Label.CLOUD, limit]).fetchall()
     done = signals_of_turns(connection, [row["id"] for row in listed])
@@ -119,7 +119,7 @@ def _ran_remotely(view: RunView, step: StepView) -> bool:
 def _compare_with_draft(
     view: RunView, draft: StepView, author: StepView, answer: str
 ) -> Signal | None:
-    """Say whether a local draft and the answer in its place came to the same, if both did."""
+    """Say whether a local draft and the answer in its place agree, if both have a result."""
     is_draft = draft.step.is_direct and draft.status == "done" and not draft.is_cut
     if not is_draft or draft.number == author.number or _ran_remotely(view, draft):
         return None
@@ -127,5 +127,5 @@ def _compare_with_draft(
         return None
     if answers_agree(draft.text, answer):
         return Signal.AGREED
-    # The last number of a text is no more than a guess at what it came to.
+    # The last number of a text is no more than a guess at its result.
     return Signal.DIFFERED if announced_answer(draft.text) and announced_answer(answer) else None

@@ -1,4 +1,4 @@
-"""Reads the history: conversations, threads, runs, prompts, and a person's SQL."""
+"""Reads the history: conversations, threads, runs, prompts, and the user's SQL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def conversation(connection: Connection, typed: str) -> Conversation:
 
 
 def find_conversations(connection: Connection, names: Sequence[str]) -> list[Conversation]:
-    """Return the conversation of each number among the person's own (from 1), title, id, or part.
+    """Return the conversation of each number among the user's own (from 1), title, id, or part.
 
     In this order; parts are an id's beginning and words of a title. Raises ConfigError where none
     or several are meant.
@@ -156,7 +156,7 @@ def runs(connection: Connection, limit: int) -> list[RunRecord]:
 
 
 def recent_conversations(connection: Connection, limit: int) -> list[RecentConversation]:
-    """Return the person's conversations that were used last, the latest first, with their ends."""
+    """Return the user's conversations that were used last, the latest first, with their ends."""
     found = connection.execute(
         f"""SELECT c.id, c.title, c.updated, turns.id AS turn, turns.status, turns.run, (
             SELECT coalesce(sum(cost), 0) FROM runs JOIN calls ON calls.run = runs.id
@@ -237,7 +237,7 @@ _USAGE_COLUMNS = {
 
 
 def local_usage(connection: Connection, by: str, since: float | None) -> list[UsageRow]:
-    """Return what calls came to that no ledger holds, since they cost nothing; by name."""
+    """Return the sums of calls that no ledger holds, since they cost nothing; by name."""
     found = connection.execute(
         f"""SELECT {_USAGE_COLUMNS[by]} AS name, count(*), sum(data ->> 'tokens_in'),
             sum(data ->> 'tokens_out')
@@ -301,7 +301,7 @@ def hidden_runs(connection: Connection, older_than_seconds: float) -> list[str]:
 
 
 def recent_prompts(connection: Connection, limit: int) -> list[str]:
-    """Return what the person asked last, each text once, the newest last."""
+    """Return what the user asked last, each text once, the newest last."""
     found: dict[str, None] = {}
     newest = connection.execute(
         """SELECT text FROM (
@@ -354,13 +354,13 @@ def past_runs(connection: Connection, since: float, limit: int) -> list[PastRun]
         ]
 
 
-# What a person asks in SQL
+# What the user asks in SQL
 
 
 def query_rows(path: Path, sql: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of an SQL query by column; the file is opened for reading only.
 
-    Raises ConfigError for what is no query, or would change anything.
+    Raises ConfigError for what isn't a query, or would change anything.
     """
     # Some of them write; as functions, they can be selected.
     if sql.lstrip()[:6].upper() == "PRAGMA":
@@ -380,7 +380,7 @@ def query_rows(path: Path, sql: str) -> Iterator[dict[str, Any]]:
                 raise ConfigError(f"This query can't be run: {error}.", _TABLES_HINT) from error
             raise
         except ValueError as error:
-            raise ConfigError("This is no query: it returns no rows.", _READS_ONLY) from error
+            raise ConfigError("This isn't a query: it returns no rows.", _READS_ONLY) from error
 
 
 _READS_ONLY = "`baton history query` only reads: begin with SELECT."

@@ -51,7 +51,7 @@ _FIRST = Migration(
             label TEXT NOT NULL {_LABELS}
         ) STRICT""",
         "CREATE INDEX files_by_turn ON files (turn)",
-        # `owner` is the process that plays the run.
+        # `owner` is the process that executes the run.
         """CREATE TABLE runs (
             key INTEGER PRIMARY KEY,
             id TEXT NOT NULL UNIQUE,
@@ -159,7 +159,7 @@ _STEPS = Migration(
 _SIGNALS = Migration(
     "0004_signals",
     (
-        # What a person did with an answer, and when that was last.
+        # What the user did with an answer, and when that was last.
         """CREATE TABLE signals (
             turn TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
             kind TEXT NOT NULL
@@ -187,7 +187,7 @@ _WARNINGS = Migration(
 _CLIENTS = Migration(
     "0007_clients",
     (
-        # `client` is the id of the access token of the program that said it ('': the person's own).
+        # `client` is the id of the access token of the program that said it ('': the user's own).
         # `fingerprint` and `opening` recognise a text that comes back (core.text_match); they are
         # NULL while it is written, and where an older Baton wrote what may go anywhere.
         "ALTER TABLE turns ADD COLUMN client TEXT NOT NULL DEFAULT ''",
@@ -212,12 +212,12 @@ _CLIENTS = Migration(
 _PROGRAMS = Migration(
     "0008_programs",
     (
-        # Whose conversation it is: the name of a program, '' the person's own.
+        # Whose conversation it is: the name of a program, '' the user's own.
         "ALTER TABLE conversations ADD COLUMN program TEXT NOT NULL DEFAULT ''",
         """UPDATE conversations SET program = 'another program' WHERE id IN (
             SELECT conversation FROM turns GROUP BY conversation HAVING min(client) <> ''
         )""",
-        # Of a prompt, what stands for all that its program sent with it: NULL for the person's.
+        # Of a prompt, what stands for all that its program sent with it: NULL for the user's.
         "ALTER TABLE turns ADD COLUMN said TEXT",
         "CREATE INDEX turns_by_said ON turns (said) WHERE said IS NOT NULL",
     ),

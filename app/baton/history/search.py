@@ -1,4 +1,4 @@
-"""Full-text search: what a person types is found anywhere in a text, and where words begin first.
+"""Full-text search: what the user types is found anywhere in a text, and where words begin first.
 
 The index holds the grams of each text after folding: of words, every three characters in a row with
 a mark for where they begin and end, and the first three with that mark; of Chinese, Japanese and
@@ -218,13 +218,13 @@ def match_expression(query: SearchQuery) -> str:
 def _terms(part: str, begins: bool, ends: bool) -> Iterator[str]:
     """Yield FTS5 terms for grams of all texts that hold a part of a query."""
     yield from (f'"{gram}"' for gram in _sign_grams(part))
-    for found in _RUN.finditer(part):
-        run = found[0]
+    for match in _RUN.finditer(part):
+        run = match[0]
         if _is_wide(run[0]):
             yield from (f'"{gram}"' for gram in (_rows(run, 2) if len(run) > 1 else run))
             continue
-        left = _EDGE if begins or found.start() > 0 else ""
-        right = _EDGE if ends or found.end() < len(part) else ""
+        left = _EDGE if begins or match.start() > 0 else ""
+        right = _EDGE if ends or match.end() < len(part) else ""
         edged = left + run + right
         if len(edged) > 2:
             yield from (f'"{gram}"' for gram in _rows(edged, 3))

@@ -91,7 +91,7 @@ class Store:
 
     @property
     def warning(self) -> str:
-        """What the person must know about the opening, in a sentence, or "". Waits for it."""
+        """What the user must know about the opening, in a sentence, or "". Waits for it."""
         return self._database.opened.warning
 
     # What a run needs (core.ports.Store)
@@ -136,7 +136,7 @@ class Store:
     ) -> list[Conversation]:
         """Return the conversations that aren't deleted, the latest first.
 
-        All of them, or with `of_programs` only those of other programs (True) or of the person.
+        All of them, or with `of_programs` only those of other programs (True) or of the user.
         """
         return await self._read(queries.conversations, limit, of_programs)
 
@@ -153,14 +153,14 @@ class Store:
     async def find(self, named: str) -> Conversation:
         """Return a conversation by its number, its title, or its id. Raises ConfigError.
 
-        Numbers count the person's own, the latest first, from 1.
+        Numbers count the user's own, the latest first, from 1.
 
         Of a title or an id, a part is enough that only one has.
         """
         return (await self.archive.find([named]))[0]
 
     async def latest(self) -> str | None:
-        """Return the id of the person's own conversation that was used last."""
+        """Return the id of the user's own conversation that was used last."""
         found = await self.conversations(1, of_programs=False)
         return found[0].id if found else None
 
@@ -176,7 +176,7 @@ class Store:
         """Return what was typed in a conversation ("": a new one) and not sent."""
         return await self._read(queries.draft, conversation)
 
-    # What a person changes
+    # What the user changes
 
     async def select(self, turn: str) -> None:
         """Make the newest branch through this turn the current one."""
@@ -195,7 +195,7 @@ class Store:
         await self._write(changes.hide, conversation, undo)
 
     async def purge(self, *conversations: str) -> None:
-        """Remove conversations so that nothing of them remains in the file."""
+        """Remove conversations so that none of their text remains in the file."""
         await self._write(changes.purge, conversations)
         await self._database.wipe_copies()
 
@@ -234,11 +234,11 @@ class RunHistory:
         return await self._database.read(queries.runs, limit)
 
     async def recent_conversations(self, limit: int) -> list[RecentConversation]:
-        """Return the person's conversations used last, the latest first, with how each ended."""
+        """Return the user's conversations used last, the latest first, with how each ended."""
         return await self._database.read(queries.recent_conversations, limit)
 
     async def recent_prompts(self, limit: int = 200) -> list[str]:
-        """Return what the person asked last, each text once, the newest last."""
+        """Return what the user asked last, each text once, the newest last."""
         return await self._database.read(queries.recent_prompts, limit)
 
     async def finished(self, since: float, limit: int = 2_000) -> list[PastRun]:
@@ -254,7 +254,7 @@ class RunHistory:
         return await self._database.read(queries.recent_weighings)
 
     async def local_usage(self, by: str, since: float | None = None) -> list[UsageRow]:
-        """Return what calls came to that cost nothing, by day, worker or purpose, in this order."""
+        """Return the sums of calls that cost nothing, by day, worker or purpose, in this order."""
         return await self._database.read(queries.local_usage, by, since)
 
     async def worker_usage(self) -> dict[str, tuple[float | None, float]]:
@@ -312,7 +312,7 @@ class FeedbackHistory:
         self._database = database
 
     async def add_signal(self, turn: str, signal: Signal) -> None:
-        """Record what a person did with an answer just now. Raises ConfigError."""
+        """Record what the user did with an answer just now. Raises ConfigError."""
         await self._database.write(feedback_store.add_signal, turn, signal)
 
     async def rate(self, turn: str, rating: Signal | None) -> None:
@@ -324,7 +324,7 @@ class FeedbackHistory:
         return await self._database.read(feedback_store.signals_of_turns, turns)
 
     async def outcomes(self, limit: int = 5_000) -> list[GradedAnswer]:
-        """Return how workers did at kinds of tasks, by this person's own answers, newest first.
+        """Return how workers did at kinds of tasks, by this user's own answers, newest first.
 
         Each has `worker`, `kind` (of the twelve), `good` (0 to 1), `weight` (a thumb 1 on the day
         it was given, a copy .4, half as much after half a year) and `at`. Workers that are no
@@ -363,7 +363,7 @@ class Archive:
 
 @frozen_dataclass
 class OpenedHistory:
-    """An open database; `warning` is a sentence for the person, or empty."""
+    """An open database; `warning` is a sentence for the user, or empty."""
 
     connection: Connection
     warning: str = ""
@@ -385,8 +385,8 @@ def open_history(path: Path | None) -> OpenedHistory:
         before = path.stat()
         try:
             opened = _open(path)
-            said = _loss_warning(path, log) if lost else _convert(opened, path, before)
-            return OpenedHistory(opened, said)
+            warning = _loss_warning(path, log) if lost else _convert(opened, path, before)
+            return OpenedHistory(opened, warning)
         except DatabaseTooNew as error:
             return _open_newer(path, error)
         except DatabaseDamaged:
@@ -402,7 +402,7 @@ def _convert(connection: Connection, path: Path, before: os.stat_result) -> str:
 
 
 def _loss_warning(path: Path, log: Path | None) -> str:
-    kept = f"what was left of it is kept as {log}" if log is not None else "nothing of it is left"
+    kept = f"what was left of it is kept as {log}" if log is not None else "none of it is left"
     return (
         f"The history file was emptied or removed, so a new one was begun; {kept}, and the ledger "
         f"is as it was. A backup can take the place of {path} while no Baton runs."

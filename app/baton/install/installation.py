@@ -2,12 +2,12 @@
 
     1. note in a journal what comes, and what leaves
     2. give the version that is here a second name, `outgoing`
-    3. rename the one that comes to its place: from here on it is the one that is started
+    3. rename the one that takes its place: from here on it is the one that is started
     4. rename `outgoing` to `previous`
     5. note in the receipt what is here now, and delete the journal
 
-Each step is on the disk before the next one begins. At any moment a whole version lies where the
-person starts it, and `finish_switch` completes an interrupted switch: before step 3 backwards,
+Each step is on the disk before the next one begins. At any moment a whole version is where the
+user starts it, and `finish_switch` completes an interrupted switch: before step 3 backwards,
 after it forwards.
 """
 
@@ -110,11 +110,11 @@ class Installation:
         staging = self.place.staging
         with self._explain_errors("nothing was changed"):
             staging.mkdir(mode=0o700, exist_ok=True)
-            found = staging.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            status = staging.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                 # Another user who may write there could change the file after its check.
                 raise BatonError(
-                    f"{staging} is no folder of yours, so nothing was brought.", "Delete it."
+                    f"{staging} isn't a folder of yours, so nothing was brought.", "Delete it."
                 )
             staging.chmod(0o700)
             for left in staging.iterdir():
@@ -274,7 +274,7 @@ class InstallationPaths:
         """The version that is just leaving its place."""
         self.lock = home / "update.lock"
         self.staging = target.parent / ".baton-update"
-        """Where a new file lies until the switch."""
+        """Where a new file is until the switch."""
 
 
 def find_installation(file: Path, state: Path) -> InstallationPaths:
@@ -299,10 +299,10 @@ def _is_trusted(home: Path, target: Path) -> bool:
     """
     try:
         owners = {0, os.geteuid(), target.stat().st_uid}
-        found = [path.lstat() for path in (home, home / "install.json")]
+        statuses = [path.lstat() for path in (home, home / "install.json")]
     except (OSError, AttributeError):  # Windows has no owners of this kind
         return sys.platform == "win32"
-    return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in found)
+    return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in statuses)
 
 
 MAX_NOTE_BYTES = 1 << 20
@@ -332,13 +332,13 @@ def write_note(path: Path, note: Receipt | Switch | KeptBuild) -> None:
     sync_folder(path.parent)
 
 
-def _read_note(path: Path, form: type[T]) -> T | None:
+def _read_note(path: Path, note_type: type[T]) -> T | None:
     import msgspec
 
     try:
         if not path.is_file() or path.stat().st_size > MAX_NOTE_BYTES:
             return None
-        return msgspec.json.decode(path.read_bytes(), type=form)
+        return msgspec.json.decode(path.read_bytes(), type=note_type)
     except (OSError, msgspec.MsgspecError, RecursionError, ValueError):
         return None
 
@@ -412,7 +412,7 @@ def own_installation(paths: Paths) -> Installation:
     if not os.environ.get(building.BINARY_VARIABLE):
         raise ConfigError(
             f"This Baton is a folder, {file.parent}, which `baton self` doesn't change.",
-            "A newer release's folder takes its place; to be rid of it, delete it."
+            "A newer release's folder takes its place; to uninstall it, delete it."
             f" {_yours(paths)}",
         )
     return Installation(file, paths.state, paths.cache)
@@ -424,12 +424,12 @@ def _not_packaged(paths: Paths) -> ConfigError:
     if (root / "pyproject.toml").is_file():
         return ConfigError(
             f"This Baton runs from a checkout, {root}, which `baton self` doesn't change.",
-            "`git pull` there gets a newer one, `git checkout` an older one; to be rid of it,"
+            "`git pull` there gets a newer one, `git checkout` an older one; to uninstall it,"
             f" delete that folder. {_yours(paths)}",
         )
     return ConfigError(
         f"This Baton was installed as a Python package, in {package}.",
-        "`pip install -U baton` gets a newer one, `pip uninstall baton` takes it away."
+        "`pip install -U baton` gets a newer one, `pip uninstall baton` removes it."
         f" {_yours(paths)}",
     )
 

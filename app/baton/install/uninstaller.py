@@ -51,7 +51,7 @@ class RemovableFiles:
 
 
 class InstalledFiles:
-    """The files of an installation, and the person's files in Baton's folders."""
+    """The files of an installation, and the user's files in Baton's folders."""
 
     def __init__(
         self, place: InstallationPaths, config: Path, data: Path, state: Path, cache: Path
@@ -94,7 +94,7 @@ class InstalledFiles:
         if not self._has_foreign_previous():
             return []
         was = f"{self._place.previous} stays: it was {self._place.target} before Baton came"
-        return [f"{was}, and nothing says that it is a Baton."]
+        return [f"{was}, and it isn't known to be a Baton."]
 
     def _has_foreign_previous(self) -> bool:
         place = self._place
@@ -108,10 +108,10 @@ class InstalledFiles:
 
     def history(self) -> RemovableFiles:
         """Return conversations, ledger, what was learned, crash reports and settings."""
-        found = [path for name in _DATA_FILES for path in self._data.glob(name)]
-        found += [path for name in _STATE_FILES for path in self._state.glob(name)]
-        found += [path for name in _SETTINGS_FILES for path in self._config.glob(name)]
-        return _collect("history, ledger and settings", [path for path in found if _is_file(path)])
+        files = [path for name in _DATA_FILES for path in self._data.glob(name)]
+        files += [path for name in _STATE_FILES for path in self._state.glob(name)]
+        files += [path for name in _SETTINGS_FILES for path in self._config.glob(name)]
+        return _collect("history, ledger and settings", [path for path in files if _is_file(path)])
 
     def keys(self) -> RemovableFiles:
         """Return the file of keys in plain text, where there is one."""
@@ -169,7 +169,7 @@ def _is_of_gone_binary(home: Path) -> bool:
 
 
 def _home_files(home: Path) -> list[Path]:
-    """Return what lies in an installation's folder, in the order in which it goes."""
+    """Return what is in an installation's folder, in the order in which it goes."""
     place = InstallationPaths(home, home)
     files = (place.outgoing, place.previous, place.previous_note, place.journal, place.lock)
     drafts = [home / f".{path.name}.new" for path in (place.previous_note, place.receipt)]

@@ -35,7 +35,7 @@ def is_single_file(file: Path) -> bool:
 
 
 def tree_key(file: Path) -> str:
-    """Return what the tree of a single file is called; "" of what is none, or can't be read."""
+    """Return what the tree of a single file is called; "" of other files, or if unreadable."""
     tail = _read_tail(file)
     at = max(0, tail.rfind(_PAYLOAD_MAGIC))
     fields, digest = (
@@ -46,7 +46,7 @@ def tree_key(file: Path) -> str:
 
 
 def has_damaged_payload(file: Path) -> bool:
-    """Whether what a single file unpacks isn't what was packed; of what is none, nothing is known.
+    """Whether what a single file unpacks isn't what was packed; False for other files.
 
     Raises OSError.
     """

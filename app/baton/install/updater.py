@@ -103,28 +103,28 @@ class Updater:
         released = one_line(release.released, 20)
         return FoundRelease(source, released, file, wanted, now, self._compare(file, wanted, now))
 
-    async def update(self, found: FoundRelease) -> AsyncGenerator[Progress | UpdateResult]:
+    async def update(self, release: FoundRelease) -> AsyncGenerator[Progress | UpdateResult]:
         """Fetch a release's file, try it, and switch to it; called with the lock held.
 
         Closing the generator stops it; what has come is kept.
         """
-        if found.standing is ReleaseStanding.HERE:
+        if release.standing is ReleaseStanding.HERE:
             self.installation.clear_staging()
-            yield UpdateResult("none", found.now, found.now)
+            yield UpdateResult("none", release.now, release.now)
             return
-        staged = self.installation.stage_file(found.file.name, found.file.sha256)
+        staged = self.installation.stage_file(release.file.name, release.file.sha256)
         with _explain_errors():
             async with aclosing(
-                self._releases.fetch_file(found.source, found.file, staged)
+                self._releases.fetch_file(release.source, release.file, staged)
             ) as coming:
                 async for step in coming:
                     if isinstance(step, Progress):
                         yield step
-        await self._try_start(staged, found.build)
-        size, sha256 = found.file.size, found.file.sha256
-        switch = Switch("update", found.build, found.now, size, sha256, found.source)
+        await self._try_start(staged, release.build)
+        size, sha256 = release.file.size, release.file.sha256
+        switch = Switch("update", release.build, release.now, size, sha256, release.source)
         self.installation.switch(staged, switch)
-        yield UpdateResult("update", found.build, found.now)
+        yield UpdateResult("update", release.build, release.now)
 
     async def rollback(self) -> UpdateResult:
         """Switch to the version before, and keep this one; called with the lock held."""
@@ -177,8 +177,8 @@ class Updater:
             )
         if not source:
             raise ConfigError(
-                "Nothing says where this Baton came from.",
-                "`baton self update --from FOLDER` (or an address) says where a release lies.",
+                "It isn't known where this Baton came from.",
+                "`baton self update --from FOLDER` (or an address) says where a release is.",
             )
         if is_address(source) and self._offline:
             raise ConfigError(
@@ -213,8 +213,8 @@ class Updater:
         if version != build.version:
             self.installation.discard_staged(staged)
             raise BatonError(
-                f"What the release calls {build.version} says that it is {one_line(version, 40)},"
-                " so it was not taken.",
+                f"What the release calls {build.version} has the version {one_line(version, 40)},"
+                " so it was not installed.",
                 "Report it to the publisher of the release.",
             )
 
@@ -225,7 +225,7 @@ class Updater:
         except BatonError as error:
             self.installation.discard_staged(staged)
             raise BatonError(
-                f"{error.message} It was not taken; Baton is as it was.", error.hint
+                f"{error.message} It was not installed; Baton is as it was.", error.hint
             ) from error
 
 

@@ -118,7 +118,7 @@ class Borrower:
         return None
 
     def _connect(self) -> socket.socket | None:
-        """Return a connection to this person's background process, None where there is none."""
+        """Return a connection to this user's background process, None where there is none."""
         self.is_alone = False
         if not lending.IS_SUPPORTED:
             return None

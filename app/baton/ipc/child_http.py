@@ -34,13 +34,13 @@ _RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
 
 
 def trusted_certificates(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the well-known authorities, and those that the person added. Raises Failure."""
+    """Return the well-known authorities, and those that the user added. Raises Failure."""
     context = httpx.create_ssl_context(trust_env=False)
     file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
     if file or folder:
         try:
             if file and not Path(file).is_file():
-                raise FileNotFoundError("it is no file")  # a pipe may never be written to
+                raise FileNotFoundError("it isn't a file")  # a pipe may never be written to
             context.load_verify_locations(file or None, folder or None)
         except OSError as error:
             raise Failure(

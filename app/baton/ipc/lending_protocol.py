@@ -173,7 +173,7 @@ def socket_address(folder: Path) -> Iterator[str]:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder is this person's, and others can't enter it."""
+    """Whether a folder is this user's, and others can't enter it."""
     try:
         status = folder.stat()
     except OSError:
@@ -198,6 +198,6 @@ def peer_of(connection: Any) -> tuple[int, int] | None:
 
 
 def is_same_person(connection: Any) -> bool:
-    """Whether the process at the other end is this person's."""
+    """Whether the process at the other end is this user's."""
     peer = peer_of(connection)
     return peer is not None and peer[0] == os.geteuid()

@@ -109,7 +109,7 @@ class ParentChannel:
 
     def _listen(self) -> None:
         """Take messages, also while native code runs; the end of the pipe is the parent's end."""
-        status = 1  # an idle child ends with 0, which is no death
+        status = 1  # an idle child ends with 0, which isn't a crash
         try:
             while True:
                 try:

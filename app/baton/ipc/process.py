@@ -51,11 +51,11 @@ DEFAULT_VARIABLES = {
     # one other busy program on the machine makes a model ten times slower.
     "GOMP_SPINCOUNT": "1000",
     "GGML_NO_BACKTRACE": "1",  # else a failed assertion starts a debugger
-    # Else ONNX Runtime, as soon as it is imported, gives the person a number in ~/.cache/Microsoft
+    # Else ONNX Runtime, as soon as it is imported, gives the user a number in ~/.cache/Microsoft
     # and keeps there what it would report.
     "ORT_DISABLE_TELEMETRY": "1",
 }
-"""What a child has in its environment unless the person set it otherwise."""
+"""What a child has in its environment unless the user set it otherwise."""
 
 SINGLE_THREAD_VARIABLES = {
     "OMP_NUM_THREADS": "1",
@@ -88,7 +88,7 @@ LAST_WORDS_SECONDS = 0.3
 _BUILD_PATH = re.compile(
     r"(?:[A-Za-z]:)?[\w.-]*(?:[/\\][^\n/\\:'\"]*)*[/\\](?=[^\s/\\:]+\.(?:c|cc|cpp|cu|h|hpp|m):\d)"
 )
-"""Where a native library was built: of no use to a person, and not of this machine."""
+"""Where a native library was built: of no use to the user, and not of this machine."""
 
 _CRASHED = "It crashed"
 
@@ -186,7 +186,7 @@ class Mailbox:
             if ended:
                 raise child.death()
             if not await self.until(lambda: self.messages or child.ended, 1.0):
-                # Counted in seconds that we were awake: a suspended machine is no death.
+                # Counted in seconds that we were awake: a suspended machine isn't a hang.
                 silent = silent + 1 if signs == child.signs_of_life else 0
                 signs = child.signs_of_life
                 if silent >= (SILENT_SECONDS if signs else STARTING_SECONDS):
@@ -412,7 +412,7 @@ class Child:
         return list(self._calls.values())
 
     def kill(self, fault: str = "") -> None:
-        """End the child at once; `fault` is a sentence if that is a failure of the child's."""
+        """End the child at once; `fault` is a sentence if that is a failure of the child."""
         if not self.ended:
             self._fault = self._fault or fault
             self.killed = True
@@ -580,8 +580,8 @@ def ending_text(status: int, stderr_end: str) -> str:
             return TOOK_TOO_LONG
         return f"{_CRASHED} ({name})."
     words = stderr_end.strip().splitlines()
-    said = f": {words[-1].rstrip('.')}" if words else ""
-    return f"It ended (exit code {status}){said}."
+    detail = f": {words[-1].rstrip('.')}" if words else ""
+    return f"It ended (exit code {status}){detail}."
 
 
 def _signal_name(number: int) -> str:

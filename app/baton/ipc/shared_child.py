@@ -30,7 +30,7 @@ GRACE_SECONDS = 1.5
 """How long a child may take to stop a cancelled answer, before it is ended."""
 
 MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
-"""Who lets so much lie unread is no longer served."""
+"""Who leaves so much unread is no longer served."""
 
 Fields = dict[str, msgspec.Raw]
 Key = tuple[object, ...]
@@ -232,7 +232,7 @@ class SharedChild:
             owner[0].send(frame_of(fields, owner[1]))
 
     def _end_if_stuck(self) -> None:
-        """End a child that goes on with cancelled calls only."""
+        """End a child that is busy with cancelled calls only."""
         if self._owners and all(owner is None for owner in self._owners.values()):
             self.end()
 

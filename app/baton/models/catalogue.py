@@ -1,4 +1,4 @@
-"""The catalogue: the models that Baton knows, as they ship with it and as the person adds to them.
+"""The catalogue: the models that Baton knows, as they ship with it and as the user adds to them.
 
 `models/CATALOGUE.md` says how its entries were chosen and proved; `scripts/catalogue` checks them.
 """
@@ -73,7 +73,7 @@ def shipped_catalogue() -> Path:
 
 
 def read_catalogue(own: Path | None = None) -> tuple[CatalogueEntry, ...]:
-    """Return the catalogue, with the person's own entries from a file that need not be there.
+    """Return the catalogue, with the user's own entries from a file that need not be there.
 
     An own entry replaces one of the same id. Raises ModelFileError that says what is wrong where.
     """
@@ -125,7 +125,7 @@ def _parse_cached(file: Path, _changed: int, _size: int, must: bool) -> tuple[Ca
     except OSError as error:
         raise _read_error(file, error) from error
     except ValueError as error:  # UnicodeDecodeError and TOMLDecodeError are
-        # The pattern itself explains nothing to a person.
+        # The pattern itself explains nothing to the user.
         why = re.sub(
             r"Expected `str` matching regex '.*'", "this text has another form", f"{error}"
         )
@@ -144,7 +144,7 @@ def _check_models(found: Sequence[CatalogueModel]) -> None:
         if model.revision and model.repo is None:
             raise ValueError(f"{model.id!r} has a `revision` of no `repo`")
         if strange := sorted(set(model.skills) - set(KINDS)):
-            raise ValueError(f"{model.id!r} has a skill in {strange[0]!r}, which is no task kind")
+            raise ValueError(f"{model.id!r} has a skill in {strange[0]!r}, which isn't a task kind")
         if model.active and model.active > (model.parameters or 0):
             raise ValueError(f"{model.id!r} has more active parameters than parameters")
 

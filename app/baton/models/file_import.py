@@ -99,7 +99,7 @@ class ModelImport:
     def _trusted_record(self, record: ModelRecord) -> ModelRecord:
         """Return the part of a bundle's record that can be trusted: the file, and no more.
 
-        Its roles are this person's choice, so they come from an earlier request here; and an id
+        Its roles are this user's choice, so they come from an earlier request here; and an id
         that stands for another model here is replaced.
         """
         held = self._library.model_store.get(record.id)
@@ -136,7 +136,7 @@ class ModelImport:
                 async for step in steps:
                     yield step
             return
-        # If it is killed, no hub continues it: the person has asked for no download.
+        # If it is killed, no hub continues it: the user has asked for no download.
         source = UNKNOWN_SOURCE if before is None else before.record.source
         coming = self._library.model_store.save(replace(record, link="", stamp=None, source=source))
         record = replace(coming.record, source=record.source)

@@ -112,7 +112,7 @@ class Library:
         return {entry.id: entry for entry in self._entries()}
 
     def external_models(self) -> Sequence[ExternalModel]:
-        """Return model files of other programs that could be used where they lie."""
+        """Return model files of other programs that could be used where they are."""
         return self.model_store.external_models()
 
     def problems(self) -> Sequence[str]:
@@ -156,7 +156,7 @@ class Library:
     async def needs_force(self, load: ModelLoad, force: bool) -> bool:
         """Whether a model is too large for this machine. Raises DoesNotFit unless forced.
 
-        It comes to stay, so the other programs that run now don't count.
+        It will stay, so the other programs that run now don't count.
         """
         verdict = judge_fit([load], idle_machine(await self.inspect_machine()))
         if verdict.fit is Fit.WONT and not force:
@@ -185,7 +185,7 @@ class Library:
     # What comes
 
     def pause(self, id: str, paused: bool = True) -> LibraryModel:
-        """Record whether a download waits for the person before it continues."""
+        """Record whether a download waits for the user before it continues."""
         return self.model_store.save(replace(self.get(id).record, paused=paused))
 
     async def check(self, path: Path) -> str:
@@ -209,7 +209,7 @@ class Library:
     ) -> LibraryModel:
         """Record that a file is here and verified, as it was then.
 
-        Roles and force that the person has set meanwhile stay.
+        Roles and force that the user has set meanwhile stay.
         """
         stamp = stamp or self.model_store.file_stamp(path)
         size = stamp.size if stamp is not None else record.size
@@ -343,7 +343,7 @@ def _changed_text(record: ModelRecord, hashes: str) -> str:
 
 
 def idle_machine(machine: Hardware) -> Hardware:
-    """Return the machine as it would be with little else running: a model comes to stay."""
+    """Return the machine as it would be with little else running: a model will stay."""
     return replace(machine, available=max(machine.available, int(machine.memory * 0.85)))
 
 

@@ -1,4 +1,4 @@
-"""How a model comes from a hub or an address: what a person means, the file, and its download."""
+"""How a model comes from a hub or an address: what the user means, the file, and its download."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HUB_HOSTS = ("huggingface.co", "hf.co")
 """Names of the hub in addresses; HF_ENDPOINT says which host is asked."""
 
 PREFERRED_QUANTS = ("Q4_K_M", "Q4_K_S", "Q4_0", "MXFP4", "Q5_K_M", "Q4_1", "IQ4_XS", "Q8_0")
-"""Which file of a repository is taken where the person names none: small, with little loss."""
+"""Which file of a repository is taken where the user names none: small, with little loss."""
 
 _REPO_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.gguf)", re.ASCII | re.IGNORECASE)
@@ -58,7 +58,7 @@ _LOST_STATES = (ModelState.BROKEN, ModelState.GONE)
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """What a person asked for. `entry` is set where the catalogue knows it.
+    """What the user asked for. `entry` is set where the catalogue knows it.
 
     Else a `source` whose file is "" is a whole repository, and `quant` says which file of it ("":
     the first of PREFERRED_QUANTS).
@@ -260,7 +260,7 @@ class ModelDownload:
 
 
 def parse_ref(text: str, entries: Mapping[str, CatalogueEntry]) -> ModelRef:
-    """Read what a person typed. Raises ConfigError that names the nearest."""
+    """Read what the user typed. Raises ConfigError that names the nearest."""
     typed = text.strip()
     if (entry := entries.get(typed.lower())) is not None:
         return ModelRef(entry.source, entry=entry)
@@ -272,8 +272,8 @@ def parse_ref(text: str, entries: Mapping[str, CatalogueEntry]) -> ModelRef:
     repo, _, quant = name.partition(":")
     if _REPO_NAME.fullmatch(repo):
         return ModelRef(Source(repo=repo), quant)
-    if (found := _REPO_FILE.fullmatch(name)) is not None:
-        return ModelRef(Source(repo=found[1], file=found[2]))
+    if (match := _REPO_FILE.fullmatch(name)) is not None:
+        return ModelRef(Source(repo=match[1], file=match[2]))
     near = difflib.get_close_matches(typed.lower(), entries, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise ConfigError(
@@ -286,11 +286,11 @@ def _parse_address(typed: str) -> ModelRef:
     try:
         url = urlsplit(typed)
     except ValueError as error:
-        raise ConfigError(f"{typed!r} is no address.", "Check its brackets.") from error
+        raise ConfigError(f"{typed!r} isn't an address.", "Check its brackets.") from error
     if (url.hostname or "").removeprefix("www.") in HUB_HOSTS:
-        if (found := _HUB_PATH.fullmatch(unquote(url.path))) is None:
-            raise ConfigError(f"{typed} is no model's address.", "Name it as hf.co/USER/REPO.")
-        return ModelRef(Source(found[1], found[3] or "", found[2] or ""))
+        if (match := _HUB_PATH.fullmatch(unquote(url.path))) is None:
+            raise ConfigError(f"{typed} isn't a model's address.", "Name it as hf.co/USER/REPO.")
+        return ModelRef(Source(match[1], match[3] or "", match[2] or ""))
     file = PurePosixPath(unquote(url.path)).name
     if url.scheme not in ("http", "https") or not file.lower().endswith(".gguf"):
         raise ConfigError(f"{typed} doesn't lead to a GGUF file.", "Its address ends with .gguf.")
@@ -298,7 +298,7 @@ def _parse_address(typed: str) -> ModelRef:
 
 
 def choose_file(offers: Sequence[ModelOffer], quant: str, repo: str) -> ModelOffer:
-    """Return the file that a person means of a repository's: by its name, or its quantisation.
+    """Return the file of a repository that the user means: by its name, or its quantisation.
 
     Nothing is guessed: "XS" isn't IQ4_XS, and Q4_K_XL isn't UD-Q4_K_XL. Raises ConfigError.
     """

@@ -22,7 +22,7 @@ class ModelState(StrEnum):
     """The state of a model on this machine. Only what is here or linked is ever loaded."""
 
     HERE = "here"
-    LINKED = "linked"  # another program's file, used where it lies
+    LINKED = "linked"  # another program's file, used where it is
     CHANGED = "changed"  # its file is not as it was verified: read again before it is loaded
     COMING = "coming"  # wanted, not all of it is here yet
     BROKEN = "broken"  # its contents aren't what they should be
@@ -46,7 +46,7 @@ class FileStamp:
 class ModelRecord:
     """What is recorded of one model, in a file beside it.
 
-    `file` is the file's name; it lies in the model's own folder, or at `link` if that is set.
+    `file` is the file's name; it is in the model's own folder, or at `link` if that is set.
     `sha256` "" is not known yet. Of a model in several `parts`, `file` and `link` are the first
     one's, `size` and `sha256` those of all together. `roles` are those it takes on arrival, `stamp`
     is None until the file was verified, `wrong` says what is wrong with it, `fault` why it wrote no
@@ -83,7 +83,7 @@ class ModelRecord:
 class LibraryModel:
     """A model on this machine: its record, where its file is, how it stands, and the bytes here.
 
-    `bytes` counts what lies in Baton's own folder: of a download, what has come so far.
+    `bytes` counts what is in Baton's own folder: of a download, what has come so far.
     """
 
     record: ModelRecord
@@ -110,14 +110,14 @@ class LibraryModel:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether its download can go on: a part is missing, or all of it was never verified."""
+        """Whether its download can be resumed: a part is missing, or it was never verified."""
         is_unverified = self.state is ModelState.CHANGED and self.record.stamp is None
         return self.state is ModelState.COMING or (is_unverified and not self.record.link)
 
 
 @frozen_dataclass
 class ExternalModel:
-    """A model file of another program on this machine, that could be used where it lies.
+    """A model file of another program on this machine, that could be used where it is.
 
     `sha256` is "" where that program doesn't record it; `program` is its name for people.
     """
@@ -131,7 +131,7 @@ class ExternalModel:
 
 
 class NeedsAgreement(ConfigError):
-    """A model's licence restricts its use, and the person hasn't agreed to it."""
+    """A model's licence restricts its use, and the user hasn't agreed to it."""
 
     def __init__(self, name: str, licence: str, source: Source = UNKNOWN_SOURCE) -> None:
         place = source.url or (f"hf.co/{source.repo}" if source.repo else "")
@@ -144,7 +144,7 @@ class NeedsAgreement(ConfigError):
 
 
 class DoesNotFit(ModelFileError):
-    """A model won't fit this machine, and the person hasn't forced it."""
+    """A model won't fit this machine, and the user hasn't forced it."""
 
     def __init__(self, verdict: FitVerdict) -> None:
         super().__init__(verdict.why, f"{verdict.remedy} `--force` fetches it anyway.".strip())
@@ -195,7 +195,7 @@ class ModelSource(Protocol):
 
 
 class ModelStore(Protocol):
-    """The folder where models lie. Its methods are quick: none reads a whole file.
+    """The folder where models are. Its methods are quick: none reads a whole file.
 
     Names that would lead out of the folder are refused with ConfigError.
     """
@@ -228,7 +228,7 @@ class ModelStore(Protocol):
         ...
 
     def orphans(self) -> Sequence[Path]:
-        """Return what lies in the folder and belongs to no model, or to one that is here anyway."""
+        """Return what is in the folder and belongs to no model, or to one that is here anyway."""
         ...
 
     def problems(self) -> Sequence[str]:
@@ -251,7 +251,7 @@ class ModelStore(Protocol):
         ...
 
     def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
-        """Describe the models whose files lie in a folder, beside what it held before."""
+        """Describe the models whose files are in a folder, beside what it held before."""
         ...
 
     def external_models(self) -> Sequence[ExternalModel]:

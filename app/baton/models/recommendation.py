@@ -53,7 +53,7 @@ CONDUCTOR_LOAD = ModelLoad("the conductor", 0, 0, 0, 300_000_000)
 """The starter model's process while it plans, with a chat beside it (283 MB were measured)."""
 
 RESERVED_BYTES = 1_200_000_000
-"""Bytes of memory left to the system and to what the person has open."""
+"""Bytes of memory left to the system and to what the user has open."""
 
 DISK_MARGIN, DISK_RESERVE = 1.1, 1_000_000_000
 """So many times the download, and so many bytes more, must be free on the disk."""
@@ -255,7 +255,7 @@ def _model_sets(
 ) -> Iterator[tuple[dict[ModelRole, _Candidate], float]]:
     """Yield the other models of possible sets, with what each set is worth before its download.
 
-    Only where that may be more than `least`; a model that is no better than the chat model is left
+    Only where that may be more than `least`; a model that isn't better than the chat model is left
     out.
     """
     alone = {
@@ -278,7 +278,7 @@ def _model_sets(
 
 
 def _with_reserve(machine: Hardware) -> Hardware:
-    """Return the machine without what is reserved for the system and for the person's programs."""
+    """Return the machine without what is reserved for the system and for the user's programs."""
     most = machine.memory - RESERVED_BYTES + SPARE_BYTES  # judge() takes SPARE off again
     return replace(machine, available=max(0, min(machine.available, most)))
 
@@ -300,16 +300,17 @@ def _steady_choice(
 
 def _reason(machine: Hardware, verdict: FitVerdict, more: bool, measured: float | None) -> str:
     """Return what the machine has, and what limits it now, in a sentence."""
-    said = [_machine_text(machine)]
+    parts = [_machine_text(machine)]
     if more:
-        said.append(f"only {show_size(machine.available)} are free now, else larger ones would fit")
+        free = show_size(machine.available)
+        parts.append(f"only {free} are free now, else larger ones would fit")
     elif verdict.fit is Fit.TIGHT:
-        said.append("little is left for other programs")
+        parts.append("little is left for other programs")
     if measured and measured < _SLOW_SHARE * usual_starter_speed(machine):
-        said.append("slow when it was measured, so only small models are quick enough")
+        parts.append("slow when it was measured, so only small models are quick enough")
     if machine.is_on_battery:
-        said.append("on battery, so slower than plugged in")
-    return "; ".join(said) + "."
+        parts.append("on battery, so slower than plugged in")
+    return "; ".join(parts) + "."
 
 
 def _refusal_reason(machine: Hardware, more: bool) -> str:

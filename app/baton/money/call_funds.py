@@ -172,7 +172,7 @@ def _scope_names(bill: HoldRequest, here: LedgerContext) -> dict[Scope, str]:
 
 
 def _with_measured_thinking(connection: Connection, bill: HoldRequest) -> HoldRequest:
-    """Return the bill with the 99th percentile of what its worker's calls really came to.
+    """Return the bill with the 99th percentile of what its worker's calls really cost.
 
     Thoughts count as text in `tokens_out`, so that is never too little for them.
     """
@@ -358,7 +358,7 @@ def void_call(connection: Connection, call: str, now: float) -> None:
 
 
 def release_call(connection: Connection, call: str, now: float) -> int:
-    """Take an unconfirmed charge back, at the person's word; return it. Raises ConfigError."""
+    """Take an unconfirmed charge back, at the user's word; return it. Raises ConfigError."""
     typed = clean_text(call.strip().lower())
     rows = connection.execute(
         "SELECT * FROM calls WHERE id >= ? AND id < ? LIMIT 2", [typed, typed + "\U0010ffff"]
@@ -376,7 +376,7 @@ def release_call(connection: Connection, call: str, now: float) -> int:
 
 
 def release_all_calls(connection: Connection, now: float) -> int:
-    """Take all unconfirmed charges back, at the person's word; return their sum."""
+    """Take all unconfirmed charges back, at the user's word; return their sum."""
     rows = connection.execute("SELECT id FROM calls WHERE status = 'unconfirmed'").fetchall()
     return sum(release_call(connection, row["id"], now) for row in rows)
 

@@ -52,7 +52,7 @@ class Ledger:
     """Money under its ceilings and what left this machine, in one SQLite file for all Batons.
 
     Every method returns only when its change is on disk. Methods raise StoreError when the disk
-    won't have it, ConfigError for what a person typed wrong, and LookupError for a call that isn't
+    won't have it, ConfigError for what the user typed wrong, and LookupError for a call that isn't
     on its way: settling twice is a bug. Work is done in the order of the calls; the event loop
     never waits for the disk.
     """
@@ -101,7 +101,7 @@ class Ledger:
 
     @property
     def warning(self) -> str:
-        """What the person must know about the opening, in a sentence, or "". Waits for it."""
+        """What the user must know about the opening, in a sentence, or "". Waits for it."""
         return self._database.opened.warning
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
@@ -235,7 +235,7 @@ class Ledger:
     ) -> Standing:
         """Return how the scopes stand now, under this process's ceilings or newer ones.
 
-        `run` is the first of the runs that go on with each other, and share one ceiling; `client`
+        `run` is the first of the runs that continue each other, and share one ceiling; `client`
         is the access token that it came with, or "".
         """
         names = {Scope.RUN: run, Scope.SESSION: session, Scope.TOKEN: client or None}
@@ -247,7 +247,7 @@ class Ledger:
 
         return await self._database.run(work)
 
-    # What a person decides
+    # What the user decides
 
     async def set_ceiling(self, scope: Scope, amount: int | None) -> None:
         """Set a ceiling for all Batons that run now (None: none). Raises ConfigError."""
@@ -278,7 +278,7 @@ class Ledger:
         return await self._write(lambda c: call_funds.thaw(c, self._clock()))
 
     async def forget(self, runs: Sequence[str]) -> None:
-        """Remove what these runs sent so that nothing of it remains; charges and hashes stay."""
+        """Remove what these runs sent so that none of it remains; charges and hashes stay."""
         await self._write(lambda c: call_funds.forget_bodies(c, list(runs)))
         await self._database.wipe_copies()
 
@@ -293,7 +293,7 @@ class Ledger:
         return await self._read(queries.charges, run, limit)
 
     async def usage(self, by: UsageGrouping, since: float | None = None) -> list[UsageRow]:
-        """Return what calls came to: days in their order, workers and purposes dearest first."""
+        """Return what calls cost in sum: days in order, workers and purposes dearest first."""
         return await self._read(queries.usage, by, since)
 
     async def day_charges(self, since: float) -> list[DayCharge]:

@@ -101,7 +101,7 @@ def open_ledger(memory: LedgerRecords | None) -> OpenedLedger:
 
 
 def _loss_warning(log: Path | None) -> str:
-    kept = f"what was left of it is kept as {log}" if log is not None else "nothing of it is left"
+    kept = f"what was left of it is kept as {log}" if log is not None else "none of it is left"
     return (
         f"The ledger was emptied or removed, so the cloud is frozen; {kept}, and history and "
         f"local workers are as they were. {_UNFREEZE_HINT}"

@@ -33,7 +33,7 @@ def charges(connection: Connection, run: str | None, limit: int) -> list[Charge]
 
 
 def usage(connection: Connection, by: UsageGrouping, since: float | None) -> list[UsageRow]:
-    """Return what calls came to; days in their order, else the dearest first."""
+    """Return what calls cost in sum; days in their order, else the dearest first."""
     assert by in get_args(UsageGrouping), "it is a column's name"
     order = "name" if by == "day" else "charged DESC, name"
     rows = connection.execute(

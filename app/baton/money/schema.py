@@ -38,7 +38,7 @@ def _add_up(
 _CHANGES = [" - ".join(both) for both in zip(_amounts("new"), _amounts("old"), strict=True)]
 
 _ROOT = "coalesce({0}root, {0}run)"
-"""The run that a call counts for: the first one of those that went on with it."""
+"""The run that a call counts for: the first one of those that continued it."""
 
 _ENTRY = """INSERT INTO entries (call, at, status, held, charged, tokens_in, tokens_out)
     VALUES (new.id, new.changed, new.status, new.held, new.charged, new.tokens_in, new.tokens_out);
@@ -61,7 +61,7 @@ _FIRST = Migration(
         "CREATE TABLE migrations (name TEXT PRIMARY KEY, applied REAL NOT NULL) STRICT",
         # `price` is the whole price as JSON; `owner` is the process on whose way the call is (NULL
         # once another Baton found it gone), `started` when that process began; `keep` is whether
-        # what is sent may be kept. `day` and `month` are the person's own at the hold.
+        # what is sent may be kept. `day` and `month` are the user's own at the hold.
         f"""CREATE TABLE calls (
             key INTEGER PRIMARY KEY,
             id TEXT NOT NULL UNIQUE,
@@ -163,7 +163,7 @@ _PROGRESS = Migration(
         *_keep("identity"),
         "CREATE INDEX calls_by_day ON calls (day, at)",
         "CREATE INDEX calls_by_month ON calls (month, at)",
-        # `root` is the run that this call's run goes on with, whose ceiling it shares; NULL: none.
+        # `root` is the run that this call's run continues, whose ceiling it shares; NULL: none.
         "ALTER TABLE calls ADD COLUMN root TEXT",
         "DROP TRIGGER calls_held",
         "DROP TRIGGER calls_moved",
@@ -226,7 +226,7 @@ _TOKENS = Migration(
     "0006_tokens",
     (
         # `token` is the id of the access token of the endpoint whose ceiling the call counts for,
-        # in all Batons that serve; '' is the person's own call.
+        # in all Batons that serve; '' is the user's own call.
         "ALTER TABLE calls ADD COLUMN token TEXT NOT NULL DEFAULT ''",
         *(
             f"""CREATE TRIGGER {trigger}_for_token AFTER {change} ON calls
@@ -249,7 +249,7 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 SUMS = ", ".join(f"sum({amount})" for amount in _amounts("calls"))
-"""What calls come to: settled, held, unconfirmed."""
+"""Sums of calls: settled, held, unconfirmed."""
 
 _SUMS_OF_CALLS = " UNION ALL ".join(
     f"SELECT '{scope}', {name}, {SUMS} FROM calls GROUP BY {name}"

@@ -34,7 +34,7 @@ class BuildInfo:
 
 @cache
 def build_info() -> BuildInfo | None:
-    """Return this binary's build, None where this is no binary."""
+    """Return this binary's build, None where this isn't a binary."""
     if not getattr(sys, "frozen", False):
         return None
     import json
@@ -44,7 +44,7 @@ def build_info() -> BuildInfo | None:
 
 
 def binary_path() -> Path | None:
-    """Return the file that the person starts: the single file, or the folder's executable."""
+    """Return the file that the user starts: the single file, or the folder's executable."""
     if build_info() is None:
         return None
     return Path(os.environ.get(BINARY_VARIABLE) or sys.executable)

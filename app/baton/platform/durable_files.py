@@ -1,4 +1,4 @@
-"""Files that only this person can read, and that a crash or a power cut leaves whole.
+"""Files that only this user can read, and that a crash or a power cut leaves whole.
 
     replace_file(path, text)                    # the old text or the new one, never a part
     with open_replacement(path) as file: ...    # the same, piece by piece
@@ -40,7 +40,7 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def read_ordinary(path: Path, limit: int) -> bytes:
-    """Read all of a file that is no pipe and no device, for those may never end."""
+    """Read all of a file unless it is a pipe or a device, for those may never end."""
     descriptor = os.open(path, os.O_RDONLY | _BASE_FLAGS | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -52,7 +52,7 @@ def read_ordinary(path: Path, limit: int) -> bytes:
 
 
 def create_file(path: Path, text: str | bytes) -> None:
-    """Write a new file; where that fails, nothing of it stays."""
+    """Write a new file; where that fails, none of it stays."""
     descriptor = open_private(path, _CREATE_FLAGS)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -157,7 +157,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only this person can open, and those above it, where there are none."""
+    """Make a folder that only this user can open, and those above it, where there are none."""
     if folder.is_dir():
         return
     if folder.parent != folder:

@@ -35,7 +35,7 @@ def inspect_machine(
 ) -> Hardware:
     """Look this machine up, within the limits of the container that Baton may be in.
 
-    `folder` is where models lie, or will. `gpus` are those that the engine says it can use; None is
+    `folder` is where models are, or will be. `gpus` are those that the engine can use; None is
     that it wasn't asked, so nothing is known of GPUs.
     """
     total, available = _read_memory(root)

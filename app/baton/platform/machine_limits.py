@@ -125,7 +125,7 @@ def _group_and_parents(path: str, root: str) -> Iterator[str]:
     if root != "/" and (path == root or path.startswith(f"{root}/")):
         path = path[len(root) :]
     pure = PurePosixPath("/", path.lstrip("/"))
-    if ".." in pure.parts:  # it lies outside of what can be seen
+    if ".." in pure.parts:  # it is outside of what can be seen
         pure = PurePosixPath("/")
     for group in (pure, *pure.parents):
         yield "" if group == PurePosixPath("/") else str(group)

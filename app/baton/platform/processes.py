@@ -46,7 +46,7 @@ def is_ignored(number: int) -> bool:
 
 
 def run_in_foreground(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run a program of the person's at the terminal, and return its exit status.
+    """Run a program of the user at the terminal, and return its exit status.
 
     Ctrl+C is the program's as long as it runs: an editor has a meaning of its own for it. Raises
     OSError where it can't be started.
@@ -130,7 +130,7 @@ CI_VARIABLES = ("BUILD_NUMBER", "CI", "GITHUB_ACTIONS", "GITLAB_CI", "JENKINS_UR
 
 
 def is_interactive() -> bool:
-    """Whether a person is at the terminal: never in a pipe, in cron, or as a service."""
+    """Whether the user is at the terminal: never in a pipe, in cron, or as a service."""
     return os.isatty(0) and os.isatty(2)
 
 

@@ -98,7 +98,7 @@ class LeavesNetwork(Exception):
 def proxy_for(
     url: str, chosen: str, environ: Mapping[str, str], privacy: Label = Label.CLOUD
 ) -> str | None:
-    """Return the proxy for an address: `chosen` by the person, else the environment's, as curl
+    """Return the proxy for an address: `chosen` by the user, else the environment's, as curl
     reads it: without a scheme it is http://, without a port 1080 (https://: 443).
 
     What may not travel as far as the cloud (by the address, or by its worker's `privacy`) never

@@ -1,7 +1,7 @@
 """The providers' keys: in the system's keyring, the environment, or a plaintext file.
 
 Used by the gateway child, which alone keeps them in memory, and by `baton keys`. Looked for in that
-order; the file exists only where the person said yes to it. No wait for a keyring is longer
+order; the file exists only where the user said yes to it. No wait for a keyring is longer
 than a few seconds: a locked one can block for ever.
 
 Only the system's own keyring is ever asked. The library `keyring` by itself would import every
@@ -158,7 +158,7 @@ class Key:
 
     @property
     def tail(self) -> str:
-        """The last four characters, by which a person knows it; none of a short one."""
+        """The last four characters, by which the user knows it; none of a short one."""
         return self.value[-_TAIL_CHARS:] if len(self.value) >= 4 * _TAIL_CHARS else ""
 
 
@@ -188,7 +188,7 @@ def plain_environ(
     }
 
 
-def is_no_key(variable: str) -> bool:
+def is_not_key(variable: str) -> bool:
     """Whether programs need this variable, or Baton's settings stand in it."""
     plain = variable in ALLOWED_VARIABLES or variable.startswith(ALLOWED_PREFIXES)
     return plain or (variable.startswith("BATON_") and not variable.endswith("_API_KEY"))
@@ -206,7 +206,7 @@ def remove_keys(environ: MutableMapping[str, str], *variables: str) -> None:
 def key_variables(config: str) -> set[str]:
     """Return the variables that any `api_key_env` of a config.toml names, also a broken one."""
     named = re.findall(r"""api_key_env["']?\s*=\s*["']+([^"'\s]+)""", config)
-    return {variable for variable in named if not is_no_key(variable)}
+    return {variable for variable in named if not is_not_key(variable)}
 
 
 def find_key(
@@ -245,9 +245,9 @@ def find_keys(
 
 
 def save_key(name: str, value: str, *, file: Path | None = None) -> Key:
-    """Keep a key: in the keyring, or as plain text in `file` if the person said yes to that.
+    """Keep a key: in the keyring, or as plain text in `file` if the user said yes to that.
 
-    Raises NoKeyring, and ConfigError for what is no key or a file that can't be written.
+    Raises NoKeyring, and ConfigError for what isn't a key or a file that can't be written.
     """
     value = check_key(value)
     if file is not None:
@@ -440,7 +440,7 @@ def _read_key_file(file: Path | None) -> dict[str, str]:
 
 def _require_private(file: Path, status: os.stat_result) -> None:
     if sys.platform == "win32":
-        return  # which has no such modes, and a folder for each person
+        return  # which has no such modes, and a folder for each user
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         raise ConfigError(f"{file} is not a file of yours, so no key was used.", "Remove it.")
     if status.st_mode & 0o077:

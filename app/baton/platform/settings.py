@@ -28,7 +28,7 @@ from baton.platform.durable_files import (
     read_ordinary,
     replace_file,
 )
-from baton.platform.secrets import is_no_key, key_variables, remove_keys
+from baton.platform.secrets import is_not_key, key_variables, remove_keys
 from baton.platform.settings_sources import (
     DOLLARS,
     MAX_FILE_BYTES,
@@ -121,7 +121,7 @@ class BudgetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CloudSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How texts leave this machine, where they may.
 
-    `redact` hides keys, addresses and numbers before that, and the person's own `words` as well.
+    `redact` hides keys, addresses and numbers before that, and the user's own `words` as well.
     `effort` is how much a model may think. `proxy` is used besides HTTPS_PROXY, and before it.
     """
 
@@ -177,7 +177,7 @@ class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
 
     A list in `base_url` names several addresses of the same model, over which calls are spread;
     `slots` is how many calls each takes at once: one number for all, or a list with one for each.
-    `here` is the person's word that an engine on this machine also computes here, and doesn't
+    `here` is the user's word that an engine on this machine also computes here, and doesn't
     forward: it is used without asking then. `privacy` "local" says the same, and lets private
     texts go to it; else how far texts travel follows from the address. `price` must be given for an
     engine that isn't on this machine.
@@ -198,7 +198,7 @@ class ServerWorkerSettings(_WorkerSettingsBase, frozen=True, tag="server"):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it is, in the person's order."""
+        """Where it is, in the user's order."""
         return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
 
     @property
@@ -256,7 +256,7 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `threads` 0 is one per physical core; `gpu_layers` -1 is as many as fit; `context` is in tokens;
     `kv` is how the context is kept: "q8_0" takes half the memory of "f16", and rounds. `memory_gb`
-    0 is four fifths of this machine's; a model that has been idle for `idle_minutes` is unloaded
+    0 is four fifths of what is here; a model that has been idle for `idle_minutes` is unloaded
     (0: never). `slots` is how many requests a model answers at once, within that context.
     """
 
@@ -326,7 +326,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def roster(self) -> tuple[WorkerSettings, ...]:
-        """The built-in workers and the person's own; the same id replaces."""
+        """The built-in workers and the user's own; the same id replaces."""
         return tuple({w.id: w for w in (BUILT_IN_WORKER, *self.workers)}.values())
 
 
@@ -383,7 +383,8 @@ def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
             root = Path(home).expanduser().absolute()
         except RuntimeError as error:
             raise ConfigError(
-                f"BATON_HOME is {one_line(home)!r}, and there is no such home.", "Write it whole."
+                f"BATON_HOME ({one_line(home)}) names the home of a user who doesn't exist.",
+                "Write the path in full.",
             ) from error
         return Paths(root / "config", root / "data", root / "state", root / "cache")
     from platformdirs import PlatformDirs
@@ -402,7 +403,7 @@ def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
 
 
 def keyless_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment for a program of the person's: all but keys, also workers' own."""
+    """Return the environment for a program of the user: all but keys, also workers' own."""
     kept = dict(environ)
     named: set[str] = set()
     with suppress(OSError):
@@ -546,7 +547,7 @@ def _combine(*sources: SettingsSource) -> Settings:
 
 
 def _check_workers(sources: Sequence[SettingsSource]) -> None:
-    """Refuse entries that would make another worker than the person means."""
+    """Refuse entries that would make another worker than the user means."""
     for source in sources:
         seen: set[str] = set()
         for number, entry in enumerate(source.tree.get("workers", ())):
@@ -563,7 +564,7 @@ def _check_workers(sources: Sequence[SettingsSource]) -> None:
                     f"There are two workers {id!r} (in {place}).", "Give one of them another id."
                 )
             seen.add(id)
-            if is_no_key(variable := entry.get("api_key_env", "")):
+            if is_not_key(variable := entry.get("api_key_env", "")):
                 raise ConfigError(
                     f"The variable {variable} holds no key, and would be sent as one"
                     f" (in {source.place(('workers', number, 'api_key_env'))}).",

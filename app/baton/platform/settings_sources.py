@@ -174,7 +174,7 @@ _BATON_NAME = re.compile(r"baton([^a-z0-9]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def _refuse_misspelt_switch(name: str, struct: type[msgspec.Struct]) -> None:
-    """Raise ConfigError for a name that begins with "baton" and goes on like a safety switch."""
+    """Raise ConfigError for a name that begins with "baton" and then resembles a safety switch."""
     ours = _BATON_NAME.fullmatch(name)
     if ours is None:
         return
@@ -268,10 +268,10 @@ def _check_value(value: object, kind: Any, source: SettingsSource, where: Settin
 
 
 def _read_switch(value: object, source: SettingsSource, where: SettingPath) -> bool:
-    said = str(value).strip().lower()
-    if said in TRUE_WORDS:
+    word = str(value).strip().lower()
+    if word in TRUE_WORDS:
         return True
-    if said in FALSE_WORDS:
+    if word in FALSE_WORDS:
         return False
     name = ".".join(map(str, where))
     raise ConfigError(
@@ -282,10 +282,10 @@ def _read_switch(value: object, source: SettingsSource, where: SettingPath) -> b
 
 
 def value_error(
-    said: str, sources: Sequence[SettingsSource], struct: type[msgspec.Struct], kinds: EntryKinds
+    message: str, sources: Sequence[SettingsSource], struct: type[msgspec.Struct], kinds: EntryKinds
 ) -> ConfigError:
     """Return the error for what msgspec says of a merged tree, with place and allowed values."""
-    what, _, path = said.partition(" - at `")
+    what, _, path = message.partition(" - at `")
     if path.startswith("key` in `$."):
         where = _parse_path(path.removeprefix("key` in ").rstrip("`"))
         return ConfigError(
@@ -314,7 +314,7 @@ def value_error(
 def amount_error(
     sources: Sequence[SettingsSource], where: SettingPath, error: ConfigError
 ) -> ConfigError:
-    """Return the error for what is no amount of money, with its place."""
+    """Return the error for what isn't an amount of money, with its place."""
     what = (
         f"The setting {'.'.join(map(str, where))!r} is wrong (in {_deciding_place(sources, where)})"
     )
@@ -403,7 +403,7 @@ def inverse_changes(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
 
 
 def apply_changes(table: Any, changes: Mapping[str, Any]) -> None:
-    """Change a table of tomlkit's; None takes a setting out."""
+    """Change a table of tomlkit; None takes a setting out."""
     for key, value in changes.items():
         if isinstance(value, Mapping):
             if not isinstance(table.get(key), Mapping):

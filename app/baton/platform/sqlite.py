@@ -128,7 +128,7 @@ def _retry_while_busy(connection: Connection, statement: str) -> None:
     """Run a statement as soon as the database isn't locked.
 
     SQLite's own waiting sleeps longer each time, up to 0.1 s, so that of two that write a lot one
-    comes to nothing for seconds.
+    makes no progress for seconds.
     """
     until = time.monotonic() + BUSY_SECONDS
     while True:
@@ -222,7 +222,7 @@ _DAMAGE_CODES = {
 
 @contextmanager
 def explain_errors(path: Path | None, wording: DatabaseWording = HISTORY) -> Iterator[None]:
-    """Turn SQLite's and the system's errors into a StoreError that a person can act upon."""
+    """Turn SQLite's and the system's errors into a StoreError that the user can act upon."""
     try:
         yield
     except sqlite3.Error as error:
@@ -499,7 +499,7 @@ def _schema(connection: Connection) -> list[tuple[str, ...]]:
 def had_database(path: Path) -> bool:
     """Whether there was a database at this path before.
 
-    An empty file alone is no sign of one: a first start that is killed leaves it.
+    An empty file alone isn't a sign of one: a first start that is killed leaves it.
     """
     left = (
         found

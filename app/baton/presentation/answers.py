@@ -64,9 +64,9 @@ class AnswerSummary:
     `steps` has for each step that was begun where it was done: local, network or cloud.
     `remote_author` is the remote worker that wrote the answer, with its cost; where several workers
     wrote it, `parts` say which wrote what. `notes` are quiet lines under it, `doubts` say what is
-    likely wrong with it, `warnings` are about its charges. `is_withdrawn` is whether the person
+    likely wrong with it, `warnings` are about its charges. `is_withdrawn` is whether the user
     decided not to send the prompt; `interruption` says how far a run came that can be resumed,
-    `is_unplayed` that nothing was done.
+    `is_unstarted` that nothing was done.
     """
 
     seconds: float | None = None
@@ -82,7 +82,7 @@ class AnswerSummary:
     warnings: tuple[str, ...] = ()
     is_withdrawn: bool = False
     interruption: str = ""
-    is_unplayed: bool = False
+    is_unstarted: bool = False
     version: int = 1
     versions: int = 1
 
@@ -103,7 +103,7 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
     """Return what is known so far of a run's answer."""
     author, parts = answer_author(run), answer_parts(run, roster)
     begun = [step for step in run.steps if step.status not in ("waiting", "skipped")]
-    facts = AnswerSummary(
+    summary = AnswerSummary(
         author=worker_name(author.worker, roster) if author else "",
         steps=tuple(worker_place(step.worker, run, roster) for step in begun),
         cost=run.cost,
@@ -114,18 +114,18 @@ def summarise_answer(run: RunView, roster: CardsById) -> AnswerSummary:
         warnings=charge_warnings(run, roster),
     )
     if run.status == "running":
-        return facts
+        return summary
     failure = run.failure and f"{run.failure.message} {run.failure.hint}".strip()
     calls = [call for call in run.calls if author and call.step == author.number]
     speed = _writing_speed(calls[-1]) if calls and len(begun) == 1 else None
     return replace(
-        facts,
-        seconds=None if run.is_unplayed or run.status == "lost" else run.worked_seconds,
+        summary,
+        seconds=None if run.is_unstarted or run.status == "lost" else run.worked_seconds,
         tokens_per_second=speed,
         failure=failure or "",
         is_withdrawn=run.is_withdrawn,
         interruption=interruption_text(run),
-        is_unplayed=run.is_unplayed,
+        is_unstarted=run.is_unstarted,
     )
 
 
@@ -166,7 +166,7 @@ def destination_text(offer: CallOffer) -> str:
 
 
 def instructions_text(offer: CallOffer) -> str:
-    """Say how much of Baton's own words goes along with a text."""
+    """Say how many lines of Baton's own instructions go along with a text."""
     lines = count_text(offer.instructions.count("\n") + 1, "line")
     return f"With Baton's own instructions, {lines}."
 
@@ -261,15 +261,15 @@ def _writing_speed(call: Called) -> float | None:
 
 
 def run_warnings(view: RunView) -> list[dict[str, str]]:
-    """Return what a person must learn though there may be an answer."""
+    """Return what the user must learn though there may be an answer."""
     lack = {
         "kind": "deadline" if view.deadline else "incomplete",
         "message": view.incomplete_reason,
         "hint": incomplete_hint(view),
     }
     substituted = [
-        {"kind": "substituted", "message": said, "hint": "`baton workers test` tries a worker."}
-        for said in view.substitutions
+        {"kind": "substituted", "message": sentence, "hint": "`baton workers test` tries a worker."}
+        for sentence in view.substitutions
     ]
     quality = [{"kind": w.kind, "message": w.message, "hint": w.hint} for w in view.warnings]
     incomplete = [lack] if view.incomplete_reason else []
@@ -307,7 +307,7 @@ def route_object(routed: Routed) -> dict[str, Any]:
 def call_object(call: Called) -> dict[str, Any]:
     """Return one use of one worker; times in seconds, `first_token_s` from the call on.
 
-    `step` 0 is no step of the plan: the plan itself was drawn, or judged.
+    `step` 0 isn't a step of the plan: the plan itself was drawn, or judged.
     """
     return {
         "step": call.step,

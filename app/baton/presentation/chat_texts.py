@@ -34,7 +34,7 @@ _ENDINGS = {
 
 @frozen_dataclass
 class RecentText:
-    """A conversation to continue, in words; `at` is the answer to go on with (None: none is open).
+    """A conversation to continue, in words; `at` is the answer to continue (None: none is open).
 
     `state` says how its newest answer ended, if not well, and what the conversation cost.
     """
@@ -49,14 +49,14 @@ class RecentText:
 def recent_text(recent: RecentConversation, run: RunView, now: float) -> RecentText:
     """Put a conversation into words; `run` is that of its newest answer, as far as it is known."""
     has_more = recent.status is TurnStatus.CUT and not run.is_all_thoughts
-    can_go_on = bool(interruption_text(run)) or has_more or recent.status is TurnStatus.LOST
+    can_continue = bool(interruption_text(run)) or has_more or recent.status is TurnStatus.LOST
     cost = show_usd(recent.cost) if recent.cost else ""
     return RecentText(
         recent.id,
         one_line(recent.title),
         ago_text(now - recent.updated),
         " · ".join(filter(None, (_ending_text(recent.status, run), cost))),
-        recent.turn if can_go_on else None,
+        recent.turn if can_continue else None,
     )
 
 
@@ -158,5 +158,5 @@ def offline_text(offline: bool, policy: Policy) -> str:
 def private_text(private: bool) -> str:
     """Say how far a conversation may travel from now on."""
     if private:
-        return "Nothing of this conversation leaves this machine from now on."
+        return "From now on this conversation stays on this machine."
     return "This conversation may leave this machine again, if you let a cloud worker help."

@@ -11,7 +11,7 @@ from baton.core.sanitiser import one_line
 from baton.presentation.words import join_words
 
 _MAX_SUBTASK_CHARS = 4000
-"""An instruction is shown whole: a person decides by it. This many characters are none."""
+"""An instruction is shown whole, up to this length, since the user decides by it."""
 
 _SOURCE_NAMES = {PROMPT: "the prompt", HISTORY: "the conversation"}
 

@@ -74,7 +74,7 @@ def run_story(run: RunView, run_id: str = "", roster: CardsById = NO_CARDS) -> l
     ]
     for note in (other_model_text, left_out_text):
         lines += [(ev.Called, text) for text in dict.fromkeys(map(note, run.calls)) if text]
-    lines += [(ev.Warned, f"Said beside it: {warning_text(each)}") for each in run.warnings]
+    lines += [(ev.Warned, f"Warning: {warning_text(each)}") for each in run.warnings]
     lines += [(ev.Finished, text) for text in [_ending_text(run, run_id)] if text]
     return [StoryLine(kind, text) for kind, text in lines]
 
@@ -195,7 +195,7 @@ def _ending_text(run: RunView, run_id: str) -> str:
     return progress or _UNFINISHED.get(run.status, "")
 
 
-# Single facts, in the words of every front end
+# Single sentences, in the words of every front end
 
 
 _DECISIONS = {
@@ -235,12 +235,12 @@ def _weighed_text(weighed: ev.Weighed, name: Naming) -> str:
 
 def _check_text(check: ev.Checked, _: Naming = str) -> str:
     note = f" ({one_line(check.note)})" if check.note else ""
-    found = f"{one_line(check.what, 40)}: {check.verdict.value}{note}"
-    return f"Step {check.step} was checked, {found}."
+    result = f"{one_line(check.what, 40)}: {check.verdict.value}{note}"
+    return f"Step {check.step} was checked, {result}."
 
 
 def warning_text(warned: ev.Warned) -> str:
-    """Return what is said beside an answer: in full, or as a mark where it is known."""
+    """Return what is shown beside an answer: in full, or as a mark where it is known."""
     if not warned.is_known or warned.kind == ev.FAILED_CHECK:
         return one_line(f"{warned.message} {warned.hint}".strip(), 400)
     if warned.chance is not None:
@@ -278,7 +278,7 @@ _TEMPLATES: Mapping[type[ev.Event], str] = {
     ev.StepStarted: "Step {step} is given to {worker}.",
     ev.StepFailed: "Step {step} failed: {message}",
     ev.Trimmed: "The {turns} oldest turns are left out from here on.",
-    ev.Warned: "Said beside the answer: {message}",
+    ev.Warned: "Warning: {message}",
     ev.Sent: "{whose} sent {size:,} bytes to {worker} ({destination}).",
     ev.Unsent: "{whose} had no connection to {destination}, so that did not leave.",
     ev.Failed: "It failed ({error}): {message}",
@@ -412,9 +412,9 @@ def step_facts(step: StepView, run: RunView, roster: CardsById = NO_CARDS) -> li
         "checks" if step.step.check else "",
         f"in place of {name(planned)}" if planned and step.worker != planned else "",
     ]
-    facts = f"{', '.join(filter(None, marks))}; sees {access_text(step.step.access)}"
+    properties = f"{', '.join(filter(None, marks))}; sees {access_text(step.step.access)}"
     why = missing_step_text(step, run, name) or one_line(step.why)
-    return [facts, why] if why else [facts]
+    return [properties, why] if why else [properties]
 
 
 # Where, and how far

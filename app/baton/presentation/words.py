@@ -171,7 +171,7 @@ def charge_text(status: Status, held: int, charged: int) -> str:
 
 
 def unconfirmed_text(charges: Sequence[Charge]) -> str:
-    """Write what some charges come to."""
+    """Write the sum of some charges."""
     count = count_text(len(charges), "unconfirmed charge")
     return f"{count}, {show_usd(sum(c.charged for c in charges))} in all"
 
@@ -205,7 +205,7 @@ def _alarm_text(room: ScopeBalance, passed: int) -> str:
     ceiling = show_usd(room.ceiling or 0)
     name = f"the ceiling of {ceiling} for {room.scope.phrase}"
     if passed >= 100:
-        return f"All of {name} is used; Baton goes on locally. /budget raises it."
+        return f"All of {name} is used; Baton continues locally. /budget raises it."
     charged = show_usd(room.settled + room.unconfirmed)
     return f"{passed} % of {name} is used ({charged}). /budget raises it."
 

@@ -93,7 +93,7 @@ class LearnedRouter:
 
     @property
     def warning(self) -> str:
-        """What the person must know now of why the router can't be used, or ""."""
+        """What the user must know now of why the router can't be used, or ""."""
         trouble = self.trouble
         return f"A rule of length and task decides where prompts go. {trouble}" if trouble else ""
 
@@ -209,7 +209,7 @@ class LearnedRouter:
         await self._scorer.aclose()
 
     def _report_failure(self, error: Exception) -> None:
-        """See to it that the person hears once that the rule decides, and why."""
+        """See to it that the user hears once that the rule decides, and why."""
         if isinstance(error, ChildDied):
             self._scorer.discard_child()
         self._warn_once(self.warning)

@@ -291,7 +291,7 @@ def missing_part(folder: Path) -> tuple[str, str]:
 SKILLS_FILE = "skills.json"
 
 _MAX_FILE_BYTES = 4_000_000
-"""More bytes than this are no such file."""
+"""More bytes than this aren't such a file."""
 
 
 def read_scores(folder: Path) -> dict[str, dict[str, tuple[float, int]]]:

@@ -67,7 +67,7 @@ class Client:
 class Access:
     """What a request must show: one of these `hosts`, and one of these tokens.
 
-    `tokens` has the grant of each token, by its SHA-256. `names` are host names of the user's, with
+    `tokens` has the grant of each token, by its SHA-256. `names` are host names of the user, with
     any port, and `origins` those whose pages may ask. With `is_wildcard` each address of this
     machine does: a page that has rebound its own name to one still writes that name.
     """

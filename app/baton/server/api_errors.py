@@ -123,7 +123,7 @@ def shown_error(error: Exception) -> ApiError:
         return api_error(error)
     *_, last = traceback.extract_tb(error.__traceback__)
     place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
-    return ApiError(500, "failed", f"Baton failed by a fault of its own: {place}.")
+    return ApiError(500, "failed", f"Baton hit a bug: {place}.")
 
 
 def failure_error(failure: Failed) -> ApiError:

@@ -62,7 +62,7 @@ class _Kept:
 
 
 class BackgroundRuns:
-    """The responses that run in the background, and what others said.
+    """The responses that run in the background, and what others wrote.
 
     Those of long ago are found in the history.
     """
@@ -84,7 +84,7 @@ class BackgroundRuns:
         return self._describe(self._keep(_Kept(served, written, task)))
 
     def remember(self, served: ServedRun, text: str, calls: list[ToolCall]) -> None:
-        """Remember what a response said, so that it is the same when it is asked for."""
+        """Remember what a response wrote, so that it is the same when it is asked for."""
         if served.asked.weight + len(text) < MAX_SHOWN_CHARS and not served.asked.is_background:
             self._keep(_Kept(served, _Written([(text, calls)])))
 

@@ -67,9 +67,9 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """One request: what was said before, what is asked now, and how the answer must be.
+    """One request: the earlier messages, the prompt, and how the answer must be.
 
-    `said` are all its messages as they came, of which `prompt`, `earlier` and `system` were made.
+    `messages` are all of them as they came, of which `prompt`, `earlier` and `system` were made.
     `continues` is the response whose conversation it continues, where Baton keeps it. `sampling`
     is as in core.messages.Request. `echoed` is what an answer repeats of the request, `warnings`
     say in sentences what of it isn't kept to. With `has_functions` tools are called as OpenAI's
@@ -80,7 +80,7 @@ class ClientRequest:
     prompt: str
     earlier: tuple[Message, ...] = ()
     system: str | None = None
-    said: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -120,7 +120,7 @@ class ClientRequest:
     def size(self) -> int:
         """How many characters a worker would have to read."""
         return len(self.instructions or "") + sum(
-            len(message.text) for message in self.said if message.role is not Role.SYSTEM
+            len(message.text) for message in self.messages if message.role is not Role.SYSTEM
         )
 
 
@@ -165,7 +165,7 @@ def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object's fields. Raises ApiError where one stands there twice: which one counts?"""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise bad_request("A field stands twice in the same object.")
+        raise bad_request("A field appears twice in the same object.")
     return fields
 
 
@@ -181,9 +181,7 @@ def read_fields(body: Mapping[str, Any], kind: type[T]) -> T:
         problem, _, place = str(error).partition(" - at `$")
         param = place.rstrip("`").lstrip(".") or None
         where = f" (at {param})" if param else ""
-        raise bad_request(
-            f"The request is not as it should be: {problem}{where}.", param
-        ) from error
+        raise bad_request(f"The request is invalid: {problem}{where}.", param) from error
 
 
 def check_fields(
@@ -196,7 +194,7 @@ def check_fields(
     """Say what is ignored of a body, and return what it wishes of sampling. Raises ApiError.
 
     `harmless` fields may be anything: they don't change the answer. `neutral` ones would change
-    what is meant: they may only be what they are without being said. None counts as not said.
+    what is meant: they may only have a value that changes nothing. None counts as absent.
     """
     known = kind.__struct_encode_fields__  # `msgspec.structs.fields` takes a millisecond each time
     sampling, ignored = dict[str, float](), []

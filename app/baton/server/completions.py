@@ -259,7 +259,7 @@ def _usage(answer: Answer) -> dict[str, Any]:
 
 
 USUAL_MAX_TOKENS = 16
-"""How many tokens an answer has where nothing is said of it, as at OpenAI."""
+"""How many tokens an answer has where the request has no cap, as at OpenAI."""
 
 LEGACY_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "best_of": (1,),
@@ -288,7 +288,7 @@ def read_completion(body: Mapping[str, Any], headers: Mapping[str, str]) -> Clie
     asked = read_fields(body, CompletionRequest)
     prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
     if len(prompts) != 1 or not isinstance(prompts[0], str):
-        raise bad_request("The prompt has to be one text, and no tokens.", "prompt")
+        raise bad_request("The prompt has to be one text, not tokens.", "prompt")
     most = USUAL_MAX_TOKENS if asked.max_tokens is None else asked.max_tokens
     return ClientRequest(
         read_model(asked.model),

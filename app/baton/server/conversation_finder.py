@@ -1,8 +1,8 @@
-"""Which conversation a program's request continues: one of its token's own, if Baton has it.
+"""Which conversation a program's request continues: one of the same token, if Baton has it.
 
 A program sends the whole of its conversation with each request, as it likes to write it. Each
-prompt in the history has a mark of all that was said up to it; what the answer after it said is
-compared by its content, calls of tools by what they call.
+prompt in the history has a mark of all messages up to it; the answer after it is compared by its
+content, calls of tools by what they call.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ConversationFinder:
             return place, Label.CLOUD
         thread = await self._store.thread(record.conversation, record.answer)
         before = tuple(Message(turn.role, turn.text) for turn in thread)
-        label = strictest(turn.label for turn in thread)  # what the user said there is theirs
+        label = strictest(turn.label for turn in thread)  # what the user wrote there is theirs
         return ConversationPosition(earlier=(*before, *new), program=program), label
 
     async def earlier_run(self, response: str, client: Client) -> OwnRun:
@@ -117,7 +117,7 @@ class ConversationFinder:
 
 
 class _SaidMarks(NamedTuple):
-    """What stands for all that a request says, and for what was said before its last answer."""
+    """What stands for all messages of a request, and for those before its last answer."""
 
     whole: str
     before: str

@@ -233,8 +233,8 @@ class Endpoint:
                     await _json(begun)(request.scope, request.receive, send)
                 await self._background.wait_for(served)  # its text takes room until then
                 return
-            play = self._play(dialect, served, request.scope, request.receive, send)
-            await _while_connected(request.receive, play)
+            answer = self._answer_request(dialect, served, request.scope, request.receive, send)
+            await _while_connected(request.receive, answer)
 
     async def compute(self, work: Work, request: Request, send: Send) -> None:
         """Answer a request without a run, as long as the client is there. Raises ApiError."""
@@ -272,7 +272,7 @@ class Endpoint:
         conditions = replace(asked.conditions, is_private=is_private)
         return replace(asked, weight=len(posted.body), conditions=conditions)
 
-    async def _play(
+    async def _answer_request(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
         async with aclosing(self._runner.run(served)) as pieces:

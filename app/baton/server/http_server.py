@@ -137,9 +137,9 @@ class _BoundedProtocol(H11Protocol):
             longest.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Say in the shape of other errors that this was no HTTP; then end the connection."""
+        """Say in the shape of other errors that this wasn't HTTP; then end the connection."""
         body = msgspec.json.encode(
-            bad_request("This is no HTTP request that Baton reads.").openai()
+            bad_request("This isn't an HTTP request that Baton reads.").openai()
         )
         head = (
             "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
@@ -205,7 +205,7 @@ async def serving(
     Requests that run then may take `grace` seconds to end. `allowed` is what they are allowed
     besides the settings. `report` takes each request that is over, and must not wait. Raises
     ConfigError for a port that is taken, for an address that isn't this machine's, for a name or
-    origin in the settings that is none, and offline for a name that would be looked up.
+    origin in the settings that isn't one, and offline for a name that would be looked up.
     """
     asked = tuple(hosts)
     tokens = read_tokens(baton.paths.server_tokens)
@@ -331,7 +331,7 @@ MAX_PLAIN = 100
 
 MAX_REFUSALS = 20
 REFUSAL_SECONDS = 10.0
-"""So many refused requests in so many seconds have a line each; of more only the number is said."""
+"""So many refused requests in so many seconds have a line each; of more only the number."""
 
 MAX_LOG_BYTES = 256 * 1024
 

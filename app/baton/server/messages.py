@@ -196,7 +196,7 @@ class MessageStream(StreamWriter):
         ]
 
     def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]:
-        """Return what ends a stream that can't be gone on with."""
+        """Return what ends a stream that can't be continued."""
         return [error.anthropic()]
 
     def _open(self, block: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -70,7 +70,7 @@ class BodyReader:
                     body.data += part
                     self._make_room(body)
         except TimeoutError as error:
-            message = "The body was too slow, or others needed its room."
+            message = "The body came too slowly, or other requests needed its memory."
             raise ApiError(408, "timeout", message) from error
         finally:
             self._arriving.pop(body, None)

@@ -66,7 +66,7 @@ def read_content(
     for part in content:
         kind = part.get("type", "text") if isinstance(part, Mapping) else "text"
         if not isinstance(kind, str):
-            raise bad_request("A part of a message says no type.", param)
+            raise bad_request("A part of a message has no type.", param)
         text = _part_text(part, kind, param)
         if text is not None:
             texts.append(text)
@@ -75,7 +75,7 @@ def read_content(
             media = kind
             warn(warnings, f"{_MEDIA[kind]} was replaced by a note: no worker reads them yet.")
         elif kind not in _THOUGHTS:
-            warn(warnings, f"What has the type {kind[:40]!r} was left out.")
+            warn(warnings, f"A part of type {kind[:40]!r} was left out.")
     return between.join(texts), media
 
 
@@ -100,7 +100,7 @@ def _part_text(part: object, kind: str, param: str) -> str | None:
 def read_role(role: object, warnings: list[str], param: str) -> Role:
     """Return who speaks; one that Baton doesn't know is taken for the user. Raises ApiError."""
     if not isinstance(role, str):
-        raise bad_request("A message says no role.", f"{param}.role")
+        raise bad_request("A message has no role.", f"{param}.role")
     match role.lower():
         case "system" | "developer":
             return Role.SYSTEM
@@ -108,7 +108,7 @@ def read_role(role: object, warnings: list[str], param: str) -> Role:
             return Role.ASSISTANT
         case "user" | "human":
             return Role.USER
-    warn(warnings, f"The role {role[:40]!r} was taken for the user's.")
+    warn(warnings, f"The role {role[:40]!r} was read as `user`.")
     return Role.USER
 
 

@@ -214,7 +214,7 @@ class RequestRunner:
         return True
 
     async def _end(self, served: ServedRun) -> None:
-        """Keep nothing of a request that was refused, and marks only of a private one."""
+        """Remove a request that was refused, and keep only marks of a private one."""
         asked, error = served.asked, served.error
         with suppress(BatonError):
             if served.view.status != "finished":
@@ -241,7 +241,7 @@ class RequestRunner:
 
     def _find_answering(self, named: str) -> OfferedModel:
         if (model := self.find_model(named)) is EMBEDDING:
-            message = f"{named[:80]!r} makes vectors and answers nothing."
+            message = f"{named[:80]!r} only makes vectors."
             raise bad_request(message, "model", "POST /v1/embeddings asks it.")
         return model
 
@@ -294,7 +294,7 @@ class RequestRunner:
             limits = replace(limits, alone=True)
         elif _must_call(served):
             limits = replace(limits, strategy="single")
-        return self._orchestra_for(asked)[0].play(
+        return self._orchestra_for(asked)[0].run(
             Prompt(asked.prompt, system=await self._finder.system(asked, position)),
             replace(position, run=served.run),
             limits,
@@ -315,7 +315,7 @@ class RequestRunner:
     async def _label(self, served: ServedRun) -> Label:
         """Return how far a request may travel: by its token, its conditions, what it brings back.
 
-        Raises ApiError where it names a worker that may not see what was said privately before.
+        Raises ApiError where it names a worker that may not see what was sent privately before.
         """
         client, named = served.client, served.offered.worker
         is_private = client.grant is Grant.PRIVATE or self._allowed.is_private
@@ -330,7 +330,7 @@ class RequestRunner:
             record = (await self._finder.earlier_run(asked.continues, client)).record
             thread = await self.store.thread(record.conversation, record.answer)
             turns[:0] = (Message(turn.role, turn.text) for turn in thread)
-        texts = await asyncio.to_thread(said_texts, asked.said, turns, own)
+        texts = await asyncio.to_thread(said_texts, asked.messages, turns, own)
         stores = [self.store, *([self._forgetful[1]] if self._forgetful is not None else [])]
         sayings = [saying for store in stores for saying in await store.clients.sayings(texts)]
         label = label_by_sayings(sayings, client.id)
@@ -338,7 +338,7 @@ class RequestRunner:
             raise ApiError(
                 400,
                 "private",
-                f"This brings back what was said privately before, and {named} may not see that.",
+                f"This repeats what was sent privately before, and {named} may not see that.",
                 f"{OWN_MODELS_PREFIX}local may.",
             )
         return label

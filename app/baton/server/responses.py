@@ -293,7 +293,7 @@ class ResponseStream(StreamWriter):
         return [*events, self._event(f"response.{whole['status']}", response=whole)]
 
     def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]:
-        """Return what ends a stream that can't be gone on with."""
+        """Return what ends a stream that can't be continued."""
         events = self._close_text(answer)
         whole = {**failed_response(answer, self._asked, error), "output": self._items}
         return [*events, self._event("response.failed", response=whole)]

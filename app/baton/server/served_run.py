@@ -219,7 +219,7 @@ class StreamWriter(ABC):
         """Return what comes after the last piece."""
 
     def fail(self, answer: Answer, error: ApiError) -> list[dict[str, Any]]:
-        """Return what ends a stream that can't be gone on with."""
+        """Return what ends a stream that can't be continued."""
         return [error.openai()]
 
 

@@ -223,7 +223,7 @@ def _may_be_call(text: str) -> bool:
 
 
 def _written_calls(block: str) -> Iterator[tuple[str, Any]]:
-    """Yield the names and arguments of the calls in a text; one of "" is none."""
+    """Yield the names and arguments of the calls in a text; one named "" isn't a call."""
     text = block.strip().removeprefix(OPEN).removesuffix(CLOSE).removeprefix("[TOOL_CALLS]").strip()
     if "<function=" in text:
         for name, inside in _XML_CALL.findall(text):

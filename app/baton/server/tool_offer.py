@@ -2,8 +2,8 @@
 
 The tools stand in the system text, a call is a JSON object between `<tool_call>` tags, and what a
 tool gave comes back between `<tool_response>` tags: the form of Hermes 2 Pro (Nous Research, 2024),
-which the chat templates of Qwen, SmolLM2 and others have as well. It needs nothing of a worker but
-text, so that every worker can be asked, and a provider is sent nothing that it charges extra for.
+which the chat templates of Qwen, SmolLM2 and others have as well. It needs only text, so
+that every worker can be asked, and a provider is sent nothing that it charges extra for.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _tools(described: Iterable[object], warnings: list[str], namespace: str) -> 
             yield from _tools(inner, warnings, str(name or ""))
         elif kind not in ("function", "custom"):
             shown = str(kind)[:40]
-            warn(warnings, f"The tool {shown!r} was left out: it is one of its provider's own.")
+            warn(warnings, f"The tool {shown!r} was left out: only its provider can run it.")
         elif not isinstance(name, str) or not name:
             raise bad_request("A tool has no name.", "tools")
         else:
@@ -203,7 +203,7 @@ def read_choice(choice: object, *, is_single: bool, warnings: list[str]) -> Tool
         raise bad_request("This choice of a tool names no function.", "tool_choice")
     if isinstance(choice, str):
         raise bad_request(f"There is no choice of tools {kind[:40]!r}.", "tool_choice")
-    warn(warnings, f"The tool {kind[:40]!r} can't be chosen: it is one of its provider's own.")
+    warn(warnings, f"The tool {kind[:40]!r} can't be chosen: only its provider can run it.")
     return ToolChoice(is_single=is_single)
 
 

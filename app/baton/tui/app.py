@@ -105,7 +105,7 @@ class BatonApp(App[None], inherit_bindings=False):
             add_signal_handler(number, self.terminate, number)
         if sys.platform == "win32":
             return  # nothing pauses it there
-        # Textual pauses and goes on in the middle of any code. If that writes to the terminal, it
+        # Textual pauses and resumes in the middle of any code. If that writes to the terminal, it
         # then waits for ever for a lock of its own; the loop handles signals between two callbacks.
         pause, resume = signal.getsignal(signal.SIGTSTP), signal.getsignal(signal.SIGCONT)
         if callable(pause) and callable(resume):
@@ -117,7 +117,7 @@ class BatonApp(App[None], inherit_bindings=False):
         self._write(desktop.title_sequence(f"{title} · Baton" if title else "Baton"))
 
     def on_answer_ended(self, event: AnswerEnded) -> None:
-        """Tell a user who looks at another window that a long answer has ended."""
+        """Notify a user who looks at another window that a long answer has ended."""
         if not self.app_focus and event.seconds >= NOTICE_SECONDS:
             self._write(desktop.notice_sequence(event.text))
 
@@ -211,7 +211,7 @@ class BatonApp(App[None], inherit_bindings=False):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Do what a key or a command asks; show an error that a user can fix, and go on."""
+        """Do what a key or a command asks; show an error that a user can fix, and continue."""
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except BatonError as error:
@@ -265,8 +265,8 @@ def run_app(
     """Open the app, and return the exit code when it is left; all parts are then closed.
 
     `limits` with a local label makes every conversation private. `conversation` is opened instead
-    of a new one, `greeting` said in it. `keymap` gives keys for ids in `key_bindings`. `started` is
-    called after the first frame, `serve` lets other programs use this Baton. Raises ConfigError
+    of a new one, which shows `greeting`. `keymap` gives keys for ids in `key_bindings`. `started`
+    is called after the first frame, `serve` lets other programs use this Baton. Raises ConfigError
     for an unknown id or worker.
     """
     key_bindings.check_keymap(keymap)
@@ -286,8 +286,8 @@ def run_app(
         warm_cloud=baton.warm_cloud,
         report_later=baton.report_later,
         library=baton.library,
-        join=baton.join,
-        leave=baton.leave,
+        add_model=baton.add_model,
+        remove_worker=baton.remove_worker,
         roles=baton.roles,
         assign=baton.assign,
         state=baton.paths.state,
@@ -319,7 +319,7 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
     code = app.return_code or 0
     if not code and (left := app.chat.context.chat).id is not None:
         title = one_line(left.title, 60)
-        print(f"To go on with “{title}”: baton -c", file=sys.stderr)
+        print(f"To continue “{title}”: baton -c", file=sys.stderr)
     if code:
         print(crash_message(app.report, baton.paths.logs), file=sys.stderr)
     return code
@@ -332,4 +332,4 @@ def crash_message(report: Path | None, logs: Path) -> str:
         if report is not None
         else f"No report of it could be written to {logs}."
     )
-    return f"Baton had a fault of its own and ended; your conversations are kept. {where}"
+    return f"Baton hit a bug and ended; your conversations are kept. {where}"

@@ -152,7 +152,7 @@ def edit_text(
     try:
         command = shlex.split(named)
     except ValueError as error:
-        raise ConfigError(f"The editor {named!r} has a quote too few.", "Set $EDITOR.") from error
+        raise ConfigError(f"The editor {named!r} has an unclosed quote.", "Set $EDITOR.") from error
     with tempfile.TemporaryDirectory(prefix="baton-") as folder:  # 0700
         path = Path(folder, name)
         create_file(path, text)

@@ -49,7 +49,7 @@ MENU: list[BindingType] = [
         "tab",
         "complete_in_menu",
         "complete",
-        "write it out, and mean it",
+        "complete the name",
         first=True,
     ),
     _footer_key("menu.close", "escape", "close_menu", "close", "close the menu", first=True),
@@ -95,7 +95,7 @@ TRANSCRIPT: list[BindingType] = [
     _key("turn.timeline", "t", "screen.timeline", "timeline", "when each step was at work"),
     _footer_key("turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version"),
     _key("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
-    _footer_key("turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer"),
+    _footer_key("turn.go_on", "c", "screen.go_on", "continue", "continue an interrupted answer"),
     _key("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
     _key("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
     _key("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
@@ -193,7 +193,7 @@ SERVE: list[BindingType] = [
     *OVERLAY,
 ]
 CONNECT: list[BindingType] = [
-    _footer_key("connect.next", "enter", "go_on", "go on", "next line; then connect", first=True),
+    _footer_key("connect.next", "enter", "go_on", "next", "next line; then connect", first=True),
     *OVERLAY,
 ]
 MODELS: list[BindingType] = [
@@ -201,7 +201,7 @@ MODELS: list[BindingType] = [
     _footer_key("models.fetch", "enter", "fetch", "download", "download it", first=True),
     _footer_key("models.link", "enter", "link", "use it", "use another program's file", first=True),
     _footer_key("models.pause", "p", "pause", "pause", "pause a download"),
-    _footer_key("models.go_on", "p", "go_on", "go on", "go on with a download"),
+    _footer_key("models.go_on", "p", "go_on", "resume", "resume a download"),
     _footer_key("models.role", "r", "role", "role", "choose what it does"),
     _footer_key("models.verify", "v", "verify", "verify", "read its file through"),
     _footer_key("models.remove", "d,delete", "remove", "remove", "remove it from this machine"),

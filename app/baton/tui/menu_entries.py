@@ -35,13 +35,13 @@ SENTENCE_WEIGHT = 0.55
 GROUP_WEIGHT = 0.4
 
 RECENT_BONUS = 0.04
-"""What a recent use adds: less than lies between a name and a synonym, so it only breaks ties."""
+"""What a recent use adds: less than a name counts over a synonym, so it only breaks ties."""
 
 MIN_QUALITY = 0.35
 """How well letters that aren't side by side must match a word, of 1 for the word itself."""
 
 MAX_WAYS = 500
-"""In how many ways letters may lie in a text for Textual's matcher, which tries all of them."""
+"""In how many ways letters may match a text for Textual's matcher, which tries all of them."""
 
 
 MAX_BEFORE_WORD = 24
@@ -236,7 +236,7 @@ def _word_quality(query: str, text: str) -> float:
 def match_quality(query: str, text: str) -> float:
     """Return from 0 (a letter is missing) to 1 (the same) how well letters match a text, in order.
 
-    Textual's matcher tries every way in which the letters can lie in the text. Where these are too
+    Textual's matcher tries every way in which the letters can match the text. Where these are too
     many, only the first one counts.
     """
     if not query:
@@ -251,7 +251,7 @@ def match_quality(query: str, text: str) -> float:
 
 
 def _first_positions(query: str, text: str) -> list[int]:
-    """Return where the letters lie first, in order; nothing if one is missing."""
+    """Return where the letters stand first, in order; nothing if one is missing."""
     positions: list[int] = []
     for letter in query:
         place = text.find(letter, positions[-1] + 1 if positions else 0)

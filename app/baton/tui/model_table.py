@@ -202,11 +202,11 @@ def row_details(row: ModelRow, good: str = "", fit: str = "", adapter: str = "")
 
     `adapter` is the file of the LoRA adapter that it has on.
     """
-    facts = row_facts(row)
+    cells = row_facts(row)
     is_remote = row.card is not None and row.card.uses_gateway
     roles = "Good for" if row.is_offered else "Roles"
     names = (roles, "Size", "Licence", "Context", *(("Runs", "Price") * is_remote), "Thinks")
-    known = [one_line(row.id, 40) if row.is_worker else "", *(facts[name] for name in names)]
+    known = [one_line(row.id, 40) if row.is_worker else "", *(cells[name] for name in names)]
     if row.card is not None and not is_remote:
         known.append(one_line(row.card.hardware, 40))
     fault = fault_text(row) if row.is_stored and not row.phase else ""
@@ -219,7 +219,7 @@ def row_details(row: ModelRow, good: str = "", fit: str = "", adapter: str = "")
         Content.styled(_fetch_hint(row), "$primary"),
         Content(" ".join(filter(None, (one_line(fit or row.fit_text), _pace_text(row))))),
         Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
-        Content.styled(facts["Note"], "$muted"),
+        Content.styled(cells["Note"], "$muted"),
         Content.styled(f"With the adapter {one_line(adapter)}" if adapter else "", "$muted"),
         Content.styled(_place_text(row), "$muted"),
     ]

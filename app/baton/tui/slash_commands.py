@@ -93,7 +93,7 @@ COMMANDS = (
     _command(
         _A,
         "continue",
-        "Go on with an answer that was interrupted",
+        "Continue an answer that was interrupted",
         "",
         "resume go",
         action="resume",

@@ -263,7 +263,7 @@ class _Columns:
     ) -> _Columns:
         """Return the columns for so much room: what is worth least is left out first.
 
-        While a run goes on they don't move as its words change.
+        They don't move while the words of a run change.
         """
         is_wide = width >= WIDE_COLUMNS
         gap = 2 if is_wide else 1

@@ -192,7 +192,7 @@ def _wide_encoding(data: bytes) -> str:
     """Return which UTF-16 or UTF-32 bytes with NULs are in, "utf-8" if that isn't clear.
 
     A text has NULs in every other place, or is in fewer scripts than with its bytes swapped. What
-    is no text holds characters that there aren't.
+    isn't text holds characters that there aren't.
     """
     data = data[: len(data) // 4 * 4 or len(data) // 2 * 2]  # the last character may be cut
     upper = [set(data[place::4]) for place in range(4)]
@@ -261,13 +261,13 @@ def _undecodable_error(data: bytes, name: str, encoding: str, at: int) -> Config
     if encoding != "utf-8" or good > 2 * replaced.count("\ufffd"):
         shown = encoding.upper().removesuffix("-SIG")
         return ConfigError(
-            f"{name} is broken {shown} text (byte {at:,}), so nothing of it was sent.",
+            f"{name} is broken {shown} text (byte {at:,}), so none of it was sent.",
             f"`iconv -c -f {shown} -t UTF-8` drops what is broken.",
         )
     likely = _likely_encoding(data)
     seems = f" but seems to be {_COMMON_NAMES.get(likely, likely)}" if likely else ""
     return ConfigError(
-        f"{name} is not UTF-8 text (byte {at:,}){seems}, so nothing of it was sent.",
+        f"{name} is not UTF-8 text (byte {at:,}){seems}, so none of it was sent.",
         f"`iconv -f {likely or 'ENCODING'} -t UTF-8` converts it.",
     )
 

@@ -78,7 +78,7 @@ def find_mentions(text: str) -> Mentions:
         if paths and paths[0][0].is_file():
             found.append(paths[0][0])
         elif paths:
-            missing[f"{one_line(paths[0][1], 60)} is no file, and wasn't attached."] = None
+            missing[f"{one_line(paths[0][1], 60)} isn't a file, and wasn't attached."] = None
         elif name := _missing_name(text, match.end(), names):
             missing[f"There is no file {one_line(name, 60)}."] = None
     return Mentions(tuple(distinct_files(found)), tuple(missing))

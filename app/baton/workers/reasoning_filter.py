@@ -1,4 +1,4 @@
-"""Thoughts: what a model writes for itself before its answer. They are no part of it.
+"""Thoughts: what a model writes for itself before its answer. They aren't part of it.
 
 Pure text in, pure text out, however the text is cut into pieces. A mark counts where an answer
 could begin, and for a model that has used it, at a later line's beginning: an answer that speaks of
@@ -15,7 +15,7 @@ from typing import NamedTuple
 class ThoughtMarks(NamedTuple):
     """How thoughts begin and end. After one that `answers`, nothing but the answer follows.
 
-    What `may_be_answer` is no thought before its end has come.
+    What `may_be_answer` isn't a thought before its end has come.
     """
 
     opens: str
@@ -86,7 +86,7 @@ _THOUGHT_BEGINNING = re.compile(
 
 _ENOUGH = "\n\nThat is enough thinking; I answer now."
 """What thoughts end with where they would leave no room for the answer: in the model's own voice,
-so that it goes on with what it has."""
+so that it continues with what it has."""
 
 
 def remote_marks(prompt: str) -> tuple[ThoughtMarks, ...]:
@@ -165,15 +165,15 @@ class ThoughtFilter:
     def feed(self, text: str) -> str:
         """Take a piece of text; return what can be said of the answer now."""
         self._held += text
-        said = ""
+        shown = ""
         while True:
             if not self._answering:
                 if not (self._begins() if self._open is None else self._ends(self._open)):
-                    return said
+                    return shown
             else:
-                said += self._take_answer()
+                shown += self._take_answer()
                 if self._answering:
-                    return said
+                    return shown
 
     def release(self) -> str:
         """Return what is held back in doubt, unless it sounds like thoughts."""
@@ -187,13 +187,13 @@ class ThoughtFilter:
 
         Thoughts in the middle of an answer have no end where it `is_cut` at its cap.
         """
-        said, self._held = self._held, ""
+        rest, self._held = self._held, ""
         if self._open is not None:
             is_text = (self._is_aside and not is_cut) or self._open.may_be_answer
-            return f"{self._open.opens}{said}" if is_text else ""
-        if self._is_unsure and (end := _stray_end(said)) is not None:
-            return said[end:].lstrip()
-        return said.lstrip() if self._any and not self._said else said
+            return f"{self._open.opens}{rest}" if is_text else ""
+        if self._is_unsure and (end := _stray_end(rest)) is not None:
+            return rest[end:].lstrip()
+        return rest.lstrip() if self._any and not self._said else rest
 
     def _begins(self) -> bool:
         """Look whether thoughts begin here, or the answer does."""
@@ -273,12 +273,12 @@ def _stray_end(text: str, *, is_line: bool = False) -> int | None:
 
     With `is_line` only an end that ends its line counts.
     """
-    for found in _STRAY_CLOSE.finditer(text):
-        if is_line and text[found.end() : found.end() + 1] != "\n":
+    for match in _STRAY_CLOSE.finditer(text):
+        if is_line and text[match.end() : match.end() + 1] != "\n":
             continue
-        before = text[: found.start()]
-        if found[0].replace("/", "") not in before and not _is_in_code(before):
-            return found.end()
+        before = text[: match.start()]
+        if match[0].replace("/", "") not in before and not _is_in_code(before):
+            return match.end()
     return None
 
 

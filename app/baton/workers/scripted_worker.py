@@ -29,7 +29,7 @@ class ScriptedWorker:
         """Nothing takes long here."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
-        """Play the script; a Usage is added when the script doesn't end with its own."""
+        """Run the script; a Usage is added when the script doesn't end with its own."""
         self.requests.append(request)
         written, ended = 0, False
         for item in self._script(request):

@@ -1,4 +1,4 @@
-"""Reads workflow templates: those that come with Baton, and the person's own."""
+"""Reads workflow templates: those that come with Baton, and the user's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_BYTES = 256 * 1024
 
 
 def read_templates(folder: Path | None = None) -> Mapping[str, Workflow]:
-    """Return all templates by name; one in the person's folder replaces Baton's of that name.
+    """Return all templates by name; one in the user's folder replaces Baton's of that name.
 
     Taking one that is wrong raises ConfigError, naming file and step; the others can be taken.
     """

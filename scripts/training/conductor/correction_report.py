@@ -32,7 +32,7 @@ FAILED = 100
 
 @dataclass(frozen=True)
 class CorrectionResult:
-    """What a played plan came to before and after one correction, and whether there was one."""
+    """The outcome of a plan before and after one correction, and whether there was one."""
 
     before: float
     after: float
@@ -41,7 +41,7 @@ class CorrectionResult:
 
 
 def correct(episode: gym.Episode, steps: Steps, rng: random.Random) -> CorrectionResult:
-    """Play a plan, look at what came of it, and correct it once."""
+    """Run a plan, look at what came of it, and correct it once."""
     right = draw_outcomes(episode, steps, rng)
     doer = {part: step for step in steps for part in step.parts}
     again = []

@@ -9,7 +9,7 @@ clipped; the loss is a mean over tokens, so that long plans don't weigh less. Re
 plans are new in every round. A group whose plans are all worth the same teaches nothing and
 isn't read again.
 
-DIR gets `log.jsonl` and its `curve.svg`, a checkpoint from which the same command goes on,
+DIR gets `log.jsonl` and its `curve.svg`, a checkpoint from which the same command continues,
 `adapter.gguf`, and `judged.json`: the greedy plans' mean reward on requests kept back, before and
 after, paired.
 """
@@ -197,7 +197,7 @@ class RequestSampler:
 
 
 class Reinforcement:
-    """A run in a folder, in rounds; it goes on from its checkpoint."""
+    """A run in a folder, in rounds; it continues from its checkpoint."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         args.out.mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,7 @@ class Reinforcement:
         self._judged = draws_to_judge(args)
         self._before: list[float] = []
         if self._checkpoint.is_file():
-            saved = self._learner.go_on(self._checkpoint)
+            saved = self._learner.resume(self._checkpoint)
             self._draws.generator.state = saved["generator"]
             self._draws.rng.setstate(saved["rng"])
             self._round, self._spent = saved["round"], saved["spent"]

@@ -240,7 +240,7 @@ class Report:
         self.picked: dict[str, list[bool]] = {}
 
     def add(self, row: Row, parts: Sequence[PerceivedPart], truth: gym.Episode) -> None:
-        """Play one episode in every way; `parts` are what the conductor believes."""
+        """Run one episode in every way; `parts` are what the conductor believes."""
         has_tool = any(worker.is_tool for worker in truth.workers)
         ways: Mapping[str, Steps] = {
             "random": baselines.random_plan(truth, self._random),

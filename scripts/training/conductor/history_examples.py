@@ -1,6 +1,6 @@
-"""Reads the person's own runs that they marked good, as examples for the conductor.
+"""Reads the user's own runs that they marked good, as examples for the conductor.
 
-The history is opened read-only, and nothing of it is written anywhere: what remains of the texts is
+The history is opened read-only, and none of it is written anywhere: what remains of the texts is
 what training makes of them in the adapter's weights. An adapter that was trained so is as private
 as the history is, and keeps what it learned when a conversation is removed.
 """
@@ -88,7 +88,7 @@ def _parts(view: RunView, plan: Plan, language: str) -> tuple[PlanPart, ...]:
     """Return a plan's parts, () where the request neither stayed whole nor was split soundly.
 
     Drafts, checks and plans that were replaced on the way say nothing of a request's parts: the
-    answer has to be all steps. An expression in doubt is no line to learn.
+    answer has to be all steps. An expression in doubt isn't a line to learn.
     """
     if all(step.is_direct for step in plan.steps):
         return (PlanPart(WHOLE_REQUEST, need=plan.steps[0].need),)

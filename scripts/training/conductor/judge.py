@@ -66,7 +66,7 @@ class PlanTools:
 
 
 def followed_parts(prompt: str, plan: Planning) -> Sequence[PlanPart]:
-    """Return the parts that the product would play, () where one worker answers all of it."""
+    """Return the parts that the product would run, () where one worker answers all of it."""
 
     async def write(request: Request) -> PlanText:
         return plan(request.messages[0].text).plan
@@ -146,7 +146,7 @@ def judge(plan: Planning, languages: Sequence[str], verbose: bool) -> dict[str, 
 
 
 def judge_visible(plan: Planning, texts: Sequence[str], verbose: bool) -> dict[str, int]:
-    """Return what becomes of questions that are one thing; most are no candidates for a plan."""
+    """Return what becomes of questions that are one thing; most aren't candidates for a plan."""
     counted: Counter[str] = Counter()
     for text in texts:
         (found,) = grade_whole(followed_parts(text, plan), {})

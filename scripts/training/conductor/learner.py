@@ -95,7 +95,7 @@ class Learner:
         torch.save(state, path.with_suffix(".new"))
         path.with_suffix(".new").replace(path)
 
-    def go_on(self, path: Path) -> dict[str, Any]:
+    def resume(self, path: Path) -> dict[str, Any]:
         """Take what `save` wrote; return how far the run had come."""
         saved: dict[str, Any] = torch.load(path, weights_only=False)
         lora.take(self.adapter, saved.pop("adapter"))

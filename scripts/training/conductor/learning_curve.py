@@ -42,7 +42,7 @@ def write(log: Path) -> Path | None:
 def read_curves(lines: Iterable[str]) -> dict[str, Curve]:
     """Return a log's curves of two points or more, by measure.
 
-    A run that was broken off goes on from its last checkpoint: what it logged after that is
+    A run that was broken off continues from its last checkpoint: what it logged after that is
     replaced by what it logs when it comes there again. A line that was cut off is left out.
     """
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in MEASURES}

@@ -1,4 +1,4 @@
-"""What a plan's parts come to: the product's check of them, and whether two compute the same."""
+"""The results of a plan's parts: the product's check of them, and whether two compute the same."""
 
 from __future__ import annotations
 

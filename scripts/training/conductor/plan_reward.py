@@ -1,7 +1,7 @@
 """What a written plan is worth for a drawn request: what the conductor is rewarded for.
 
-The gym plays the plan as the product would: code gives its parts to a roster's workers by what the
-plan says they need, and the reward is what that comes to for the parts that the request truly has.
+The gym runs the plan as the product would: code gives its parts to a roster's workers by what the
+plan says they need, and the reward is what that yields for the parts that the request truly has.
 An expression that computes anything else than was asked for costs WRONG besides. One that can't be
 computed costs less, as the product notices it.
 """
@@ -27,8 +27,8 @@ WRONG = 0.5
 """What an expression costs that wasn't asked for, or computes something else."""
 
 UNREADABLE = -0.25
-"""What a text is worth that is no plan: less than leaving the request to one worker. An expression
-that can't be computed costs as much."""
+"""What a text is worth that isn't a plan: less than leaving the request to one worker. An
+expression that can't be computed costs as much."""
 
 MIN_SHARED = 0.75
 """The share of a part's words that make another text the same task."""
@@ -157,7 +157,7 @@ def _covered_parts(part: PlanPart, place: int, drawn: SampledRequest, is_alone: 
 def _computed_sums(part: PlanPart, place: int, true_parts: Sequence[PlanPart]) -> list[int]:
     """Return the sum that an expression is the same as, with those that are only there for it.
 
-    Where several come to the same, it is the one in its place, else the last.
+    Where several have the same result, it is the one in its place, else the last.
     """
     head = HEADS[part.tool]
     same = [

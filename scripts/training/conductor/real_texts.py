@@ -1,7 +1,7 @@
 """Reads the questions of the routing data, with how difficult models found them.
 
 The folder is `../shared/data/routing`: 0/1 outcomes of many models per question, MIT and
-Apache-2.0. MATH is left out: its licence is in doubt. Nothing of it is copied into the repository.
+Apache-2.0. MATH is left out: its licence is in doubt. None of it is copied into the repository.
 """
 
 from __future__ import annotations

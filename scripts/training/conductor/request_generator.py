@@ -33,7 +33,7 @@ TOOL, NONE, TEXT, COMPOUND, HAND, REAL = "tool", "none", "text", "compound", "ha
 OWN = "own"
 KIND_WEIGHTS = {TOOL: 40, NONE: 13, TEXT: 9, COMPOUND: 32, HAND: 6, REAL: 6}
 OWN_SHARE = 0.1
-"""The share of the person's own requests among what is drawn, where there are any."""
+"""The share of the user's own requests among what is drawn, where there are any."""
 
 _TOOL_LINE = re.compile(r"(?:calc|units|clock): ")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
@@ -76,7 +76,7 @@ class Generator:
     """Draws examples: the same seed draws the same ones.
 
     With `held_out` only from the templates kept back, with `everything` from all of them. `real`
-    are questions of public sets, which stay whole; `own` are sound examples of the person's own.
+    are questions of public sets, which stay whole; `own` are sound examples of the user's own.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Generator:
 
     @property
     def state(self) -> Any:
-        """Where its drawing stands, to go on from there."""
+        """Where its drawing stands, to continue from there."""
         return self._random.getstate()
 
     @state.setter

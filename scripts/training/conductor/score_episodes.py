@@ -81,7 +81,7 @@ def answer(
 def read_parts(
     planner: Planner, prompt: str, has_tool: bool
 ) -> tuple[Sequence[PlanPart], Spreads, bool]:
-    """Return a request's parts in the person's words, how likely each difficulty of those that no
+    """Return a request's parts in the user's words, how likely each difficulty of those that no
     tool was written for is, and whether the free text was a plan.
     """
     written = planner.plan(prompt)
@@ -122,7 +122,7 @@ def as_steps(
 ) -> list[PlanPart]:
     """Return a plan's parts as subtasks, then what it omits.
 
-    A tool computes what the product would have it compute; the rest is a model's, in the person's
+    A tool computes what the product would have it compute; the rest is a model's, in the user's
     words. A whole request is one step, however many sentences it has, and so are tasks of which
     the model wasn't sure.
     """

@@ -1,4 +1,4 @@
-"""Fills the slots of a template: a surface, as a person types it, and its literal in the plan."""
+"""Fills the slots of a template: a surface, as a user types it, and its literal in the plan."""
 
 from __future__ import annotations
 

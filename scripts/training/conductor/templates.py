@@ -1,7 +1,7 @@
 """Reads the hand-written wordings in `texts/LANGUAGE/`, and fills their slots.
 
 A template is `wording => plan line`, with slots `{name:type}` and alternatives `(x|y|)`. A slot has
-a surface, as a person types it, and a literal, as the plan language writes it.
+a surface, as a user types it, and a literal, as the plan language writes it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     scripts/train_conductor --out DIR --seed N [--base MODEL] [--examples N] [--minutes M]
 
 MODEL is a GGUF file or a folder in transformers' format (default: the starter model). DIR gets a
-checkpoint every few minutes, from which the same command goes on, `log.jsonl` with the loss,
+checkpoint every few minutes, from which the same command continues, `log.jsonl` with the loss,
 `curve.svg` that shows it, and in the end `adapter.gguf`.
 """
 
@@ -134,7 +134,7 @@ def loss_of(model: Any, batch: Sequence[EncodedExample]) -> tuple[torch.Tensor, 
 
 
 class Training:
-    """A run in a folder: it goes on from its checkpoint, and draws the same with the same seed."""
+    """A run in a folder: continues from its checkpoint, and draws the same with the same seed."""
 
     def __init__(self, args: argparse.Namespace, own: Sequence[Example] = ()) -> None:
         args.out.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ class Training:
         self._spent = 0.0
         self._checkpoint, self._stable = args.out / "checkpoint.pt", args.out / "stable.pt"
         if self._checkpoint.is_file():
-            self._take(self._learner.go_on(self._checkpoint))
+            self._take(self._learner.resume(self._checkpoint))
         elif args.start:
             self._learner.begin(args.start)
         self._start = time.monotonic()

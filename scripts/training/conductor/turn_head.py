@@ -3,7 +3,7 @@
     scripts/train_conductor --turns --out OUT --data DIR [--seed N]
 
 An episode is a part of a request, a freshly drawn roster, and what the gym's outcome model says
-of each worker. It is played turn by turn with noisy outcomes: what is written is right or wrong.
+of each worker. It is run turn by turn with noisy outcomes: what is written is right or wrong.
 Notes of a good thinker raise the next worker's level by NOTES, those of a bad one lower it by a
 third of that; a verifier finds a mistake with CHECK_STRENGTH times its own chance, and takes what
 is right for wrong with FALSE_ALARM times its chance to fail; who writes again after a rejection
@@ -132,7 +132,7 @@ def worker_facts(worker: gym.Worker, believed: gym.Task, read: float) -> WorkerF
 
 
 def rewards(weights: Floats, pool: Pool, rng: np.random.Generator) -> Floats:
-    """Return the reward of each episode, played by the head with these weights."""
+    """Return the reward of each episode, run by the head with these weights."""
     rows = np.arange(len(pool.vectors))
     table = weights.reshape(ROWS, -1)
     from_text = pool.vectors @ table[:WIDTH]
@@ -352,14 +352,14 @@ def alone(pool: Pool, how: str) -> Floats:
 
 
 def compare(pool: Pool, heads: dict[str, Floats], rounds: int = 8) -> Iterator[str]:
-    """Yield what each comes to on episodes kept back, with 95 % bootstrap intervals, paired."""
+    """Yield what each reaches on episodes kept back, with 95 % bootstrap intervals, paired."""
     found = {
         name: alone(pool, name)
         for name in ("random", "cheapest", "likeliest", "priced", "best single")
     }
     for name, weights in heads.items():
-        played = [rewards(weights, pool, np.random.default_rng(n)) for n in range(rounds)]
-        found[name] = np.mean(played, axis=0)
+        totals = [rewards(weights, pool, np.random.default_rng(n)) for n in range(rounds)]
+        found[name] = np.mean(totals, axis=0)
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, len(pool.vectors), (1000, len(pool.vectors)))
     for name, values in found.items():

@@ -20,7 +20,7 @@ def fit_abilities(scores: Mapping[str, Mapping[str, tuple[float, int]]]) -> Abil
         for worker, (quality, count) in sorted(workers.items())
         if count
     ]
-    # The names as they are written there, since one may say more than what it comes to.
+    # The names as they are written there, since one may say more than its result.
     written = {canonical_name(worker): worker for workers in scores.values() for worker in workers}
     workers, worth, level = _fit_ridge(cells, written)
     missed = []

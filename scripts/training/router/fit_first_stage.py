@@ -49,7 +49,7 @@ _FEW, _MANY = 60, 1200
 
 @dataclass(frozen=True)
 class Sample:
-    """A set of questions: what their texts come to, and how good each worker was at them.
+    """A set of questions: the features of their texts, and how good each worker was at them.
 
     `kinds` is the place of each question's kind, or -1; `lengths` the answers' in characters.
     `shown` says whether questions of it may be among those that the files hold.

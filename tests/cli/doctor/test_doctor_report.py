@@ -150,7 +150,7 @@ def test_what_is_no_report_is_never_overwritten(
     done = doctor("--report", str(file))
     assert (done.code, done.out) == (1, ""), "reported before anything is tried"
     assert done.err.endswith(
-        f"{file} is there already and is no report of Baton's: it was left as it is."
+        f"{file} is there already and isn't a report of Baton: it was left as it is."
         " Name another file: `--report FILE`.\n"
     )
     after = {path: path.lstat() for path in tmp_path.iterdir()}
@@ -174,7 +174,7 @@ def test_an_earlier_report_gives_way_and_so_does_an_empty_file(
 def test_what_came_meanwhile_is_not_overwritten_either(tmp_path: Path) -> None:
     file = tmp_path / "report"
     thesis(file)
-    with pytest.raises(StoreError, match="is no report of Baton's"):
+    with pytest.raises(StoreError, match="isn't a report of Baton"):
         write_report(file, [CheckResult("x", CheckState.OK, "y")], False)
     assert file.read_text().startswith("Years")
 

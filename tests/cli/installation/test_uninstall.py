@@ -80,7 +80,7 @@ def test_what_is_the_persons_stays(call: Call, own: Machine) -> None:
     done = call("self", "uninstall", "--yes")
     assert done.code == 0, done.err
     assert str(own.world.target) in done.err
-    assert "Baton is gone, which frees" in done.err
+    assert "Baton is uninstalled, which frees" in done.err
     assert everything(own.world.prefix) == {"bin/vim"}
     assert not own.world.share.exists()
     gone = before - everything(own.world.home)
@@ -311,7 +311,7 @@ def test_the_person_is_asked(own: Machine) -> None:
     def answer(*typed: str) -> int:
         screen = Terminal([sys.executable, "-P", "-c", code], os.environ)
         for question, text in zip(
-            ("Your models", "Your history", "Take Baton"), typed, strict=True
+            ("Your models", "Your history", "Uninstall Baton"), typed, strict=True
         ):
             screen.wait_for(question)
             screen.answer(text)

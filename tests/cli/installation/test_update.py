@@ -212,7 +212,7 @@ def test_a_missing_or_bad_source_is_reported_with_what_to_do(
     done = call("self", "update", "--from", str(tmp_path / "nowhere"))
     assert (done.code, "Name a folder that holds a release" in done.err) == (2, True)
     done = call("self", "update", "--from", "https://me:secret@example.org/")
-    assert (done.code, "no address of a release" in done.err) == (2, True)
+    assert (done.code, "isn't the address of a release" in done.err) == (2, True)
     assert "secret" not in done.err
     done = call("self", "update", "--from", "http://127.0.0.1:1/b")
     assert (done.code, "can't be reached" in done.err) == (6, True)
@@ -357,7 +357,7 @@ def test_an_interrupted_download_is_kept_and_the_exit_code_says_so(own: Machine)
             _, err = process.communicate(timeout=30)
         assert process.returncode == 130, err
         assert "Traceback" not in err
-        assert "Stopped; the program is whole. The same command goes on from there.\n" in err
+        assert "Stopped; the program is whole. The same command continues from there.\n" in err
         assert own.is_as_before
         assert [path.suffix for path in own.world.staging.iterdir()] == [".partial"]
 

@@ -154,7 +154,7 @@ def test_a_disk_that_becomes_full_at_any_step(quick: Path, public: str, count: i
     for outcome in ended:
         assert outcome["here"] in (OLD, NEW), outcome
         assert outcome["code"] in (0, 1), outcome
-        assert "stumbled" not in outcome["text"], outcome
+        assert "hit a bug" not in outcome["text"], outcome
         assert outcome["code"] == 0 or "room" in outcome["text"], outcome
         assert outcome["then"] == (0, NEW, OLD), outcome
     assert any(outcome["code"] for outcome in ended)
@@ -179,4 +179,4 @@ def test_where_nothing_can_be_written_it_is_said(quick: Path, public: str) -> No
     for command, code, text in endings:
         assert code == 1, (command, text)
         assert "can't be changed: Read-only file system; nothing was changed" in text, command
-        assert "stumbled" not in text
+        assert "hit a bug" not in text

@@ -110,7 +110,7 @@ def test_a_folder_whose_name_no_system_takes_is_refused_in_a_sentence(
     call: Call, own: Path, tmp_path: Path
 ) -> None:
     done = call("models", "export", str(tmp_path / ("a" * 300)))
-    assert (done.code, "stumbled" in done.err) == (5, False)
+    assert (done.code, "hit a bug" in done.err) == (5, False)
     assert own.exists()
 
 

@@ -102,7 +102,7 @@ def test_wrong_bytes_are_never_a_model(call: Call, hub: Hub) -> None:
     keep_catalogue(catalogue_entry("tiny", TINY, revision=revision))
     done = call("models", "pull", "tiny")
     assert done.code == 5
-    assert "stumbled" not in done.err
+    assert "hit a bug" not in done.err
     assert not file_of("tiny").exists()
     assert models(call("models", "ls", "--json"))["tiny"]["state"] != "here"
 
@@ -257,7 +257,7 @@ def test_the_hubs_own_switch_for_offline_holds_too(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     done = call("models", "pull", "tiny")
-    assert (done.code, "stumbled" in done.err, hub.log) == (2, False, [])
+    assert (done.code, "hit a bug" in done.err, hub.log) == (2, False, [])
 
 
 # From this machine
@@ -339,7 +339,7 @@ def test_what_is_no_model_is_refused(call: Call, tmp_path: Path, content: bytes)
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(content)
     done = call("models", "import", str(mine))
-    assert (done.code, "stumbled" in done.err) == (5, False)
+    assert (done.code, "hit a bug" in done.err) == (5, False)
     assert list(models(call("models", "ls", "--json"))) == ["small"]
 
 
@@ -349,7 +349,7 @@ def test_a_file_that_is_not_there_is_reported_and_others_are_taken(
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(TINY)
     done = call("models", "import", str(tmp_path / "no.gguf"), str(mine), "--link", "--json")
-    assert (done.code, "stumbled" in done.err) == (5, False)
+    assert (done.code, "hit a bug" in done.err) == (5, False)
     report = json.loads(done.out)
     assert (report["status"], report["error"]["type"]) == ("failed", "ModelFileError")
     assert [one["id"] for one in report["models"]] == [None, "mine"]
@@ -379,9 +379,9 @@ def test_each_reason_why_a_file_is_not_taken_is_reported(call: Call, tmp_path: P
 
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"")
-    assert f"{mine} is no model that can be used: it is empty." in errors(str(mine))
+    assert f"{mine} isn't a model that can be used: it is empty." in errors(str(mine))
     mine.write_bytes(b"PK" * 100)
-    assert f"{mine} is no model that can be used: it isn't a GGUF file, but a" in errors(str(mine))
+    assert "isn't a model that can be used: it isn't a GGUF file, but a" in errors(str(mine))
     mine.unlink()
     os.mkfifo(mine)
     assert f"{mine} can't be read: it isn't an ordinary file." in errors(str(mine))
@@ -448,7 +448,7 @@ def test_a_damaged_stick_is_reported_and_leaves_nothing(
     file.write_bytes(TINY[:-9] + b"!" + TINY[-8:])
     monkeypatch.setenv("BATON_HOME", str(tmp_path / "other machine"))
     done = call("models", "import", str(stick))
-    assert (done.code, "stumbled" in done.err) == (5, False)
+    assert (done.code, "hit a bug" in done.err) == (5, False)
     assert list(models(call("models", "ls", "--json"))) == ["small"]
 
 
@@ -498,7 +498,7 @@ def test_a_download_that_cannot_be_loaded_gets_no_role(call: Call, hub: Hub) -> 
     revision = hub.add("maker/models", {"heron.gguf": content})
     keep_catalogue(catalogue_entry("heron", content, revision=revision))
     done = call("models", "pull", "heron")
-    assert (done.code, "stumbled" in done.err, "from now on" in done.err) == (5, False, False)
+    assert (done.code, "hit a bug" in done.err, "from now on" in done.err) == (5, False, False)
     assert models(call("models", "ls", "--json"))["heron"]["state"] == "broken"
     assert not find_paths().config_file.exists()
 
@@ -512,7 +512,7 @@ def test_a_file_that_cannot_be_loaded_gets_no_role(
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(content)
     done = call("models", "import", str(mine), *link)
-    assert (done.code, "stumbled" in done.err, "from now on" in done.err) == (5, False, False)
+    assert (done.code, "hit a bug" in done.err, "from now on" in done.err) == (5, False, False)
     assert list(models(call("models", "ls", "--json"))) == ["small"]
     assert not find_paths().config_file.exists()
 

@@ -73,7 +73,7 @@ async def play(
 ) -> tuple[RunView, tuple[Warned, ...]]:
     view = RunView()
     place, limits = ConversationPosition(conversation), PromptLimits(strategy=strategy)
-    async with orchestra.play(Prompt(text), place, limits) as run:
+    async with orchestra.run(Prompt(text), place, limits) as run:
         async for event in run:
             view = view.apply(event)
     assert view.status == "finished", view.failure
@@ -173,7 +173,7 @@ async def test_a_plan_that_was_asked_for_and_is_not_drawn_is_said(
     _, [warned] = await play(orchestra, "Why do cats purr?", strategy=strategy)
     assert warned.kind == "not_conducted"
     orchestra.change_terms(mode="ultra")
-    async with orchestra.play(Prompt("Why do cats purr?"), limits=PromptLimits(alone=True)) as run:
+    async with orchestra.run(Prompt("Why do cats purr?"), limits=PromptLimits(alone=True)) as run:
         kinds = [event.kind async for event in run if isinstance(event, Warned)]
     assert kinds == ["not_conducted"]
 

@@ -195,7 +195,7 @@ async def test_the_planner_of_a_run_sees_what_workers_are_good_at(tmp_path: Path
     orchestra = Orchestra(Services({"here": ScriptedWorker(card=LLAMA)}, store), "here")
     orchestra.configure(router=RecordingRouter())
     orchestra.configure(skills=SkillTable(lambda: SCORES, outcomes))
-    async with orchestra.play(Prompt("Write a function.")) as run:
+    async with orchestra.run(Prompt("Write a function.")) as run:
         assert [event async for event in run]
     await store.aclose()
     assert [card.id for card in seen] == ["here"]

@@ -85,8 +85,8 @@ def test_a_text_of_several_lines_is_written_as_it_looks() -> None:
     ("text", "message"),
     [
         ("answer = [1]\nsteps = x", "line 2"),
-        ("answer = " + "[" * 9000, "no TOML"),
-        ("answer = " + "1" * 9000, "no TOML"),
+        ("answer = " + "[" * 9000, "isn't TOML"),
+        ("answer = " + "1" * 9000, "isn't TOML"),
         ("about = 'x'", "no steps"),
         ("steps = 3", "no steps"),
         ("[[steps]]", "Step 1 of flow has no task"),

@@ -103,7 +103,7 @@ class OrchestraSession:
         worker: str | None = None,
     ) -> RunView:
         view = RunView()
-        run = self.orchestra.play(Prompt(text), place, limits, self.person, worker=worker)
+        run = self.orchestra.run(Prompt(text), place, limits, self.person, worker=worker)
         async with run:
             async for event in run:
                 view = view.apply(event)
@@ -267,7 +267,7 @@ async def test_without_a_person_the_answer_is_no() -> None:
     async with open_orchestra(local_script("cut", Finish.LENGTH)) as session:
         view = await session.play(limits=PromptLimits(attended=False))
         assert view.offers[0].decision is Decision.NEVER
-        assert "no person to ask" in view.notice
+        assert "you couldn't be asked" in view.notice
         direct = await session.play(limits=PromptLimits(attended=False), worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"

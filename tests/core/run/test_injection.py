@@ -392,7 +392,7 @@ async def _record_run(payload: Payload) -> ev.Started:
         prompt = _prompt(payload)
         plan = steps(cards[2].id, tuple(FILE + file.name for file in prompt.files))
         plan = replace(plan, steps=(*plan.steps[:-1], Step("small", payload.text, ("prompt",))))
-        async with orchestra.play(prompt, place, plan=plan) as run:
+        async with orchestra.run(prompt, place, plan=plan) as run:
             events = [event async for event in run]
         assert isinstance(events[0], ev.Started)
         return events[0]

@@ -42,7 +42,7 @@ async def orchestra(store: Store) -> AsyncIterator[Orchestra]:
 async def play(
     orchestra: Orchestra, prompt: str, place: ConversationPosition = START
 ) -> list[ev.Event]:
-    async with orchestra.play(Prompt(prompt), place) as run:
+    async with orchestra.run(Prompt(prompt), place) as run:
         return [event async for event in run]
 
 
@@ -73,7 +73,7 @@ def command(process: psutil.Process) -> list[str]:
 async def test_what_a_killed_child_had_written_is_kept(orchestra: Orchestra, store: Store) -> None:
     seen = ""
     failed: ev.Failed | None = None
-    async with orchestra.play(STORY) as run:
+    async with orchestra.run(STORY) as run:
         async for event in run:
             if isinstance(event, ev.Started):
                 begun = event
@@ -97,7 +97,7 @@ async def test_a_stopped_answer_is_kept_and_the_worker_is_ready(
     orchestra: Orchestra, store: Store
 ) -> None:
     seen = ""
-    async with orchestra.play(STORY, limits=PromptLimits(max_tokens=2000)) as run:
+    async with orchestra.run(STORY, limits=PromptLimits(max_tokens=2000)) as run:
         async for event in run:
             if isinstance(event, ev.Started):
                 begun = event

@@ -106,7 +106,7 @@ def test_a_preferred_worker_that_costs_something_is_weighed_where_money_has_to_l
 async def routed_event(
     session: OrchestraSession, text: str, limits: PromptLimits, worker: str | None = None
 ) -> Routed:
-    run = session.orchestra.play(Prompt(text), limits=limits, ask=session.person, worker=worker)
+    run = session.orchestra.run(Prompt(text), limits=limits, ask=session.person, worker=worker)
     await session.watch(run)
     return next(event for event in session.events if isinstance(event, Routed))
 

@@ -176,7 +176,7 @@ class RandomScenario:
             max_tokens=dice.choice([None, 500]),
         )
         worker = dice.choice([None, None, None, *self.workers])
-        run = self.orchestra.play(self.prompt(label), self.place(), limits, self.ask, worker=worker)
+        run = self.orchestra.run(self.prompt(label), self.place(), limits, self.ask, worker=worker)
         patience = dice.choice([0, 3, 6, *[1000] * 7])
         async with run:
             async for event in run:
@@ -272,7 +272,7 @@ async def test_what_was_derived_stays_private_when_its_source_is_left_out(tmp_pa
 
     async def play(prompt: Prompt, worker: str) -> ev.Started:
         place = ConversationPosition(world.places[0][0]) if world.places else NEW
-        async with world.orchestra.play(prompt, place, worker=worker) as run:
+        async with world.orchestra.run(prompt, place, worker=worker) as run:
             [started] = [event async for event in run if isinstance(event, ev.Started)]
         world.places.append((started.conversation, started.prompt, started.answer))
         return started

@@ -378,7 +378,7 @@ async def _play(scenario: RandomScenario, store: Store, ledger: Ledger) -> str:
     ledger.random, ledger.often = scenario.random, 0.3 if scenario.random.random() < 0.05 else 0.0
     store.left = scenario.full_after
     plan = None if scenario.strategy else scenario.plan
-    run = orchestra.play(prompt, place, scenario.limits, scenario.ask, plan=plan)
+    run = orchestra.run(prompt, place, scenario.limits, scenario.ask, plan=plan)
     view = await follow(scenario, run, store, ledger)
     if view.status != "finished" and scenario.full_after < 0:
         await go_on(scenario, orchestra, store, ledger)

@@ -131,7 +131,7 @@ async def test_a_private_run_goes_on_although_the_default_worker_may_not_see_it(
         StubWorker(cloud()), StubWorker(local("a"), at_last("Hello"))
     ) as session:
         limits = PromptLimits(label=Label.LOCAL)
-        run = session.orchestra.play(Prompt("Hi"), NEW, limits, session.person, worker="a")
+        run = session.orchestra.run(Prompt("Hi"), NEW, limits, session.person, worker="a")
         await session.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
         view, _ = await resume_run(session)
         assert (view.status, view.answer) == ("finished", "Hello")
@@ -148,7 +148,7 @@ async def test_a_resumed_run_stays_within_what_its_person_typed(bound: str) -> N
         if bound == "mode":
             session.orchestra.change_terms(mode="local")
         limits = PromptLimits(alone=bound == "alone", strategy="reflect")
-        run = session.orchestra.play(Prompt("Hi"), NEW, limits, session.person, worker="a")
+        run = session.orchestra.run(Prompt("Hi"), NEW, limits, session.person, worker="a")
         await session.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
         session.orchestra.change_terms(mode=usual.mode)
         broken.respond = fail_with(WorkerError("It is broken."))

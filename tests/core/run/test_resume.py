@@ -76,7 +76,7 @@ async def test_a_plan_that_was_stopped_can_be_gone_on_with_or_played_edited() ->
 async def test_without_a_person_nothing_is_played() -> None:
     async with open_orchestra(StubWorker(local())) as session:
         limits = PromptLimits(preview=True, attended=False)
-        run = session.orchestra.play(Prompt("x"), limits=limits, plan=side_by_side(2, "small"))
+        run = session.orchestra.run(Prompt("x"), limits=limits, plan=side_by_side(2, "small"))
         assert (await session.watch(run)).status == "cancelled"
         assert session.workers["small"].requests == []
 
@@ -218,7 +218,7 @@ async def test_what_can_not_be_gone_on_with_says_so() -> None:
         finished = await session.record()
         with pytest.raises(ConfigError, match="is finished"):
             session.orchestra.resume(finished)
-        with pytest.raises(ConfigError, match="still going on"):
+        with pytest.raises(ConfigError, match="still running"):
             session.orchestra.resume(replace(finished, status="running"))
         empty = replace(finished, status="lost", events=finished.events[:1])
         with pytest.raises(ConfigError, match="never had a plan"):

@@ -133,7 +133,7 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
             NANO,
             {},
             PromptLimits(attended=False),
-            "nothing may be spent: there is no person to ask.",
+            "nothing may be spent: you can't be asked.",
         ),
         (0, BUDGET, PromptLimits(budget=NANO), "but that is more than is left today."),
     ],

@@ -142,7 +142,7 @@ async def test_answers_that_do_harm(fetcher_session: tuple[FetcherSession, Hub])
     fetcher, hub = fetcher_session
     endless = Fault(200, body=b'{"id": "' + b"x" * (17 << 20) + b'"}')
     bomb = Fault(200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * (17 << 20)))
-    for fault, words in ((endless, "doesn't come to an end"), (bomb, "compressed")):
+    for fault, words in ((endless, "doesn't end"), (bomb, "compressed")):
         hub.fault(fault, on="api")
         reply = await fetcher.ask(LookUpSource(SOURCE))
         assert reply.error == "WorkerUnavailable"

@@ -41,7 +41,7 @@ def test_what_is_no_model_is_reported(store: FolderModelStore, tmp_path: Path) -
     path = tmp_path / "model.gguf"
     for wrong in (b"", b"<html>", data[:100], data[:-1000], b"GGUF" + bytes(100)):
         path.write_bytes(wrong)
-        with pytest.raises(ModelFileError, match=r"model\.gguf is no model that can be used: it"):
+        with pytest.raises(ModelFileError, match=r"model\.gguf isn't a model that can be used: it"):
             store.read_header(path)
 
 

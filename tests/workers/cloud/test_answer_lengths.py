@@ -46,7 +46,7 @@ class DirectPrompts:
         )
         orchestra = Orchestra(services, worker, RunTerms(ROOM, policy=Policy.BUDGET))
         limits = Allowed(attended=False, alone=True)
-        async with orchestra.play(Prompt(text), NEW, limits, _refuse) as run:
+        async with orchestra.run(Prompt(text), NEW, limits, _refuse) as run:
             return view_of([event async for event in run])
 
     def worker(self, name: str) -> CloudWorker:

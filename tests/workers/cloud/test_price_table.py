@@ -147,7 +147,7 @@ async def test_not_one_request_is_made_at_a_corrupt_price(
             for name in reversed(names):  # the good one last
                 assert cloud.calls == []
                 view = RunView()
-                async with baton.orchestra.play(Prompt("Hello"), worker=name) as run:
+                async with baton.orchestra.run(Prompt("Hello"), worker=name) as run:
                     async for event in run:
                         view = view.apply(event)
                 assert (view.failure is None) == (names[name] is GOOD), view.failure
@@ -296,7 +296,7 @@ async def test_a_free_model_is_asked_without_a_ceiling_and_still_counts_as_cloud
         async def ask(worker: str) -> RunView:
             view = RunView()
             asked = Prompt("Write to lena@example.org")
-            async with baton.orchestra.play(asked, worker=worker) as run:
+            async with baton.orchestra.run(asked, worker=worker) as run:
                 async for event in run:
                     view = view.apply(event)
             return view

@@ -134,8 +134,8 @@ def test_build_paths_are_taken_out_of_what_a_child_printed() -> None:
         ("{{ bos_token }}", "leaves out what you ask"),
         ("{{ 9 ** 9 }}", "computes powers"),
         ("{{ 'x' | center(9999999999) }}", "too large a number"),
-        (NESTED, "doesn't come to an end"),
-        (ENDLESS, "doesn't come to an end"),
+        (NESTED, "doesn't end"),
+        (ENDLESS, "doesn't end"),
     ],
 )
 async def test_a_template_that_cannot_be_used_is_said_at_once(
@@ -165,7 +165,7 @@ async def test_one_that_fails_only_later_is_said_too(tmp_path: Path) -> None:
     worker = worker_of(file)
     assert (await ask(worker, CAPITAL, max_tokens=1)).usage
     said = await refusal(worker, CAPITAL, "Paris.", "And of Italy?")
-    assert "doesn't come to an end" in said.message
+    assert "doesn't end" in said.message
     await worker.aclose()
 
 

@@ -56,7 +56,7 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
     ends with 1 as well if this machine has neither.
 
     The self-test is a part of the packaged program. It takes some ten seconds, works in a folder
-    of its own, touches nothing of yours but for a test key, put into your keyring and removed,
+    of its own, puts a test key into your keyring and removes it, changes nothing else of yours,
     sends nothing anywhere and costs nothing.
     """
     from baton.cli.doctor import check, doctor_report
@@ -151,7 +151,7 @@ def _socket_result(watched: WatchResult) -> CheckResult:
         text = f"Baton tried to open sockets while offline: {tried}. All were refused ({means})."
         return CheckResult("network", CheckState.BROKEN, text)
     if "seccomp" in watched.means:
-        text = f"no process of Baton's opened a socket, so none connected anywhere ({means})"
+        text = f"no process of Baton opened a socket, so none connected anywhere ({means})"
         return CheckResult("network", CheckState.OK, text)
     text = f"nothing could leave ({means}); whether anything tried can't be seen here"
     return CheckResult("network", CheckState.WARN, text)
@@ -166,8 +166,8 @@ def _answer_result(watched: WatchResult) -> CheckResult:
     except (ValueError, KeyError, TypeError):
         answer = ""
     if watched.status or not answer:
-        said = one_line(watched.err, 300) or f"Baton ended with {watched.status}."
+        reason = one_line(watched.err, 300) or f"Baton ended with {watched.status}."
         return CheckResult(
-            "answer", CheckState.BROKEN, f"The prompt was not answered offline: {said}"
+            "answer", CheckState.BROKEN, f"The prompt was not answered offline: {reason}"
         )
     return CheckResult("answer", CheckState.OK, f"a prompt was answered: {one_line(answer, 60)!r}")

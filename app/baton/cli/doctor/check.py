@@ -35,7 +35,7 @@ class CheckResult:
     text: str
 
     def as_line(self) -> str:
-        """Return it as one line for a person."""
+        """Return it as one line for the screen."""
         return f"{self.state:7} {self.name:12} {one_line(self.text, _MAX_TEXT_CHARS)}"
 
 

@@ -1,4 +1,4 @@
-"""The doctor's report, for others to read: no secret, no name of a person or a machine, no text."""
+"""The doctor's report, for others to read: no secret, no name of a user or a machine, no text."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _MIN_SECRET_CHARS = 6
 _COMMON_NAMES = frozenset(
     {"baton", "root", "user", "localhost", "linux", "windows", "python", "local"}
 )
-"""Names that identify no person or machine, and that the report itself may hold."""
+"""Names that identify no user or machine, and that the report itself may hold."""
 
 
 def check_report_path(file: Path) -> None:
     """Raise StoreError where no report can or should be written, before anybody waits for it."""
     if os.path.lexists(file) and not _is_replaceable(file):
         raise StoreError(
-            f"{file} is there already and is no report of Baton's: it was left as it is.",
+            f"{file} is there already and isn't a report of Baton: it was left as it is.",
             "Name another file: `--report FILE`.",
         )
     folder = file.absolute().parent
@@ -73,7 +73,7 @@ def write_report(
     as_json: bool,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Write the report, readable by the person alone, as a whole or not at all. Raises StoreError.
+    """Write the report, readable by the user alone, as a whole or not at all. Raises StoreError.
 
     It takes an earlier one's place, and nothing else's.
     """
@@ -87,10 +87,10 @@ def write_report(
         raise _unwritable_report_error(file, error.strerror or str(error)) from error
 
 
-def _build_facts() -> dict[str, str]:
+def _build_summary() -> dict[str, str]:
     """Return what a bug report should say of the program and the machine."""
-    facts = build_info()
-    made = {} if facts is None else asdict(facts)
+    build = build_info()
+    made = {} if build is None else asdict(build)
     made.pop("update_key", None)
     return {
         **made,
@@ -107,11 +107,11 @@ def _report_text(findings: list[CheckResult], scrubber: Scrubber) -> str:
     counts = {CheckState.OK: 0, CheckState.WARN: 0, CheckState.BROKEN: 0}
     for finding in findings:
         counts[finding.state] += 1
-    facts = _build_facts()
+    summary = _build_summary()
     lines = [
         _HEADING,
         "",
-        *(f"{name:9}{scrubber.clean(value)}" for name, value in facts.items() if value),
+        *(f"{name:9}{scrubber.clean(value)}" for name, value in summary.items() if value),
         "checks   " + ", ".join(f"{count} {state}" for state, count in counts.items()),
         "",
         *(finding.as_line() for finding in findings),
@@ -125,7 +125,7 @@ def _report_json(findings: list[CheckResult], scrubber: Scrubber) -> str:
         "report": _HEADING,
         "schema": 1,
         "status": "failed" if broken else "finished",
-        "baton": _build_facts(),
+        "baton": _build_summary(),
         "checks": [asdict(finding) for finding in findings],
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
@@ -133,7 +133,7 @@ def _report_json(findings: list[CheckResult], scrubber: Scrubber) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scrubber:
-    """Takes out what identifies a person or a machine.
+    """Takes out what identifies a user or a machine.
 
     `paths` are shown by another name, the longest first; `secrets` are hidden wherever they stand,
     `names` where they stand as words.
@@ -145,7 +145,7 @@ class Scrubber:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Scrubber:
-        """Return one that knows this person's environment."""
+        """Return one that knows this user's environment."""
         return cls(_known_paths(environ), _environment_secrets(environ), _personal_names(environ))
 
     def clean(self, text: str) -> str:
@@ -186,7 +186,7 @@ def _known_paths(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    found = {
+    secrets = {
         value.strip()
         for name, value in environ.items()
         if _SECRET_NAMES.search(name)
@@ -194,21 +194,21 @@ def _environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
         and not value.startswith("/")
     }
     with suppress(BatonError):  # another check reports wrong settings
-        found |= set(load_settings(find_paths(environ).config_file, environ).cloud.words)
-    return tuple(sorted(filter(None, found), key=len, reverse=True))
+        secrets |= set(load_settings(find_paths(environ).config_file, environ).cloud.words)
+    return tuple(sorted(filter(None, secrets), key=len, reverse=True))
 
 
 def _personal_names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what the person and the machine are called."""
-    found = {environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
-    found |= {Path(environ.get(name, "")).name for name in ("HOME", "USERPROFILE")}
+    """Return what the user and the machine are called."""
+    names = {environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
+    names |= {Path(environ.get(name, "")).name for name in ("HOME", "USERPROFILE")}
     with suppress(OSError):
-        found.add(socket.gethostname())
+        names.add(socket.gethostname())
     with suppress(ImportError, KeyError, OSError):
         import pwd
 
         entry = pwd.getpwuid(os.getuid())
-        found |= {entry.pw_name, *entry.pw_gecos.split(",")}
-    found |= {name.partition(".")[0] for name in found}
-    known = {name for name in found if len(name) > 1 and name.lower() not in _COMMON_NAMES}
+        names |= {entry.pw_name, *entry.pw_gecos.split(",")}
+    names |= {name.partition(".")[0] for name in names}
+    known = {name for name in names if len(name) > 1 and name.lower() not in _COMMON_NAMES}
     return tuple(sorted(known, key=len, reverse=True))

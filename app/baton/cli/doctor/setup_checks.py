@@ -47,14 +47,13 @@ _LEDGER_REMOVED = "The ledger was removed"
 async def check_build(_: CheckContext) -> str:
     """Say what this is, and on what it runs."""
     where = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    facts = build_info()
-    if facts is None:
+    build = build_info()
+    if build is None:
         return f"baton {__version__}, not packaged, Python {platform.python_version()} on {where}"
-    build = " ".join(filter(None, (facts.flavour, facts.platform, facts.gpu)))
-    text = (
-        f"baton {facts.version} ({build}), built of {facts.commit or 'unknown sources'}, on {where}"
-    )
-    if facts.version != __version__:
+    variant = " ".join(filter(None, (build.flavour, build.platform, build.gpu)))
+    made_of = build.commit or "unknown sources"
+    text = f"baton {build.version} ({variant}), built of {made_of}, on {where}"
+    if build.version != __version__:
         raise CheckFailed(f"{text}, but its code is {__version__}.")
     return text
 
@@ -149,7 +148,7 @@ async def check_sqlite(_: CheckContext) -> str:
 
 
 async def check_history(context: CheckContext) -> str:
-    """Check the person's history, which stays as it is."""
+    """Check the user's history, which stays as it is."""
     from baton.history import schema_fault
 
     return _check_database(context.paths.database, schema_fault)
@@ -209,9 +208,9 @@ async def check_keys(context: CheckContext) -> str:
     ]
     needed = {name for worker in remote if (name := key_name(worker))}
     names = dict.fromkeys([*secrets.PROVIDERS, *sorted(needed)])
-    found = secrets.find_keys(names, file=context.paths.keys_file, environ=os.environ)
-    text = ", ".join(f"{name} ({key.source})" for name, key in found.items()) or "none"
-    missing = sorted(needed - set(found))
+    keys = secrets.find_keys(names, file=context.paths.keys_file, environ=os.environ)
+    text = ", ".join(f"{name} ({key.source})" for name, key in keys.items()) or "none"
+    missing = sorted(needed - set(keys))
     return CheckWarning(f"{text}; missing for {', '.join(missing)}") if missing else text
 
 
@@ -244,21 +243,21 @@ async def check_models(context: CheckContext) -> str:
     from baton.models import ModelState
 
     models = library(context.settings, context.paths)
-    found = models.models()
-    lost = [held for held in found if held.state in (ModelState.BROKEN, ModelState.GONE)]
+    stored = models.models()
+    lost = [held for held in stored if held.state in (ModelState.BROKEN, ModelState.GONE)]
     problems = [
         *(f"{held.id} is {held.state.value}." for held in lost),
-        *(f"{held.id} can't answer. {held.record.fault}" for held in found if held.record.fault),
-        *(f"{held.id}: {held.record.note}" for held in found if held.record.note),
+        *(f"{held.id} can't answer. {held.record.fault}" for held in stored if held.record.fault),
+        *(f"{held.id}: {held.record.note}" for held in stored if held.record.note),
         *models.problems(),
     ]
     if problems:
         return CheckWarning(f"{' '.join(problems)} `baton models ls` lists them all.")
-    if not found:
+    if not stored:
         return "none fetched; `baton models recommend` says which suit this machine"
-    size = show_size(sum(held.bytes for held in found))
-    names = ", ".join(held.id for held in found if held.state is not ModelState.COMING)
-    coming = ", ".join(held.id for held in found if held.state is ModelState.COMING)
+    size = show_size(sum(held.bytes for held in stored))
+    names = ", ".join(held.id for held in stored if held.state is not ModelState.COMING)
+    coming = ", ".join(held.id for held in stored if held.state is ModelState.COMING)
     parts = (names, f"{coming} incomplete" if coming else "", f"{size} in {context.paths.models}")
     return "; ".join(filter(None, parts))
 
@@ -306,8 +305,8 @@ async def check_tools(context: CheckContext) -> str:
     }
     try:
         for name, (asked, expected) in wanted.items():
-            if name in known and expected not in (said := await _compute(known[name], asked)):
-                raise CheckFailed(f"The {name} says {said!r} to {asked!r}.")
+            if name in known and expected not in (answer := await _compute(known[name], asked)):
+                raise CheckFailed(f"The {name} answers {answer!r} to {asked!r}.")
     finally:
         await known["calculator"].aclose()
     if place := sandbox():
@@ -340,10 +339,10 @@ async def check_router(context: CheckContext) -> str:
     """Ask the router, and report on what it runs and how fast."""
     from baton.routing import measure_router
 
-    found = await measure_router()
-    if found.trouble:
-        return CheckWarning(f"{found.trouble} Until then a rule of length and task decides.")
-    return f"{found.milliseconds:.0f} ms per question on {found.provider}"
+    measured = await measure_router()
+    if measured.trouble:
+        return CheckWarning(f"{measured.trouble} Until then a rule of length and task decides.")
+    return f"{measured.milliseconds:.0f} ms per question on {measured.provider}"
 
 
 async def check_llama(context: CheckContext) -> str:
@@ -351,38 +350,38 @@ async def check_llama(context: CheckContext) -> str:
     from baton.workers.local import probe_library
 
     try:
-        found = await probe_library("llama", context.environ)
+        info = await probe_library("llama", context.environ)
     except BatonError as error:
         if "SIGILL" not in error.message:
             raise
         why = f"It was built for another processor than this one, {processor_text()}."
         raise CheckFailed(f"{error.message} {why}") from error
-    abilities = ", ".join(re.findall(r"(\w+) = 1", found.system))
+    abilities = ", ".join(re.findall(r"(\w+) = 1", info.system))
     if not abilities:  # then it isn't there, and no model can be loaded
         raise CheckFailed("What llama.cpp computes with on a processor isn't there.")
-    built_for = f"built for {found.processor}, " if found.processor else ""
-    gpu, missing = gpu_text(found)
-    text = f"build {found.version}, {built_for}{gpu}; {abilities}"
+    built_for = f"built for {info.processor}, " if info.processor else ""
+    gpu, missing = gpu_text(info)
+    text = f"build {info.version}, {built_for}{gpu}; {abilities}"
     if missing:
         return CheckWarning(f"{text}. {missing}")
-    known = [Gpu(gpu.description, gpu.free, gpu.total) for gpu in found.devices]
+    known = [Gpu(gpu.description, gpu.free, gpu.total) for gpu in info.devices]
     idle = hardware.inspect_machine(gpus=known).idle_gpus
-    return CheckWarning(f"{text}. {idle_gpu_text(idle, found.gpu)}") if idle else text
+    return CheckWarning(f"{text}. {idle_gpu_text(idle, info.gpu)}") if idle else text
 
 
 _GPU_KINDS = {"cuda": "CUDA", "hip": "HIP", "metal": "Metal", "sycl": "SYCL", "vulkan": "Vulkan"}
 
 
-def gpu_text(found: LlamaInfo) -> tuple[str, str]:
+def gpu_text(info: LlamaInfo) -> tuple[str, str]:
     """Return which GPUs can be used, and why those can't that this build is made for."""
-    devices = [f"{gpu.description} ({show_size(gpu.free)} free)" for gpu in found.devices]
-    kinds = found.gpu_kinds
+    devices = [f"{gpu.description} ({show_size(gpu.free)} free)" for gpu in info.devices]
+    kinds = info.gpu_kinds
     if devices:
         return f"can use {', '.join(devices)}", ""
     if kinds:
         missing = " ".join(_unusable_text(kind, why) for kind, why in kinds.items())
         return "CPU only", f"{missing} Models run on the processor."
-    return "can use a GPU, but found none" if found.gpu else "CPU only", ""
+    return "can use a GPU, but found none" if info.gpu else "CPU only", ""
 
 
 def _unusable_text(kind: str, why: str) -> str:
@@ -394,8 +393,8 @@ def _unusable_text(kind: str, why: str) -> str:
         )
     if kind == "cuda" and "libcuda.so" in why:
         return "This build is for NVIDIA's GPUs, and their driver isn't here."
-    found = one_line(why, 160) or "no GPU was found that it can use"
-    return f"This build is for {_GPU_KINDS.get(kind, kind)}, but {found}."
+    problem = one_line(why, 160) or "no GPU was found that it can use"
+    return f"This build is for {_GPU_KINDS.get(kind, kind)}, but {problem}."
 
 
 def idle_gpu_text(idle: Sequence[str], can: bool) -> str:
@@ -434,7 +433,7 @@ async def _is_known(conductor: str, context: CheckContext) -> bool:
 
     baton = compose(context.settings, context.paths, history=False)
     try:
-        baton.must_know_conductor()
+        baton.require_conductor()
         known = {card.id for card in baton.orchestra.roster}
         return conductor in known or conductor in baton.orchestra.absent
     finally:

@@ -22,9 +22,9 @@ Examples:
   baton self show        which build this is, and what it replaced
   baton self update      get the newest release from where this one came
   baton self update --from /media/stick/baton
-  baton self rollback    go back to the version before
-  baton self uninstall   take Baton away; asks about models and history
-  baton self licences    what it holds of others, and their licences
+  baton self rollback    go back to the previous version
+  baton self uninstall   uninstall Baton; asks about models and history
+  baton self licences    what other software it contains, and the licences
 
 \b
 Baton never looks for updates by itself.
@@ -33,22 +33,22 @@ Baton never looks for updates by itself.
 
 @click.group("self", epilog=_EXAMPLES)
 def own() -> None:
-    """Update this program, go back to the version before, or take it away.
+    """Update, roll back or uninstall Baton.
 
     That is for the packaged binary: a checkout is renewed with `git pull`.
     """
 
 
-@click.command(short_help="Print what Baton holds of others, with its licences.")
+@click.command(short_help="Print what other software Baton contains, with its licences.")
 def licences() -> None:
-    """Print what Baton holds of others, with the texts of all their licences."""
+    """Print what other software Baton contains, with the texts of all its licences."""
     file = Path(baton.__file__).with_name(LICENCES_FILE)
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            "This Baton is no packaged binary: it holds nothing of others, but uses packages that"
-            " were installed beside it.",
+            "This Baton isn't a packaged binary: it contains no other software, but uses packages"
+            " that were installed beside it.",
             "Each has its licence in its own *.dist-info folder; NOTICE names the main ones.",
         ) from None
     emit(text.rstrip("\n"))

@@ -39,14 +39,14 @@ that is not Baton's. It works while a Baton runs; what that one runs from stays.
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """What happens to the person's files; None: they are asked."""
+    """What happens to the user's files; None: Baton asks."""
 
     models: _Choice | None
     history: _Choice | None
     keys: _Choice | None
 
 
-@click.command(epilog=_EXAMPLES, short_help="Take Baton away from this machine.")
+@click.command(epilog=_EXAMPLES, short_help="Uninstall Baton.")
 @click.option(
     "--models", type=_CHOICES, help="What to do with the models that were fetched. [keep]"
 )
@@ -61,7 +61,7 @@ class _Choices:
 def uninstall(
     models: _Choice | None, history: _Choice | None, keys: _Choice | None, yes: bool, as_json: bool
 ) -> None:
-    """Take away the program and all that was installed with it.
+    """Uninstall the program and all that was installed with it.
 
     It first lists what there is. Models, history and keys stay unless you say otherwise.
     """
@@ -78,7 +78,7 @@ def uninstall(
     notify("\n".join(removal.listed()))
     if not yes:
         choices = asyncio.run(_ask_choices(removal, choices))
-        if not asyncio.run(ask_agreement("Take Baton away?")):
+        if not asyncio.run(ask_agreement("Uninstall Baton?")):
             raise click.exceptions.Exit(1)
     background.stop(paths)
     with own_installation(paths).hold_lock():
@@ -92,7 +92,7 @@ def uninstall(
         return emit_json({"schema": 1, "status": "finished", **result})
     for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
         notify(one_line(line, 400))
-    notify(f"Baton is gone, which frees {show_size(freed)}.")
+    notify(f"Baton is uninstalled, which frees {show_size(freed)}.")
 
 
 class _Removal:

@@ -40,7 +40,7 @@ Examples:
 A release is a folder, or what an address leads to, with manifest.json and its signature
 in it. It counts only if the key that is built in here has signed it, so a mirror and a
 stick are as good as the original. Interrupted at any time, the old or the new version is
-there, and the next run goes on. Running Batons go on with the version that they are.
+there, and the next run continues. Running Batons keep the version that they are.
 """
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -50,7 +50,7 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.command(short_help="Show which build this is.")
 @_json
 def show(as_json: bool) -> None:
-    """Show which build this is, where it lies and came from, and which version it replaced."""
+    """Show which build this is, where it is and came from, and which version it replaced."""
     from baton.platform import build_info as building
 
     installed = own_installation(find_paths())
@@ -87,14 +87,14 @@ def show(as_json: bool) -> None:
     "source",
     metavar="FOLDER|URL",
     default="",
-    help="Where the release lies; by default where this one came from.",
+    help="Where the release is; by default where this one came from.",
 )
 @click.option("--check", is_flag=True, help="Only say what there is.")
-@click.option("--flavour", type=click.Choice(FLAVOURS), help="Change to this one.")
+@click.option("--flavour", type=click.Choice(FLAVOURS), help="Change to this flavour.")
 @click.option(
     "--gpu", type=click.Choice([gpu or "none" for gpu in GPUS]), help="Change to this build."
 )
-@click.option("--force", is_flag=True, help="Take it even if it is older, or the same version.")
+@click.option("--force", is_flag=True, help="Install it even if it is older, or the same version.")
 @_yes
 @offline_option
 @quiet_option
@@ -110,24 +110,24 @@ def update(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Get the newest release and let it take this one's place, if it is newer.
+    """Install the newest release, if it is newer than this one.
 
     Who made it is checked by its signature, and every byte by its hash; it is started once before
-    it takes the place. The version that was here is kept: `baton self rollback`.
+    it replaces this one. The version that was here is kept: `baton self rollback`.
     """
     interrupts.restore_default_handler()
     chosen = None if gpu is None else gpu.replace("none", "")
     wish = _UpdateRequest(source, flavour, chosen, force, yes, quiet)
     try:
-        found, action = asyncio.run(_update(wish, check, offline))
+        release, action = asyncio.run(_update(wish, check, offline))
     except KeyboardInterrupt:
         if not quiet:
-            notify("Stopped; the program is whole. The same command goes on from there.")
+            notify("Stopped; the program is whole. The same command continues from there.")
         raise
     if as_json:
-        emit_json({"schema": 1, "status": "finished", "action": action, **_release_object(found)})
+        emit_json({"schema": 1, "status": "finished", "action": action, **_release_object(release)})
     elif check:
-        emit(_verdict_text(found))
+        emit(_verdict_text(release))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,47 +155,47 @@ async def _update(wish: _UpdateRequest, check: bool, offline: bool) -> tuple[Fou
             finished = updates.finish_interrupted()
             if not wish.quiet:
                 _report_finished(finished)
-            found = await updates.find_release(wish.source, wish.flavour, wish.gpu)
-            await _check_permitted(found, wish)
-            changed = await _run_update(updates, found, wish.quiet)
+            release = await updates.find_release(wish.source, wish.flavour, wish.gpu)
+            await _check_permitted(release, wish)
+            changed = await _run_update(updates, release, wish.quiet)
             background.stop(paths)  # it is of the version before
     finally:
         await updates.aclose()
     if not wish.quiet:
         notify(_result_text(changed, updates))
-    return found, changed.action
+    return release, changed.action
 
 
-async def _check_permitted(found: FoundRelease, wish: _UpdateRequest) -> None:
+async def _check_permitted(release: FoundRelease, wish: _UpdateRequest) -> None:
     """Refuse, or ask about, what isn't newer. Raises BatonError and Exit."""
-    if found.standing in (ReleaseStanding.NEWER, ReleaseStanding.HERE, ReleaseStanding.OTHER):
+    if release.standing in (ReleaseStanding.NEWER, ReleaseStanding.HERE, ReleaseStanding.OTHER):
         return
     if not wish.force:
         raise BatonError(
-            f"{_verdict_text(found)} Nothing was changed.",
+            f"{_verdict_text(release)} Nothing was changed.",
             "If you expected a newer one, the source may be handing out an old release;"
             " --force takes it all the same.",
         )
-    if found.standing is not ReleaseStanding.OLDER or wish.yes:
+    if release.standing is not ReleaseStanding.OLDER or wish.yes:
         return
     require_terminal("Nothing was changed", "-y does it anyway.")
-    if not await ask_agreement(f"{_verdict_text(found)} Go back to it all the same?"):
+    if not await ask_agreement(f"{_verdict_text(release)} Go back to it all the same?"):
         raise click.exceptions.Exit(1)
 
 
-async def _run_update(updates: Updater, found: FoundRelease, quiet: bool) -> UpdateResult:
-    if not (quiet or found.standing is ReleaseStanding.HERE):
-        where = "" if is_address(found.source) else "folder "
+async def _run_update(updates: Updater, release: FoundRelease, quiet: bool) -> UpdateResult:
+    if not (quiet or release.standing is ReleaseStanding.HERE):
+        where = "" if is_address(release.source) else "folder "
         notify(
-            f"{found.now} -> {found.build}, {show_size(found.file.size)}"
-            f" from {where}{one_line(found.source, 120)}"
+            f"{release.now} -> {release.build}, {show_size(release.file.size)}"
+            f" from {where}{one_line(release.source, 120)}"
         )
-    board = ProgressBoard([found.file.name], quiet)
+    board = ProgressBoard([release.file.name], quiet)
     try:
-        async with aclosing(updates.update(found)) as steps:
+        async with aclosing(updates.update(release)) as steps:
             async for step in steps:
                 if isinstance(step, Progress):
-                    board.show(found.file.name, step)
+                    board.show(release.file.name, step)
                 else:
                     return step
     finally:
@@ -203,12 +203,12 @@ async def _run_update(updates: Updater, found: FoundRelease, quiet: bool) -> Upd
     raise AssertionError("an update ends with what was changed")
 
 
-@click.command(short_help="Go back to the version before.")
+@click.command(short_help="Go back to the previous version.")
 @_json
 def rollback(as_json: bool) -> None:
-    """Let the version before this one take its place again, without a network.
+    """Go back to the previous version, without a network.
 
-    This one is kept in its stead: `baton self rollback` once more comes back to it. Models, history
+    This one is kept: `baton self rollback` once more returns to it. Models, history
     and settings stay as they are.
     """
     interrupts.restore_default_handler()
@@ -255,30 +255,30 @@ def _result_text(changed: UpdateResult, updates: Updater) -> str:
     verb = "Updated to" if changed.action == "update" else "Gone back to"
     return (
         f"{verb} {changed.now}: {updates.installation.target}."
-        f" {changed.before} is kept; `baton self rollback` comes back to it."
+        f" {changed.before} is kept; `baton self rollback` returns to it."
     )
 
 
-def _verdict_text(found: FoundRelease) -> str:
-    there = f"{found.build}{f' of {found.released}' if found.released else ''}"
+def _verdict_text(release: FoundRelease) -> str:
+    there = f"{release.build}{f' of {release.released}' if release.released else ''}"
     return {
-        ReleaseStanding.NEWER: f"There is {there}; this is {found.now}.",
+        ReleaseStanding.NEWER: f"There is {there}; this is {release.now}.",
         ReleaseStanding.HERE: f"This is the release's version already: {there}.",
-        ReleaseStanding.OTHER: f"There is {there}; this is {found.now}.",
+        ReleaseStanding.OTHER: f"There is {there}; this is {release.now}.",
         ReleaseStanding.EQUAL: f"The release is another file of the same version as this: {there}.",
-        ReleaseStanding.OLDER: f"The release is older than this ({found.now}): {there}.",
-    }[found.standing]
+        ReleaseStanding.OLDER: f"The release is older than this ({release.now}): {there}.",
+    }[release.standing]
 
 
-def _release_object(found: FoundRelease) -> dict[str, Any]:
+def _release_object(release: FoundRelease) -> dict[str, Any]:
     return {
-        "version": found.build.version,
-        "flavour": found.build.flavour,
-        "gpu": found.build.gpu,
-        "released": found.released,
-        "installed_version": found.now.version,
-        "standing": found.standing.value,
-        "available": found.standing in (ReleaseStanding.NEWER, ReleaseStanding.OTHER),
-        "bytes": found.file.size,
-        "source": found.source,
+        "version": release.build.version,
+        "flavour": release.build.flavour,
+        "gpu": release.build.gpu,
+        "released": release.released,
+        "installed_version": release.now.version,
+        "standing": release.standing.value,
+        "available": release.standing in (ReleaseStanding.NEWER, ReleaseStanding.OTHER),
+        "bytes": release.file.size,
+        "source": release.source,
     }

@@ -28,11 +28,11 @@ def models() -> None:
     """List, fetch, verify, remove and recommend models, and show what they are good at.
 
     \b
-    For rewriting 9/10, nine of ten ordinary tasks of that kind go well. That begins with
-    shipped measurements where the model is known, else with what was published of it or a
-    guess from its size, and moves with what you do with answers: marking them good or
-    bad, asking again, copying. Those of private conversations don't count, as a worker
-    that draws plans sees the figures.
+    9/10 for rewriting means that nine of ten ordinary tasks of that kind succeed. It starts
+    from shipped measurements where the model is known, else from published ones or a guess
+    from its size, and changes with what you do with answers: marking them good or bad,
+    asking again, copying. Those of private conversations don't count, as a worker that
+    draws plans sees the figures.
     """
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_library(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
-    """Open this person's library, and close it at the end."""
+    """Open the user's library, and close it at the end."""
     paths = find_paths()
     settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
     library = compose_library(settings, paths)
@@ -52,16 +52,16 @@ def list_models(*, whole: bool = False) -> list[ModelRow]:
 
 
 def find_known_model(typed: str) -> ModelRow:
-    """Return the model that a person means. Raises ConfigError that names the nearest.
+    """Return the model that the user means. Raises ConfigError that names the nearest.
 
     Raises ModelFileError for the starter where Baton came without it.
     """
-    found = {row.id: row for row in list_models(whole=True)}
-    if typed in found:
-        return found[typed]
+    rows = {row.id: row for row in list_models(whole=True)}
+    if typed in rows:
+        return rows[typed]
     if typed == STARTER_ID:
         starter()
-    names = {name.casefold(): id for id, row in found.items() for name in (id, row.name)}
+    names = {name.casefold(): id for id, row in rows.items() for name in (id, row.name)}
     near = difflib.get_close_matches(typed.casefold(), names, n=1)
     meant = f"Did you mean {names[near[0]]!r}?" if near else "`baton models ls --all` lists them."
     raise ConfigError(f"There is no model {typed!r}.", meant)

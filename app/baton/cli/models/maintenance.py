@@ -47,8 +47,8 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove models, and say how many bytes that frees.
 
-    Conversations with them stay as they are, and can be gone on with by another model. What a model
-    did (answering, drawing plans) goes to whom Baton chooses. A linked file stays where it is.
+    Conversations with them stay as they are, and another model can continue them. Baton chooses
+    who takes over a model's roles (answering, drawing plans). A linked file stays where it is.
     """
     interrupts.restore_default_handler()
     freed, lines = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
@@ -70,18 +70,18 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
             all_of_it = show_size(sum(one.bytes for one in chosen))
             question = f"Remove {count_text(len(chosen), 'model')} ({all_of_it}) for good?"
             await confirm(lines, question, "Nothing was removed")
-        freed, said = [], []
+        freed, sentences = [], []
         for one in chosen:
             size = library.remove(one.id)
             if changes := settings_without_model(one.id, held):
                 write_settings(find_paths().config_file, changes)
             freed.append({"id": one.id, "freed_bytes": size})
-            said.append(_removal_text(one, size))
+            sentences.append(_removal_text(one, size))
             if held[ModelRole.CHAT] == one.id:
-                said.append(
+                sentences.append(
                     f"From now on {STARTER_ID} answers; `baton models role chat ID` changes that."
                 )
-        return freed, said
+        return freed, sentences
 
 
 def _dependent_worker_lines(model: str, settings: Settings) -> list[str]:
@@ -95,7 +95,7 @@ def _dependent_worker_lines(model: str, settings: Settings) -> list[str]:
 
 
 def require_fetched(id: str, library: Library, settings: Settings) -> LibraryModel:
-    """Return a model of Baton's own folder. Raises ConfigError, also for other workers.
+    """Return a model in Baton's own folder. Raises ConfigError, also for other workers.
 
     Raises ModelFileError for the starter where Baton came without it.
     """
@@ -123,9 +123,9 @@ def _model_line(one: LibraryModel, roles: Sequence[ModelRole]) -> str:
 @_yes
 @_json
 def prune(yes: bool, as_json: bool) -> None:
-    """Delete what lies in the models' folder and belongs to no model, such as cut copies.
+    """Delete what is in the models' folder and belongs to no model, such as cut copies.
 
-    Nothing of what `baton models ls` lists is touched.
+    What `baton models ls` lists stays as it is.
     """
     interrupts.restore_default_handler()
     gone = asyncio.run(_prune(yes))

@@ -35,23 +35,23 @@ Steps = AsyncGenerator[Progress | LibraryModel]
 _EXAMPLES = """\b
 Examples:
   baton models import ~/Downloads/model.gguf
-  baton models import --link /data/model.gguf      use it where it lies
+  baton models import --link /data/model.gguf      use it where it is
   baton models import /media/stick/baton           what `baton models export` wrote
   baton models import --found                      list those of Ollama, LM Studio and others
-  baton models import --found llama3.2:3b          use one of these where it lies
+  baton models import --found llama3.2:3b          use one of these where it is
 """
 
 
 @click.command(
-    "import", epilog=_EXAMPLES, short_help="Take model files of this machine or a stick."
+    "import", epilog=_EXAMPLES, short_help="Import model files from a disk or USB stick."
 )
 @click.argument("paths", nargs=-1, metavar="[PATH|NAME]...")
 @click.option(
     "--found", is_flag=True, help="List the models of other programs, or link those named."
 )
-@click.option("--link", is_flag=True, help="Use the file where it lies, in place of a copy.")
+@click.option("--link", is_flag=True, help="Use the file where it is, in place of a copy.")
 @click.option("--id", "id", default="", metavar="ID", help="What to call it.")
-@click.option("--force", is_flag=True, help="Take it even if it won't fit.")
+@click.option("--force", is_flag=True, help="Import it even if it won't fit.")
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, on failure too.")
 def import_(
@@ -63,7 +63,7 @@ def import_(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Take GGUF files, or a folder that `baton models export` made; connects to nothing.
+    """Import GGUF files, or a folder that `baton models export` made; connects to nothing.
 
     A file is copied, verified and then used; with --link it stays where it is, and is read again
     before it is used whenever it has changed. With --found, the models that Ollama, LM Studio,
@@ -97,7 +97,7 @@ def _list_found(as_json: bool) -> int:
             [_shown_name(one), one_line(one.program, 20), show_size(one.size)] for one in listed
         ]
         emit(format_columns(rows, left=2))
-        notify("`baton models import --found NAME` uses one where it lies.")
+        notify("`baton models import --found NAME` uses one where it is.")
     return 0
 
 
@@ -139,7 +139,7 @@ async def _import(
                     await _import_one(library, name, add, board, outcomes)
             except asyncio.CancelledError:
                 board.close()
-                notify("Stopped; of what wasn't verified yet, nothing was taken.")
+                notify("Stopped; files that weren't verified yet were not imported.")
                 raise
         return outcomes
 

@@ -85,11 +85,11 @@ def list_(whole: bool, as_json: bool) -> None:
     paused, changed (read again before it is used), broken, gone; server, cloud; with
     --all, catalogue or won't fit: not here, with what it is good for in brackets.
     """
-    found = list_models(whole=whole)
+    rows = list_models(whole=whole)
     if as_json:
-        return emit_document(models=[details_object(known) for known in found])
-    if found:
-        emit(_table(found))
+        return emit_document(models=[details_object(known) for known in rows])
+    if rows:
+        emit(_table(rows))
     notify(asyncio.run(_totals()))
 
 
@@ -183,7 +183,7 @@ def _background_object(lender: Description) -> dict[str, Any]:
 
 
 def wrap_line(line: str, indent: int) -> str:
-    """Break a line between words where it is for a screen, and go on in that column."""
+    """Break a line between words where it is for a screen, and continue in that column."""
     if not sys.stdout.isatty():
         return line
     width = max(40, shutil.get_terminal_size().columns - 1)
@@ -193,8 +193,8 @@ def wrap_line(line: str, indent: int) -> str:
 # The table
 
 
-def _table(found: Sequence[ModelRow]) -> str:
-    rows = [dict(zip(_COLUMNS, _cells(known), strict=True)) for known in found]
+def _table(listed: Sequence[ModelRow]) -> str:
+    rows = [dict(zip(_COLUMNS, _cells(known), strict=True)) for known in listed]
     shown = list(_COLUMNS)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
@@ -293,7 +293,7 @@ async def _model_details(row: ModelRow) -> _ModelDetails:
 
 
 def _lines(row: ModelRow, details: _ModelDetails) -> dict[str, str]:
-    card, facts, fit = _card(row), row_facts(row), details.verdict
+    card, cells, fit = _card(row), row_facts(row), details.verdict
     memory = f"about {show_size(row.load)} when loaded" if row.load is not None else ""
     scores = row.entry.scores if row.entry is not None else ()
     return {
@@ -302,8 +302,8 @@ def _lines(row: ModelRow, details: _ModelDetails) -> dict[str, str]:
         "Known as": card.model if card.model != card.name else "",
         "State": _state_line(row),
         "Address": details.address,
-        **facts,
-        "Size": ", ".join(filter(None, (_parameters_text(card.parameters), facts["Size"]))),
+        **cells,
+        "Size": ", ".join(filter(None, (_parameters_text(card.parameters), cells["Size"]))),
         "Memory": memory + (f" with {row.context:,} tokens of context" if row.context else ""),
         "Fits here": f"{_FIT_TEXTS[fit.fit]}. {fit.why} {fit.remedy}".strip() if fit else "",
         "Template": card.caution,
@@ -435,5 +435,6 @@ def verdict_object(verdict: FitVerdict) -> dict[str, Any]:
         "needed_bytes": verdict.needed,
         "room_bytes": verdict.room,
         "why": verdict.why,
-        "mend": verdict.remedy,
+        "remedy": verdict.remedy,
+        "mend": verdict.remedy,  # the old name, for one release
     }

@@ -46,7 +46,7 @@ _EXAMPLES = """\b
 Examples:
   baton models pull qwen3.5-4b               `baton models ls --all` lists more
   baton models pull --recommended            what `recommend` says
-  baton models pull                          go on with what isn't all here yet
+  baton models pull                          resume what isn't all here yet
   baton models pull hf.co/USER/REPO:Q4_K_M   any GGUF model of Hugging Face
   baton models pull https://example.org/a.gguf --role coder
 
@@ -56,7 +56,7 @@ Without a network: `baton models export` on another machine, `baton models impor
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Fetch models, or go on with it.")
+@click.command(epilog=_EXAMPLES, short_help="Download models, or resume downloads.")
 @click.argument("models", nargs=-1, metavar="[MODEL]...", shell_complete=complete_wanted)
 @click.option(
     "--role",
@@ -89,7 +89,7 @@ def pull(
     `baton bench --conductor`.
     """
     if recommended and models:
-        raise ConfigError("--recommended says itself which models.", "Leave out the names.")
+        raise ConfigError("--recommended chooses the models itself.", "Leave out the names.")
     wish = PullRequest(models, tuple(map(ModelRole, roles)) or None, agree, force)
     interrupts.restore_default_handler()
     outcomes = asyncio.run(_pull(wish, recommended, offline, quiet))
@@ -130,12 +130,12 @@ async def _pull(
 
 
 async def _recommended_results(library: Library, settings: Settings) -> list[PullResult]:
-    """Return the last recommendation that the person read, else what suits the machine now."""
+    """Return the last recommendation that the user read, else what suits the machine now."""
     entries = library.entries()
     picks = [(id, roles) for id, roles in library.memory.picks() if id in entries]
     if not picks:
-        _, found = await measure_and_recommend(library, settings, True)
-        picks = [(pick.entry.id, pick.roles) for pick in found.picks]
+        _, advice = await measure_and_recommend(library, settings, True)
+        picks = [(pick.entry.id, pick.roles) for pick in advice.picks]
     here = {held.id for held in library.models() if held.state.is_usable}
     # Roles also for those that are here: an attempt may have been killed before they had theirs.
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
@@ -172,7 +172,7 @@ async def _request(library: Library, outcome: PullResult, wish: PullRequest) -> 
 
 
 def _resumable_model(library: Library, outcome: PullResult) -> LibraryModel | None:
-    """Return the model that is to go on, if it is one that the catalogue doesn't know."""
+    """Return the model whose download is to resume, if the catalogue doesn't know it."""
     if outcome.held is not None or outcome.asked in library.entries():
         return outcome.held
     held = {one.id: one for one in library.models()}.get(outcome.asked)
@@ -241,10 +241,10 @@ async def assign_roles(
     wanted = replace(held.record, roles=held.record.roles if roles is None else roles)
     takes = appoint(replace(held, record=wanted), library, load_settings(paths.config_file), paths)
     fault, note = held.record.fault, held.record.note
-    said = arrival_text(held.id, name, takes, library.suitable_roles(held.id), fault=fault)
+    arrival = arrival_text(held.id, name, takes, library.suitable_roles(held.id), fault=fault)
     verdict = await library.verdict(held.id)
     why = "" if fault or verdict.fit is Fit.FITS else verdict.why
-    return " ".join(filter(None, (said, "" if fault else note, why)))
+    return " ".join(filter(None, (arrival, "" if fault else note, why)))
 
 
 def report_failures(outcomes: Sequence[PullResult]) -> int:

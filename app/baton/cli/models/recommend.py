@@ -44,40 +44,40 @@ _ROLE_NAMES = [role.value for role in ModelRole]
 
 
 @click.command(short_help="Say which models suit this machine.")
-@click.option("--no-measure", is_flag=True, help="Don't let the starter write for two seconds.")
+@click.option("--no-measure", is_flag=True, help="Skip the measurement of two seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def recommend(no_measure: bool, as_json: bool) -> None:
     """Say which models suit this machine, what they take, and about how fast they will be.
 
-    The first time the starter model writes for two seconds: how fast it is here says how fast the
-    others will be. That is remembered. Nothing is fetched and nothing leaves this machine. Only
-    models under licences that allow any use are recommended; `baton models ls --all` lists the
+    The first time, the starter model writes for two seconds, from which the speed of the others is
+    estimated; the result is kept. Nothing is fetched and nothing leaves this machine. Only models
+    under licences that allow any use are recommended; `baton models ls --all` lists the
     others too.
     """
     interrupts.restore_default_handler()
-    machine, found, speed = asyncio.run(_recommend(not no_measure))
+    machine, advice, speed = asyncio.run(_recommend(not no_measure))
     if as_json:
-        return emit_document(**_recommendation_object(machine, found, speed))
-    # What is said first there, what the machine has, stands in the line already.
-    besides = found.why.partition("; ")[2].rstrip(".") if found.picks else ""
+        return emit_document(**_recommendation_object(machine, advice, speed))
+    # Its first part, what the machine has, stands in the line already.
+    besides = advice.why.partition("; ")[2].rstrip(".") if advice.picks else ""
     line = "; ".join(filter(None, (machine_line(machine), besides)))
     emit(wrap_line(f"This machine: {line}.", 0))
-    if not found.picks:
-        return emit(wrap_line(found.why, 0))
-    emit(_table(found.picks))
-    download = f"To download: {show_size(found.download)}. " if found.download else ""
-    emit(wrap_line(f"{download}{_joint_text(found)}", 0))
-    missing = [pick for pick in found.picks if not pick.here]
+    if not advice.picks:
+        return emit(wrap_line(advice.why, 0))
+    emit(_table(advice.picks))
+    download = f"To download: {show_size(advice.download)}. " if advice.download else ""
+    emit(wrap_line(f"{download}{_joint_text(advice)}", 0))
+    missing = [pick for pick in advice.picks if not pick.here]
     if missing:
         notify("`baton models pull --recommended` fetches them; nothing was fetched yet.")
     else:
         notify("All of it is here already.")
 
 
-def _joint_text(found: Recommendation) -> str:
+def _joint_text(advice: Recommendation) -> str:
     """Say what they take: less than the column adds up to, as not all are loaded at once."""
-    why = found.verdict.why
-    if len(found.picks) > 1 and why.startswith("Together they "):
+    why = advice.verdict.why
+    if len(advice.picks) > 1 and why.startswith("Together they "):
         rest = why.removeprefix("Together they ")
         return f"They are loaded one at a time, so with what Baton itself needs they {rest}"
     return why
@@ -85,8 +85,8 @@ def _joint_text(found: Recommendation) -> str:
 
 async def _recommend(measures: bool) -> tuple[Hardware, Recommendation, float | None]:
     async with open_library() as (library, settings):
-        speed, found = await measure_and_recommend(library, settings, measures)
-        return await library.inspect_machine(), found, speed
+        speed, advice = await measure_and_recommend(library, settings, measures)
+        return await library.inspect_machine(), advice, speed
 
 
 def machine_line(machine: Hardware) -> str:
@@ -135,7 +135,7 @@ def _row(pick: Pick) -> list[str]:
 
 
 def _recommendation_object(
-    machine: Hardware, found: Recommendation, speed: float | None
+    machine: Hardware, advice: Recommendation, speed: float | None
 ) -> dict[str, Any]:
     return {
         "status": "finished",
@@ -152,12 +152,12 @@ def _recommendation_object(
                 "licence": pick.entry.licence,
                 "here": pick.here,
             }
-            for pick in found.picks
+            for pick in advice.picks
         ],
-        "download_bytes": found.download,
-        "memory_bytes": found.memory,
-        "fit": verdict_object(found.verdict),
-        "why": found.why,
+        "download_bytes": advice.download,
+        "memory_bytes": advice.memory,
+        "fit": verdict_object(advice.verdict),
+        "why": advice.why,
     }
 
 

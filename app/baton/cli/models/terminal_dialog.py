@@ -32,7 +32,7 @@ def progress_text(step: Progress) -> str:
 
 _REDRAW_SECONDS = 0.1
 _STEP = 10
-"""Without a terminal a line is said each time so many percent more are done."""
+"""Without a terminal a line is written each time so many percent more are done."""
 
 
 class ProgressBoard:
@@ -91,13 +91,13 @@ class ProgressBoard:
         if self._drawn:
             self._draw()
 
-    def _draw(self, said: str = "") -> None:
+    def _draw(self, text: str = "") -> None:
         """Write over what was drawn before, all at once so that nothing flickers."""
         columns, rows = shutil.get_terminal_size()
         shown = [_truncate(line, columns - 1) for line in self._lines.values() if line]
         shown = shown[: max(1, rows - 2)]
         up = f"\x1b[{self._drawn}A\r" if self._drawn else ""
-        lines = "".join(f"{line}\x1b[K\n" for line in (*said.splitlines(), *shown))
+        lines = "".join(f"{line}\x1b[K\n" for line in (*text.splitlines(), *shown))
         print(f"{up}{lines}\x1b[J", end="", file=sys.stderr, flush=True)
         self._drawn, self._drawn_at = len(shown), time.monotonic()
 
@@ -116,7 +116,7 @@ async def ask_agreement(question: str) -> bool:
 
 
 async def confirm(lines: list[str], question: str, nothing: str) -> None:
-    """Have the person confirm what can't be undone.
+    """Have the user confirm what can't be undone.
 
     Raises ConfigError where there is no terminal, with `nothing` as what was not done.
     """

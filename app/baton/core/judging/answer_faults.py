@@ -2,7 +2,7 @@
 
 Small models at temperature 0 fall into loops that only a length cap ends. A loop is a text whose
 end is the same piece three times or more, character by character. Songs, lists, tables and code
-have equal lines, so what looks like them has to go on for longer.
+have equal lines, so what looks like them has to be longer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNABLE = (
 )
 _REFUSAL = lazy_pattern(_SORRY + _MACHINE + _UNABLE)
 _MAX_REFUSAL_CHARS = 400
-"""A refusal is brief; a long text that begins like one goes on to answer."""
+"""A refusal is brief; a long text that begins like one answers after all."""
 
 
 def help_wanted(text: str, finish: Finish, limits: PromptLimits) -> str:
@@ -154,5 +154,5 @@ def _whole_sentence(text: str, end: int, period: int) -> int:
 
     Where a loop begins is only known up to the characters that stand before each of its rounds.
     """
-    found = _SENTENCE_END.search(text, max(0, end - 1), end + period)
-    return found.end() if found is not None else end
+    match = _SENTENCE_END.search(text, max(0, end - 1), end + period)
+    return match.end() if match is not None else end

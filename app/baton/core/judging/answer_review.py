@@ -37,7 +37,7 @@ NOT_CONDUCTED = "not_conducted"
 CHAT_TEMPLATE = "chat_template"
 
 CONDUCTED_STRATEGIES = ("ultra", "conductor")
-"""The strategies that a person chooses for their plans."""
+"""The strategies that the user chooses for their plans."""
 
 _TEXT_KINDS = ("writing", "rewriting", "planning", "chat")
 """Kinds whose answers are good or weak rather than right or wrong."""
@@ -66,7 +66,7 @@ async def review_answer(
     known: Mapping[str, str],
     cautions: Iterable[str] = (),
 ) -> list[Warned]:
-    """Return what is to be said beside the answer that a plan came to.
+    """Return what is to be said beside the answer that a plan produced.
 
     `authors` says who wrote each of its steps; `known` has the hints that were given before in the
     conversation, by kind. `cautions` are what is wrong with the authors' models themselves.
@@ -86,7 +86,7 @@ async def review_answer(
 
 
 def missing_plan_warning(routing: RoutingContext, strategy: str, outcome: Outcome) -> Warned | None:
-    """Return what is said where a person asked for a plan, and one worker answered."""
+    """Return what is said where the user asked for a plan, and one worker answered."""
     steps, tools = outcome.plan.steps, {card.id for card in routing.roster if card.is_tool}
     if len(steps) > 1 or not steps[0].is_direct or steps[0].worker in tools:
         return None

@@ -244,11 +244,11 @@ class _Checker:
             return [Finding("sums", Verdict.UNCHECKED, str(error))]
         right, wrong = 0, []
         for one in sums:
-            said = [next(answers) for _ in one.readings]
-            if any(answer.startswith("Yes") for answer in said):
+            verdicts = [next(answers) for _ in one.readings]
+            if any(answer.startswith("Yes") for answer in verdicts):
                 right += 1
-            elif not one.doubtful and said[0].startswith("No: "):
-                wrong.append(f"{one.written}, but {said[0].removeprefix('No: ')}")
+            elif not one.doubtful and verdicts[0].startswith("No: "):
+                wrong.append(f"{one.written}, but {verdicts[0].removeprefix('No: ')}")
         if wrong:
             return [Finding("sums", Verdict.WRONG, "; ".join(wrong[:3]))]
         return [Finding("sums", Verdict.RIGHT, f"{right} recomputed.")] if right else []
@@ -260,13 +260,13 @@ class _Checker:
             if one.written in self._prompt:
                 continue
             try:
-                said = await self._ask_tool("units", one.question)
+                result = await self._ask_tool("units", one.question)
             except (BatonError, LookupError):  # no such unit, or units of different things
                 continue
-            is_right = is_conversion_right(said, one.value)
+            is_right = is_conversion_right(result, one.value)
             right += is_right is True
             if is_right is False:
-                wrong.append(f"{one.written}, but {said.rstrip('.')}")
+                wrong.append(f"{one.written}, but {result.rstrip('.')}")
         if wrong:
             return [Finding("units", Verdict.WRONG, "; ".join(wrong[:3]))]
         return [Finding("units", Verdict.RIGHT, f"{right} converted.")] if right else []
@@ -281,11 +281,11 @@ class _Checker:
             return Finding(what, Verdict.UNCHECKED, "There is too much of it.")
         block = fenced(program).replace("\n", "python\n", 1)
         try:
-            said = await self._ask_tool("python", block)
+            output = await self._ask_tool("python", block)
         except (BatonError, LookupError) as error:
             message = error.message if isinstance(error, BatonError) else ""
             return Finding(what, Verdict.UNCHECKED, message or "There is no sandbox here.")
-        outcome, _, note = said.rpartition("\n")[2].partition(": ")
+        outcome, _, note = output.rpartition("\n")[2].partition(": ")
         if outcome == "Failed":
             return Finding(what, Verdict.WRONG, note)
         if tested and outcome != "Passed":
@@ -333,7 +333,7 @@ def _is_json(text: str) -> bool:
 
 
 def _refuse_constant(constant: str) -> None:
-    raise json.JSONDecodeError(f"{constant} is no JSON", "", 0)
+    raise json.JSONDecodeError(f"{constant} isn't JSON", "", 0)
 
 
 def _schemas_in(prompt: str) -> Iterator[dict[str, object]]:

@@ -131,7 +131,7 @@ def _left_side(text: str) -> _Side | None:
     """Read the expression that ends before an equals sign."""
     words = text.rstrip(_MATH)
     math = text[len(words) :]
-    # A number that ends a sentence, or a part of one, is no part of the sum.
+    # A number that ends a sentence, or a part of one, isn't part of the sum.
     *earlier, last = re.split(r"[.,]\s+", math)
     if words and not earlier and not math[:1].isspace() and words[-1] not in "*_\"'":
         return None
@@ -227,9 +227,9 @@ def claimed_conversions(text: str) -> list[ClaimedConversion]:
     return found
 
 
-def is_conversion_right(said: str, claimed: float) -> bool | None:
+def is_conversion_right(answer: str, claimed: float) -> bool | None:
     """Whether a claimed value is what the units tool says; None where it gives no number."""
-    numbers = re.findall(_NUMBER, re.split(r"\s(?:is|are)\s", said, maxsplit=1)[-1])
+    numbers = re.findall(_NUMBER, re.split(r"\s(?:is|are)\s", answer, maxsplit=1)[-1])
     if not numbers:
         return None
     right = float(numbers[0].replace(",", ""))

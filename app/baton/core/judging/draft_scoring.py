@@ -41,7 +41,7 @@ def expected_quality(card: Card, route: Route) -> float:
 
 
 def tenths(chance: float) -> str:
-    """Say a chance as a person counts: "3 in 10"; never none nor all."""
+    """Say a chance as the user counts: "3 in 10"; never none nor all."""
     return f"{min(9, max(1, round(10 * chance)))} in 10"
 
 
@@ -61,7 +61,7 @@ def judge_by_rule(route: Route, roster: Sequence[Card], drafts: Sequence[Draft])
 
 
 def _with_agreement(drafts: Sequence[Draft], priors: Sequence[float]) -> list[float]:
-    """Return the chance that each short answer is right, given who else came to the same one.
+    """Return the chance that each short answer is right, given who else gave the same one.
 
     One group of those that agree is right, or none is; wrong answers agree by accident now and
     then. What has no short answer keeps the chance that its worker has.

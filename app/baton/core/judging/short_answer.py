@@ -1,6 +1,6 @@
 """Finds the short answer in a text, and compares two texts by it.
 
-Where two workers that were asked the same come to the same short answer, it is likely right. Every
+Where two workers that were asked the same give the same short answer, it is likely right. Every
 pattern looks at a bounded piece of text, so a hostile text takes no longer than its length.
 """
 
@@ -54,7 +54,7 @@ def announced_answer(text: str) -> str:
 
 
 def answers_agree(a: str, b: str) -> bool:
-    """Whether two texts come to the same short answer; numbers count by their value.
+    """Whether two texts give the same short answer; numbers count by their value.
 
     Texts without one agree only where they are the same word for word.
     """
@@ -162,7 +162,7 @@ def _unannounced_answer(text: str) -> str:
     return _number_text(found)
 
 
-# What it comes to
+# Its value
 
 
 _LATEX = (

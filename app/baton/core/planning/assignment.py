@@ -33,7 +33,7 @@ _TIE_BREAK = 1e-6
 """Among equals the nearer worker is taken, then the first in the roster."""
 
 _PREFERENCE_VALUE = 2.0
-"""The value of a worker that the person prefers: more than any difference in chance."""
+"""The value of a worker that the user prefers: more than any difference in chance."""
 
 _MIN_ANSWER_TOKENS = 256
 """Fewer tokens of answer than this are of no use."""
@@ -64,7 +64,7 @@ def assign_workers(
 ) -> Plan:
     """Return the plan with a worker for every step that names none in the roster.
 
-    The first `after` steps were played and stay as they are. `left` is what may be spent, in
+    The first `after` steps were run and stay as they are. `left` is what may be spent, in
     nano-dollars (None: no limit); where it has to last, a worker that costs something must
     be better by `gain`. `material` is what the steps read, by which they are sized. `prefer` names
     the worker for steps of a kind, where it can do them and there is money for it. Raises PlanError
@@ -88,7 +88,7 @@ def assign_workers(
     ]
     if (chosen := choose_workers(seats, money, taken)) is None:
         raise PlanError(
-            "This plan can't be played for the money that is left, so nothing of it was.",
+            "This plan can't be run for the money that is left, so none of it was.",
             "Raise the budget, or add a worker that costs nothing.",
         )
     names = dict(zip(open_steps, chosen, strict=True))
@@ -198,7 +198,7 @@ def _make_option(
 ) -> Option:
     """Return what a worker is worth for a step. One without a price must not be used at all.
 
-    The person's choice is taken at any value, but not where it costs money that has to last.
+    The user's choice is taken at any value, but not where it costs money that has to last.
     """
     written = min(size.written, card.max_output)
     most, cost = 0, 0
@@ -271,7 +271,7 @@ class Option:
 class Seat:
     """A step without a worker, with its options, best first.
 
-    Seats of a `level` can be played side by side. `unlike` are the workers, and the numbers of the
+    Seats of a `level` can be run side by side. `unlike` are the workers, and the numbers of the
     earlier seats (from 0), that it should differ from.
     """
 

@@ -3,7 +3,7 @@
 A small one writes what each step needs, its task and what it may see, and code chooses the worker.
 A strong one names workers too; what it names is checked like everything else it writes. It knows
 the workers as anonymous numbered cards, since names bias the choice, and four examples from other
-kinds of task than the one at hand. Everything that a person or a worker wrote stands between fences
+kinds of task than the one at hand. Everything that the user or a worker wrote stands between fences
 in a user message: it is data and gives no orders.
 """
 
@@ -52,7 +52,7 @@ from baton.core.ports import PlanningContext, RoutingContext, SpendingRoom
 from baton.core.sanitiser import one_line
 
 _MIN_BILLIONS = 0.95
-"""Billions of parameters that an untrained model needs to draw plans worth playing."""
+"""Billions of parameters that an untrained model needs to draw plans worth running."""
 
 _STRONG_BILLIONS = 20.0
 """Billions from which on a model may choose workers itself."""
@@ -80,9 +80,9 @@ def can_conduct(card: Card) -> bool:
 
 
 def choose_conductor(routing: RoutingContext, funds: SpendingRoom) -> str:
-    """Return who draws the plan: the person's choice, else a local worker, else a remote one.
+    """Return who draws the plan: the user's choice, else a local worker, else a remote one.
 
-    "" where no worker can, or not for the money that is left, or where the person wants none to.
+    "" where no worker can, or not for the money that is left, or where the user wants none to.
     """
     if routing.conductor == RULE_CONDUCTOR:
         return ""
@@ -119,10 +119,10 @@ class LanguageConductor:
         """Return a plan for the prompt. Raises PlanError, or what the worker raises."""
         routing = context.routing
         conductor, pool = routing.card(self._worker), _known_workers(routing)
-        canvas = _plan_schema(routing, conductor, pool)
+        schema = _plan_schema(routing, conductor, pool)
         kind = routing.route.need.kind
-        messages = plan_messages(routing.material, canvas, pool, conductor, kind)
-        plan = await self._draw_plan(context, messages, canvas, None)
+        messages = plan_messages(routing.material, schema, pool, conductor, kind)
+        plan = await self._draw_plan(context, messages, schema, None)
         assert plan is not None  # without an outcome there is nothing to accept
         return plan
 
@@ -133,28 +133,28 @@ class LanguageConductor:
         if done >= MAX_STEPS:
             return None
         conductor, pool = routing.card(self._worker), _known_workers(routing)
-        canvas = _plan_schema(routing, conductor, pool, outcome)
-        messages = review_messages(routing.material, outcome, canvas, pool, conductor)
-        plan = await self._draw_plan(context, messages, canvas, outcome)
+        schema = _plan_schema(routing, conductor, pool, outcome)
+        messages = review_messages(routing.material, outcome, schema, pool, conductor)
+        plan = await self._draw_plan(context, messages, schema, outcome)
         return None if plan == outcome.plan else plan
 
     async def _draw_plan(
         self,
         context: PlanningContext,
         messages: Sequence[Message],
-        canvas: PlanSchema,
+        schema: PlanSchema,
         outcome: Outcome | None,
     ) -> Plan | None:
         """Return a plan; a second one where the first can't be used."""
-        text = await self._ask_worker(context, messages, canvas)
+        text = await self._ask_worker(context, messages, schema)
         try:
-            return await self._parse_plan(context, text, canvas, outcome)
+            return await self._parse_plan(context, text, schema, outcome)
         except PlanError as problem:
             why = f"Its plan can't be used, so it would plan once more. {problem.message}"
             messages = repair_messages(messages, text, problem.message)
-            text = await self._ask_worker(context, messages, canvas, why)
+            text = await self._ask_worker(context, messages, schema, why)
         try:
-            return await self._parse_plan(context, text, canvas, outcome)
+            return await self._parse_plan(context, text, schema, outcome)
         except PlanError as problem:
             name = context.routing.card(self._worker).name
             raise PlanError(f"{name} drew no plan that can be used. {problem.message}") from problem
@@ -163,19 +163,19 @@ class LanguageConductor:
         self,
         context: PlanningContext,
         messages: Sequence[Message],
-        canvas: PlanSchema,
+        schema: PlanSchema,
         why: str = "It would plan the work.",
     ) -> str:
         card = context.routing.card(self._worker)
         most = _MAX_REMOTE_PLAN_TOKENS if card.uses_gateway else _MAX_PLAN_TOKENS
-        shape = canvas.answer_format()
+        shape = schema.answer_format()
         return await context.ask(self._worker, messages, Purpose.PLAN, shape, most, why=why)
 
     async def _parse_plan(
-        self, context: PlanningContext, text: str, canvas: PlanSchema, outcome: Outcome | None
+        self, context: PlanningContext, text: str, schema: PlanSchema, outcome: Outcome | None
     ) -> Plan | None:
         """Return the plan in a text, with no worker named that may not do its step."""
-        if (drawn := canvas.parse(text)) is None:
+        if (drawn := schema.parse(text)) is None:
             return None
         before = outcome.plan.steps if outcome is not None else ()
         plan = without_unused_steps(*drawn, before)
@@ -327,30 +327,30 @@ _EXAMPLES = (
 
 
 def plan_messages(
-    material: Material, canvas: PlanSchema, pool: Sequence[Card], conductor: Card, kind: str
+    material: Material, schema: PlanSchema, pool: Sequence[Card], conductor: Card, kind: str
 ) -> list[Message]:
     """Return the prompt for a plan; `kind` is the likely kind of the task."""
-    messages = [Message(Role.SYSTEM, _rules_text(canvas, pool))]
+    messages = [Message(Role.SYSTEM, _rules_text(schema, pool))]
     for example in [e for e in _EXAMPLES if kind not in _example_kinds(e)][:_MAX_EXAMPLES]:
-        shown = _example_messages(example, canvas, pool)
+        shown = _example_messages(example, schema, pool)
         if shown is not None:
             messages += shown
     room = _max_shown_chars(conductor)
-    return [*messages, Message(Role.USER, _request_text(material, canvas, room))]
+    return [*messages, Message(Role.USER, _request_text(material, schema, room))]
 
 
 def review_messages(
-    material: Material, outcome: Outcome, canvas: PlanSchema, pool: Sequence[Card], conductor: Card
+    material: Material, outcome: Outcome, schema: PlanSchema, pool: Sequence[Card], conductor: Card
 ) -> list[Message]:
     """Return the prompt for a review: accept the outcome of a plan, or correct it."""
-    rules = _rules_text(canvas, pool) + _REVIEW_RULE
+    rules = _rules_text(schema, pool) + _REVIEW_RULE
     room = _max_shown_chars(conductor)
-    parts = [_request_text(material, canvas, room // 2)]
+    parts = [_request_text(material, schema, room // 2)]
     share = room // 2 // len(outcome.plan.steps)
     for number, step in enumerate(outcome.plan.steps, start=1):
         parts.append(_step_report(number, step, outcome, max(200, share)))
-    last = canvas.done + 1
-    known = ", ".join(map(str, canvas.usable)) or "none"
+    last = schema.done + 1
+    known = ", ".join(map(str, schema.usable)) or "none"
     answer = ", ".join(map(str, outcome.plan.answer))
     parts.append(
         f"The answer now: {answer}. New steps are numbered from {last}; "
@@ -362,8 +362,8 @@ def review_messages(
 def repair_messages(messages: Sequence[Message], text: str, problem: str) -> list[Message]:
     """Return the prompt after a plan that can't be used."""
     again = f"That can't be used. {problem} Write the whole JSON object once more."
-    said = Message(Role.ASSISTANT, shortened(text, 2000) or "(nothing)", True)
-    return [*messages, said, Message(Role.USER, again, True)]
+    reply = Message(Role.ASSISTANT, shortened(text, 2000) or "(nothing)", True)
+    return [*messages, reply, Message(Role.USER, again, True)]
 
 
 def shortened(text: str, limit: int) -> str:
@@ -381,18 +381,18 @@ def _max_shown_chars(conductor: Card) -> int:
     )
 
 
-def _rules_text(canvas: PlanSchema, pool: Sequence[Card]) -> str:
+def _rules_text(schema: PlanSchema, pool: Sequence[Card]) -> str:
     form = '{"steps":[{...}],"answer":[...]}'
     has_tools = any(card.id == "calculator" for card in pool)
     return _RULES.format(
-        room=canvas.max_steps,
-        form=form.replace("{", '{"accept":...,', 1) if canvas.done else form,
+        room=schema.max_steps,
+        form=form.replace("{", '{"accept":...,', 1) if schema.done else form,
         kinds=", ".join(KINDS),
-        sights=", ".join(f'"{name}"' for name in canvas.access_names),
-        worker=_WORKER_RULE if canvas.workers else "",
+        sights=", ".join(f'"{name}"' for name in schema.access_names),
+        worker=_WORKER_RULE if schema.workers else "",
         direct=DIRECT_SUBTASK,
         tools=_TOOL_RULE if has_tools else "",
-        workers=_card_lines(pool, numbered=bool(canvas.workers)),
+        workers=_card_lines(pool, numbered=bool(schema.workers)),
     )
 
 
@@ -439,28 +439,28 @@ def _example_kinds(example: _Example) -> set[str]:
 
 
 def _example_messages(
-    example: _Example, canvas: PlanSchema, pool: Sequence[Card]
+    example: _Example, schema: PlanSchema, pool: Sequence[Card]
 ) -> tuple[Message, Message] | None:
     """Return an example with the workers that code would choose; None if none can do it."""
     plan = example.plan
-    if canvas.workers:
+    if schema.workers:
         try:
             plan = assign_workers(plan, pool, left=None)
         except PlanError:
             return None
-    drawn = PlanSchema(example.files, workers=canvas.workers)
+    drawn = PlanSchema(example.files, workers=schema.workers)
     files = [f"file {n}: {name}.txt" for n, name in enumerate(example.files, start=1)]
     asked = _framed_request(example.prompt, files, ())
     text = format_plan(plan.steps, plan.answer, drawn)
     return Message(Role.USER, asked, True), Message(Role.ASSISTANT, text, True)
 
 
-def _request_text(material: Material, canvas: PlanSchema, room: int) -> str:
+def _request_text(material: Material, schema: PlanSchema, room: int) -> str:
     """Return the prompt with the names of the files and the latest turns, shortened."""
-    sizes = [estimated_tokens(material.file(name)[1]) for name in canvas.files]
+    sizes = [estimated_tokens(material.file(name)[1]) for name in schema.files]
     files = [
         f"file {number}: {one_line(name, 80)}, about {size:,} tokens"
-        for number, (name, size) in enumerate(zip(canvas.files, sizes, strict=True), start=1)
+        for number, (name, size) in enumerate(zip(schema.files, sizes, strict=True), start=1)
     ]
     earlier = material.turns[:-1][-_MAX_TURNS:]
     turns = [f"{turn.role}: {shortened(turn.text, _MAX_TURN_CHARS)}" for turn in earlier]

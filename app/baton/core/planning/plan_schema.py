@@ -52,7 +52,7 @@ _WHITESPACE = re.compile(r"\s+")
 class PlanSchema:
     """What a plan may name: files and workers (by number, from 1), and what was done before.
 
-    Without `workers`, code chooses them. `done` steps were played, and of these the ones in
+    Without `workers`, code chooses them. `done` steps were run, and of these the ones in
     `usable` have a text.
     """
 
@@ -100,7 +100,7 @@ class PlanSchema:
     def _parse_step(self, number: int, drawn: Any) -> Step:
         what = f"Step {number}"
         if not isinstance(drawn, dict):
-            raise PlanError(f"{what} is no object.")
+            raise PlanError(f"{what} isn't an object.")
         kind, difficulty = drawn.get("kind"), drawn.get("difficulty")
         if kind not in KINDS:
             raise PlanError(f'{what} has no "kind" out of: {", ".join(KINDS)}.')
@@ -157,16 +157,16 @@ def _renumber_step(step: Step, new: dict[int, int]) -> Step:
     return Step(step.worker, step.subtask, access, step.need, step.optional, step.check)
 
 
-def format_plan(steps: Sequence[Step], answer: Sequence[int], canvas: PlanSchema) -> str:
+def format_plan(steps: Sequence[Step], answer: Sequence[int], schema: PlanSchema) -> str:
     """Return a plan as it would have been drawn: for examples."""
-    names = {access: name for name, access in canvas.access_names.items()}
+    names = {access: name for name, access in schema.access_names.items()}
     drawn = []
     for step in steps:
         fields: dict[str, Any] = {"kind": step.need.kind, "difficulty": step.need.difficulty}
         fields["sees"] = [names[name] for name in step.access if not name.isdecimal()]
         fields["uses"] = list(step.inputs)
-        if canvas.workers:
-            fields["worker"] = canvas.workers.index(step.worker) + 1
+        if schema.workers:
+            fields["worker"] = schema.workers.index(step.worker) + 1
         drawn.append(fields | {"check": step.check, "task": step.subtask})
     return _compact_json({"steps": drawn, "answer": list(answer)})
 
@@ -229,38 +229,38 @@ def _quoted_value(value: Any) -> str:
 # The grammar and the schema
 
 
-def _grammar(canvas: PlanSchema) -> str:
+def _grammar(schema: PlanSchema) -> str:
     """Return the form as GBNF, with rules for each number that a step can have.
 
     What llama.cpp allows can't depend on what was written, so "only earlier steps" must be spelled
     out: `step-3` knows just the steps before it, and `end-3` just the answers of three steps.
     """
-    first, last = canvas.done + 1, canvas.done + canvas.max_steps
+    first, last = schema.done + 1, schema.done + schema.max_steps
     drawn = f"step-{first} end-{first}"
     root = _gbnf_string('{"steps":[') + " " + drawn
-    if canvas.done:
+    if schema.done:
         accepted = _gbnf_string(_compact_json({"accept": True, "steps": [], "answer": []}))
         root = accepted + " | " + _gbnf_string('{"accept":false,"steps":[') + " " + drawn
     rules = [f"root ::= {root}"]
     for number in range(first, last + 1):
-        earlier = [*map(str, canvas.usable), *map(str, range(first, number))]
-        rules.append(f"step-{number} ::= {_step_rule(canvas, number, bool(earlier))}")
+        earlier = [*map(str, schema.usable), *map(str, range(first, number))]
+        rules.append(f"step-{number} ::= {_step_rule(schema, number, bool(earlier))}")
         more = f' | "," step-{number + 1} end-{number + 1}' if number < last else ""
         close = _gbnf_string('],"answer":[') + f" answer-{number} " + _gbnf_string("]}")
         rules.append(f"end-{number} ::= {close}{more}")
         rules += _chain_rules(f"uses-{number}", earlier)
         rules += _chain_rules(f"answer-{number}", [*earlier, str(number)])
-    rules += _chain_rules("sees", [json.dumps(name) for name in canvas.access_names])
-    rules += _choice_rule("worker", [str(n + 1) for n in range(len(canvas.workers))])
+    rules += _chain_rules("sees", [json.dumps(name) for name in schema.access_names])
+    rules += _choice_rule("worker", [str(n + 1) for n in range(len(schema.workers))])
     rules += _choice_rule("kind", [json.dumps(kind) for kind in KINDS])
     rules += ["grade ::= [1-5]", 'flag ::= "true" | "false"', _TASK_RULES]
     return "\n".join(rules) + "\n"
 
 
-def _step_rule(canvas: PlanSchema, number: int, earlier: bool) -> str:
+def _step_rule(schema: PlanSchema, number: int, earlier: bool) -> str:
     parts = ['{"kind":', "kind", ',"difficulty":', "grade", ',"sees":[', "sees?"]
     parts += ['],"uses":[', f"uses-{number}?", "]"] if earlier else ['],"uses":[]']
-    parts += [',"worker":', "worker"] if canvas.workers else []
+    parts += [',"worker":', "worker"] if schema.workers else []
     parts += [',"check":', "flag"] if earlier else [',"check":false']
     parts += [',"task":', "task", "}"]
     return " ".join(part if part[0].isalpha() else _gbnf_string(part) for part in parts)
@@ -291,7 +291,7 @@ def _compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _json_schema(canvas: PlanSchema) -> dict[str, Any]:
+def _json_schema(schema: PlanSchema) -> dict[str, Any]:
     """Return the form as a JSON Schema, with nothing in it that strict providers refuse.
 
     They know neither ranges nor lengths nor that a list's items differ by their place.
@@ -301,13 +301,13 @@ def _json_schema(canvas: PlanSchema) -> dict[str, Any]:
     step: dict[str, Any] = {
         "kind": {"type": "string", "enum": list(KINDS)},
         "difficulty": whole | {"description": "1 to 5"},
-        "sees": {"type": "array", "items": {"type": "string", "enum": list(canvas.access_names)}},
+        "sees": {"type": "array", "items": {"type": "string", "enum": list(schema.access_names)}},
         "uses": numbers | {"description": "Numbers of earlier steps"},
     }
-    if canvas.workers:
-        step["worker"] = whole | {"description": f"1 to {len(canvas.workers)}"}
+    if schema.workers:
+        step["worker"] = whole | {"description": f"1 to {len(schema.workers)}"}
     step |= {"check": {"type": "boolean"}, "task": {"type": "string"}}
-    plan: dict[str, Any] = {"accept": {"type": "boolean"}} if canvas.done else {}
+    plan: dict[str, Any] = {"accept": {"type": "boolean"}} if schema.done else {}
     plan |= {"steps": {"type": "array", "items": _closed_object(step)}, "answer": numbers}
     return _closed_object(plan)
 

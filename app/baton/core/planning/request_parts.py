@@ -58,7 +58,7 @@ DOUBTFUL_NEED = Need("calculation", 2)
 
 @frozen_dataclass
 class CheckedPart:
-    """A part as a step's subtask, what is wrong with it ("" for nothing), and the person's words
+    """A part as a step's subtask, what is wrong with it ("" for nothing), and the user's words
     that it stands for. `refers`: they speak of an earlier result.
     """
 
@@ -181,7 +181,7 @@ class RequestReader:
         return Request(messages, Purpose.PLAN, MAX_PLAN_TOKENS, temperature=0.0, label=self.label)
 
     def _parse_parts(self, text: str) -> Sequence[PlanPart]:
-        """Return the parts in what the conductor wrote, () where they can't be read or played."""
+        """Return the parts in what the conductor wrote, () where they can't be read or run."""
         try:
             parts = () if is_repeating(text) else parse_lines(text)
         except PlanError:
@@ -198,7 +198,7 @@ def checked_subtasks(
 ) -> tuple[PlanPart, ...]:
     """Return a request's parts as subtasks, () where they are in doubt.
 
-    A model works out an expression in doubt from the person's words, what that uses, and what the
+    A model works out an expression in doubt from the user's words, what that uses, and what the
     plan omits. Where a text is in doubt, a single expression is, or the parts are too many, it
     isn't split.
     """

@@ -142,8 +142,8 @@ def strength(card: Card) -> tuple[float, int, int]:
 def stronger(mine: Card, roster: Iterable[Card], label: Label, terms: RunTerms) -> Card | None:
     """Return the worker to ask when this one's answer won't do, or None.
 
-    What is free and near comes first: the strongest on this machine, if it is no mere peer; then
-    the helpers in the order in which the person listed them; then any stronger one on this machine.
+    What is free and near comes first: the strongest on this machine, unless it is a mere peer; then
+    the helpers in the order in which the user listed them; then any stronger one on this machine.
     """
     if not mine.is_local:
         return None

@@ -1,7 +1,7 @@
-"""What workers are good at, by shipped measurements, their size and the person's own answers.
+"""What workers are good at, by shipped measurements, their size and the user's own answers.
 
 A table by task kind. It begins with what was measured of a model, or with a guess from its size,
-and moves with what the person did with its answers: as a Beta posterior, whose prior is worth a few
+and moves with what the user did with its answers: as a Beta posterior, whose prior is worth a few
 answers and whose evidence never counts for more than some dozens, so that no flood of clicks, meant
 or not, ends in "never" or "always". A kind learns a little from the others, most from those like
 it.
@@ -35,10 +35,10 @@ Scores = Mapping[str, Mapping[str, tuple[float, int]]]
 CONFIGURED, MEASURED, PUBLISHED, GUESS = "typed", "measured", "published", "guess"
 
 _PRIOR_ANSWERS = {MEASURED: 12.0, PUBLISHED: 8.0, GUESS: 6.0}
-"""How many of the person's answers a prior is worth."""
+"""How many of the user's answers a prior is worth."""
 
 _MAX_EVIDENCE = 40.0
-"""All the person's answers to one kind count for no more than so many."""
+"""All the user's answers to one kind count for no more than so many."""
 
 _SIMILAR_SHARE, _OTHER_SHARE = 0.25, 0.08
 """The share of a kind's shift that similar kinds and other kinds get."""
@@ -56,7 +56,7 @@ _MAX_CARRIED_SHIFT = 0.8
 """The most that all other kinds together move the log-odds of one."""
 
 _MAX_LEVEL_SHIFT = 1.5
-"""The most that a person's answers move a level: what is easy enough is still tried."""
+"""The most that the user's answers move a level: what is easy enough is still tried."""
 
 _GENERAL_SHARE = 0.5
 """The share of a model's mean advantage over its size that unmeasured kinds get."""
@@ -68,7 +68,7 @@ MAX_RECENT_ANSWERS = 200
 """Only the newest answers count: more would take time and be older."""
 
 _FRESH_SECONDS = 300.0
-"""After this time the person's answers are read again."""
+"""After this time the user's answers are read again."""
 
 
 @frozen_dataclass
@@ -77,7 +77,7 @@ class Mastery:
 
     `level` is the difficulty, 1 to 5, up to which it does well; `chance` how likely a good answer
     to an ordinary task of the kind is. `basis` is where the prior comes from: configured ("typed"),
-    measured, published or guess; `answers` of the person's own have moved it since.
+    measured, published or guess; `answers` of the user have moved it since.
     """
 
     kind: str
@@ -140,7 +140,7 @@ def masteries_best_first(table: Mapping[str, Mastery]) -> list[Mastery]:
 
 
 def count_own_answers(table: Mapping[str, Mastery]) -> int:
-    """Return on how many of the person's own answers a table rests."""
+    """Return on how many of the user's own answers a table rests."""
     return sum(one.answers for one in table.values())
 
 
@@ -173,7 +173,7 @@ def _prior_text(card: Card, table: Mapping[str, Mastery]) -> str:
 
 
 def own_answers_text(count: int) -> str:
-    """Return the number of the person's own answers in words."""
+    """Return the number of the user's own answers in words."""
     return "one answer of your own" if count == 1 else f"your own {count} answers"
 
 
@@ -232,12 +232,12 @@ def _smoothed_mean(mean: float, count: int) -> float:
     return (min(1.0, max(0.0, mean)) * count + 1) / (count + 2)
 
 
-# The person's answers
+# The user's answers
 
 
 @frozen_dataclass
 class _Evidence:
-    """What a person's answers to a kind come to: the weight of all, and how much of it was good."""
+    """The sum of the user's answers to a kind: the weight of all, and how much of it was good."""
 
     weight: float = 0.0
     good: float = 0.0
@@ -302,7 +302,7 @@ def _log_odds(chance: float) -> float:
 class SkillTable:
     """Adds skills to the cards of a roster.
 
-    Both sources are read when a card is first requested, the person's answers again after some
+    Both sources are read when a card is first requested, the user's answers again after some
     minutes. Where their history can't be read, only the shipped measurements count.
     """
 

@@ -181,7 +181,7 @@ def _names_in_file(file: str, text: str, count: int) -> list[str]:
 
 
 def parse_plan(text: str) -> Plan:
-    """Return the plan in a text that `format_plan` wrote or a person edited. Raises ConfigError."""
+    """Return the plan in a text that `format_plan` wrote or the user edited. Raises ConfigError."""
     workflow = parse_workflow(text)
     shorthand = any(drawn.each or FILES in drawn.step.access for drawn in workflow.drawn)
     if shorthand:
@@ -200,7 +200,7 @@ def parse_workflow(text: str, name: str = "plan") -> Workflow:
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also numbers and nesting without end
-        raise ConfigError(f"{name} is no TOML: {error}.", _HELP) from error
+        raise ConfigError(f"{name} isn't TOML: {error}.", _HELP) from error
     _refuse_unknown(data, ("name", "about", "answer", "steps"), name)
     called = _typed_value(data, "name", str, name, name)
     entries = data.get("steps")
@@ -281,7 +281,7 @@ def _refuse_unplayable(drawn: Sequence[TemplateStep], answer: tuple[int, ...], n
     try:
         Plan(tuple(replace(d.step, access=()) for d in drawn), answer)
     except PlanError as error:
-        raise ConfigError(f"{name} can't be played. {error.message}", error.hint) from error
+        raise ConfigError(f"{name} can't be run. {error.message}", error.hint) from error
 
 
 def _typed_value(entry: Mapping[str, Any], key: str, kind: type, default: Any, where: str) -> Any:

@@ -42,13 +42,13 @@ _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast
 _SUM_SIGN = lazy_pattern(
     r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+[-\u2212]?\d|[)\u221a²³]|\d!|(?<!\d{3})\d[-\u2212]{2}\d"
 )
-"""What a bare line needs to be no date, no telephone number and no 24/7."""
+"""What a bare line needs, or else it is a date, a telephone number or 24/7."""
 _NAME = lazy_pattern(
     r"9[-/]11|24/7|7[-/]11|50[-/]50|80/20|20/20|4/20|9-1-1|0-60|"
     r"4-4-2|4-3-3|4-2-3-1|3-5-2|3-4-3|5-3-2|3-2-1|\d\d?/\d\d?/\d{4}|"
     r"(?:1\d|20)\d\d-(?:1\d|20)\d\d|1-800(?:-\d+)*|\d{3}-\d{3}-\d{4}"
 )
-"""They look like sums, but a person who asks what they *are* means something else: a day, a shop, a
+"""They look like sums, but a user who asks what they *are* means something else: a day, a shop, a
 ratio, a football formation, some years, a date, a telephone number."""
 _DAY = lazy_pattern(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
 _THOUSANDS = lazy_pattern(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")

@@ -1,4 +1,4 @@
-"""Follow-ups: prompts such as "yes", "go on" or "and the other one?", which mean what stood before.
+"""Follow-ups: prompts such as "yes", "continue" or "and the other?", which mean what stood before.
 
 Six languages. A prompt is a follow-up if it is short and either consists of words that name no
 topic, one of which asks for more, or begins with words that carry the last topic over ("and in
@@ -64,7 +64,7 @@ def _words() -> dict[str, frozenset[str]]:
 
 
 def request_text(material: Material) -> str:
-    """Return the question, or the one that it follows if it is a follow-up ("yes", "go on").
+    """Return the question, or the one that it follows if it is a follow-up ("yes", "continue").
 
     Where all prompts are follow-ups, that is the first one.
     """

@@ -1,4 +1,4 @@
-"""What no worker here can know: what happens now, what stands on the web, this machine, a person.
+"""What no worker here can know: what happens now, what stands on the web, this machine, people.
 
 A language model answers such a question all the same, from what it read when it was trained. The
 patterns are in the six languages in which Baton reads requests; a prompt that brings a text of its

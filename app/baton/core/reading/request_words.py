@@ -37,7 +37,7 @@ MAX_REQUEST_CHARS = 1500
 """The conductor was trained on requests of up to about 500 tokens."""
 
 MAX_OWN_CHARS = 600
-"""What a person asks for is short; the rest of a request is quoted."""
+"""What the user asks for is short; the rest of a request is quoted."""
 
 _QUOTED = lazy_pattern(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»", re.DOTALL)
 
@@ -78,7 +78,7 @@ _FORMULA = lazy_pattern(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
 def wants_reasoning(request: str) -> bool:
     """Whether a request is for a proof, a riddle or a textbook's problem.
 
-    A computed number is no answer to it.
+    A computed number doesn't answer it.
     """
     own = _QUOTED.sub(" ", request)
     return any(pattern.search(own) for pattern in (_REASONING_WORDS, _FORMULA))

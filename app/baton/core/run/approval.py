@@ -25,7 +25,7 @@ _SPEAKERS = {Role.SYSTEM: "Instructions", Role.USER: "You", Role.ASSISTANT: "Bat
 
 
 class PromptWithdrawn(Exception):
-    """The person decided not to send the prompt after all."""
+    """The user decided not to send the prompt after all."""
 
 
 class Approval:
@@ -86,8 +86,8 @@ class Approval:
     ) -> tuple[Offered, PreparedCall]:
         """Offer a worker's help; return what became of that, and the call as it was approved.
 
-        The answer is capped as the price says: a longer one could cost more than the person saw.
-        A `step` has a share in what is left. `named` is whether the person chose that worker, and
+        The answer is capped as the price says: a longer one could cost more than the user saw.
+        A `step` has a share in what is left. `named` is whether the user chose that worker, and
         no plan did; `keep` is what not sending it is called, `expected` what the call likely costs
         in nano-dollars. A ledger that can't be read leaves the draft that is there; without one,
         raises StoreError.
@@ -107,7 +107,7 @@ class Approval:
                 offered, cap = Offered(card.id, why, 0, 0, "", Decision.NEVER, str(error), step), 0
             if offered.decision is not Decision.SENT:
                 self.forget(step)
-            # Within the lock: a person who takes the prompt back isn't asked about the next step.
+            # Within the lock: a user who takes the prompt back isn't asked about the next step.
             await self._emit(offered)
         return offered, call.capped(cap)
 
@@ -123,7 +123,7 @@ class Approval:
         if refused is not None:
             decision, message = Decision.CEILING, str(refused)
         elif not card.is_free or not (card.is_local or named):
-            # The person must agree to spending, and to what leaves without their asking.
+            # The user must agree to spending, and to what leaves without their asking.
             decision, message = await self._decide(replace(shown, most=most))
         return Offered(card.id, shown.why, most, size, shown.hidden, decision, message, step), cap
 
@@ -137,7 +137,7 @@ class Approval:
             if not (standing.is_cloud_on or is_allowed):
                 ask = True if budget.limits.attended else None
         if ask is None:
-            reason, remedy = "there was no person to ask", _ALLOW
+            reason, remedy = "you couldn't be asked", _ALLOW
             if policy is Policy.NEVER:
                 reason, remedy = "the policy is never to spend", "`baton budget set policy ask`."
             return Decision.NEVER, f"{offer.card.name} was not asked: {reason}. {remedy}"
@@ -156,7 +156,7 @@ class Approval:
 
 
 def question(offer: CallOffer, standing: Standing) -> Question:
-    """Return the question that puts an offer to the person; the safe choice comes first."""
+    """Return the question that puts an offer to the user; the safe choice comes first."""
     room = standing.tightest
     left, scope = (room.left, room.scope.value) if room is not None else (None, "")
     shown = replace(offer, left=left, scope=scope)

@@ -134,7 +134,7 @@ class RunBudget:
     """The money of one run, and what else stands between its texts and remote workers.
 
     `run` and `session` (its conversation) are known once the run is recorded. `root` is the first
-    of the runs that this one goes on with, or ""; `is_inherited` is whether the ceiling of an
+    of the runs that this one continues, or ""; `is_inherited` is whether the ceiling of an
     earlier one of them is in force, which `limits` holds.
     """
 
@@ -207,16 +207,16 @@ def redact_request(redactor: Redactor, request: Request) -> tuple[Request, tuple
 
     Of the schema the strings are redacted one by one, names included: it stays JSON.
     """
-    said, shape, inner = request.messages, request.shape, list[str]()
+    original, shape, inner = request.messages, request.shape, list[str]()
 
     def note(text: str) -> str:
         inner.append(text)
         return text
 
     schema = None if shape is None else _map_strings(json.loads(shape.schema), note)
-    redacted = redactor.redact([*(message.text for message in said), *inner, *request.stop])
+    redacted = redactor.redact([*(message.text for message in original), *inner, *request.stop])
     texts = iter(redacted.texts)
-    messages = tuple(replace(message, text=next(texts)) for message in said)
+    messages = tuple(replace(message, text=next(texts)) for message in original)
     if shape is not None:
         changed = _map_strings(schema, lambda text: next(texts))
         if changed != schema:
@@ -260,7 +260,7 @@ class MeteredWorker:
     async def stream(self, request: Request | PreparedCall) -> AsyncGenerator[Chunk]:
         """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well.
 
-        A call that was prepared for the person's approval is made as it was prepared. The text ends
+        A call that was prepared for the user's approval is made as it was prepared. The text ends
         before the first of its stop texts, even where the worker writes on: a paid call that is
         broken off stays charged at all its hold. One of which a setting was refused, at no charge,
         is made once more without it, with a hold of its own.

@@ -65,7 +65,7 @@ class Orchestra:
 
     @property
     def default(self) -> str:
-        """The worker that answers, where the person names none."""
+        """The worker that answers, where the user names none."""
         return self._default
 
     @property
@@ -129,7 +129,7 @@ class Orchestra:
     def add(self, worker: Worker) -> None:
         """Make a worker available from the next prompt on; one of the same id is replaced.
 
-        May be called in another thread than the one that plays.
+        May be called in another thread than the one that runs prompts.
         """
         with self._changing:
             workers = {**self._services.workers, worker.card.id: worker}
@@ -176,7 +176,7 @@ class Orchestra:
         """Return how money stands, in one conversation or apart from any."""
         return await self._services.ledger.standing(self._terms.ceilings, session)
 
-    def play(
+    def run(
         self,
         prompt: Prompt,
         conversation: ConversationPosition = NEW,
@@ -189,8 +189,8 @@ class Orchestra:
     ) -> Run:
         """Begin a run: enter it with `async with`, then iterate over its events.
 
-        `ask` puts a question to the person. Where a local worker's answer won't do, a stronger
-        remote one is offered. A `plan` is played as it is, but by workers that may be used. `terms`
+        `ask` puts a question to the user. Where a local worker's answer won't do, a stronger
+        remote one is offered. A `plan` is run as it is, but by workers that may be used. `terms`
         hold instead of the settings'. Raises ConfigError for an unknown worker or strategy.
         """
         terms = terms or self._terms
@@ -205,11 +205,11 @@ class Orchestra:
     def resume(
         self, record: RunRecord, limits: PromptLimits = ANYTHING, ask: Ask = take_default
     ) -> Run:
-        """Go on with a run that ended before its plan did; what its steps wrote is kept.
+        """Continue a run that ended before its plan did; what its steps wrote is kept.
 
         The answer is a new one beside the old. What the run was allowed to spend and where it was
         allowed to go holds on: the stricter of then and now. Raises ConfigError where there is
-        nothing to go on with.
+        nothing to continue.
         """
         kept, routed = _kept_outcome(record), routed_as(record)
         # What the strategy knew of its own way is lost: it sees the outcome.
@@ -247,7 +247,7 @@ class Orchestra:
         )
 
     def _strategy(self, name: str) -> Strategy:
-        """Return a strategy, or one that plays the template of that name. Raises ConfigError."""
+        """Return a strategy, or one that runs the template of that name. Raises ConfigError."""
         if name not in STRATEGIES and name in (templates := self._services.templates()):
             from baton.core.strategies._template import TemplateStrategy
 
@@ -273,7 +273,7 @@ def routed_as(record: RunRecord) -> Routed:
 def _strictest_limits(
     routed: Routed, limits: PromptLimits, terms: RunTerms
 ) -> tuple[PromptLimits, RunTerms]:
-    """Return what both a run and the one that goes on with it are allowed."""
+    """Return what both a run and the one that continues it are allowed."""
     budget = min((b for b in (limits.budget, routed.budget) if b is not None), default=None)
     mode = "local" if routed.mode == "local" else terms.mode
     # A program's budget allows nothing; but what the user resumes isn't the program's any more.
@@ -293,11 +293,11 @@ def _strictest_limits(
 def _kept_outcome(record: RunRecord) -> Outcome:
     """Return the plan of a run that ended early, and the texts of its steps that were finished.
 
-    Raises ConfigError where there is no plan, or nothing of it left to do.
+    Raises ConfigError where there is no plan, or none of it is left to do.
     """
     view = fold_events(record.events)
     if view.plan is None or record.status == "running":
-        what = "is still going on" if record.status == "running" else "never had a plan"
+        what = "is still running" if record.status == "running" else "never had a plan"
         raise ConfigError(f"The run {record.id} {what}.", "Ask again instead.")
     done = [step for step in view.steps if step.status == "done"]
     if record.status == "finished":

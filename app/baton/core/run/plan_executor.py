@@ -1,4 +1,4 @@
-"""How a plan is played: what a strategy proposes, step by step, until it has nothing to add.
+"""How a plan is run: what a strategy proposes, step by step, until it has nothing to add.
 
 Steps whose inputs are there run side by side in one TaskGroup, within each worker's slots. A step
 that fails is given to the next suitable worker; what can't be had is left to the strategy.
@@ -25,10 +25,10 @@ BYTES_PER_TOKEN = 4
 """About how many bytes a token of an answer has: the step that reads it is billed for them."""
 
 _GIVEN_REASON = "You gave the plan."
-_KEPT_REASON = "The plan is that of the run that this one goes on with."
+_KEPT_REASON = "The plan is that of the run that this one continues."
 
 GO, STOP, EDIT = "go", "stop", "edit"
-"""What a person may say to a plan."""
+"""What the user may say to a plan."""
 
 
 class PlanExecutor:
@@ -106,8 +106,8 @@ class PlanExecutor:
         steps = self._steps
         return steps[number].worker if number in steps else self._plan.steps[number - 1].worker
 
-    async def play(self) -> None:
-        """Play the request to its end.
+    async def execute(self) -> None:
+        """Run the request to its end.
 
         Raises PromptWithdrawn, or the error that left it unanswered.
         """
@@ -120,7 +120,7 @@ class PlanExecutor:
                     running: set[asyncio.Task[None]] = set()
                     while True:
                         for step in self._startable():
-                            running.add(group.create_task(step.play()))
+                            running.add(group.create_task(step.execute()))
                         if not running:
                             break
                         done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -189,7 +189,7 @@ class PlanExecutor:
                 self._steps[number].restore(text, is_cut=number in kept.cut)
 
     async def _adopt_first(self, proposal: Proposal) -> None:
-        """Begin with a plan; with the ordinary one, if no worker could play that."""
+        """Begin with a plan; with the ordinary one, if no worker could run that."""
         run = self._run
         try:
             await self._adopt(proposal)
@@ -204,7 +204,7 @@ class PlanExecutor:
             await _approve_plan(run, self._plan)
 
     async def _adopt_more(self, strategy: Strategy) -> bool:
-        """Go on with a grown plan; return whether there is one that can be played."""
+        """Continue with a grown plan; return whether there is one that can be run."""
         try:
             proposal = await strategy.next(self._context, self._outcome)
             if proposal is not None:
@@ -215,20 +215,20 @@ class PlanExecutor:
 
     async def _adopt(self, proposal: Proposal) -> None:
         """Make a proposal the plan, with workers that may be used."""
-        played = self._proposal.plan.steps if self._proposal is not None else ()
-        if proposal.plan.steps[: len(played)] != played:
-            raise PlanError("A plan may not change the steps that were played.")
-        plan = await self._assign(proposal.plan, len(played))
+        earlier = self._proposal.plan.steps if self._proposal is not None else ()
+        if proposal.plan.steps[: len(earlier)] != earlier:
+            raise PlanError("A plan may not change the steps that were run.")
+        plan = await self._assign(proposal.plan, len(earlier))
         self._answer_before = self._proposal.plan.answer if self._proposal is not None else ()
         self._text_before, self._author_before = self.text, self.author
         self._proposal = replace(proposal, plan=plan)
         await self._run.emit(ev.Planned(plan, proposal.final, proposal.why))
-        if self._run.request.kept is not None and not played:
+        if self._run.request.kept is not None and not earlier:
             for number, step in self._steps.items():
                 await self._run.emit(ev.StepFinished(number, step.finish, step.text))
 
-    async def _assign(self, plan: Plan, played: int) -> Plan:
-        """Give every step that was not played yet to a worker that may be used."""
+    async def _assign(self, plan: Plan, run_steps: int) -> Plan:
+        """Give every step that was not run yet to a worker that may be used."""
         routing = self._run.routing
         roster, allowed = routing.roster, {card.id for card in routing.roster}
         numbered = list(enumerate(plan.steps, start=1))
@@ -245,7 +245,7 @@ class PlanExecutor:
             roster,
             left=room.left,
             gain=room.extra,
-            after=played,
+            after=run_steps,
             material=self._run.conversation.material,
             prefer=routing.prefer,
         )
@@ -319,16 +319,16 @@ class PlanExecutor:
         is_whole = any(step is not None and step.error is None and step.text for step in steps)
         for number, step in zip(answer, steps, strict=True):
             if step is None:
-                raise PlanError(f"The plan never came to step {number}, which is its answer.")
+                raise PlanError(f"The plan never reached step {number}, which is its answer.")
             if step.error is not None and not (step.step.optional and is_whole):
                 raise step.error
 
 
 async def _approve_plan(run: RunContext, plan: Plan) -> None:
-    """Let the person decide before anything of a plan is called. Raises PromptWithdrawn."""
-    choices = (Choice(GO, "Play it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
+    """Let the user decide before anything of a plan is called. Raises PromptWithdrawn."""
+    choices = (Choice(GO, "Run it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
     question = Question(
-        "Play this plan?",
+        "Run this plan?",
         choices,
         STOP,
         plan=plan,

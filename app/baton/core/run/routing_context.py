@@ -132,7 +132,7 @@ async def _faulty_workers(
 
 
 def _may_choose_near(request: RunRequest, route: Route, roster: Sequence[Card]) -> bool:
-    """Whether another worker here may answer instead: the person named none, and no strategy."""
+    """Whether another worker here may answer instead: the user named none, and no strategy."""
     is_free_to_choose = request.is_open and request.name == "hybrid" and roster[0].is_local
     return is_free_to_choose and not route.tool
 
@@ -145,8 +145,8 @@ def _better_near(roster: Sequence[Card], route: Route, material: Material) -> Ca
     if best is None:
         return None
     gain = expected_quality(best, route) - expected_quality(roster[0], route)
-    is_no_peer = strength(best)[0] - strength(roster[0])[0] >= MAX_PEER_SKILL_GAP
-    return best if gain >= MIN_NEAR_GAIN or (route.estimate is None and is_no_peer) else None
+    is_stronger = strength(best)[0] - strength(roster[0])[0] >= MAX_PEER_SKILL_GAP
+    return best if gain >= MIN_NEAR_GAIN or (route.estimate is None and is_stronger) else None
 
 
 def _is_likely_wrong(card: Card, route: Route) -> bool:
@@ -171,7 +171,7 @@ def _near_choice(mine: Card, better: Card, route: Route) -> str:
 
 
 def _first_worker(request: RunRequest, services: Services, label: Label) -> Card:
-    """Return the card of the default worker; of the plan's own where that may not go on."""
+    """Return the card of the default worker; of the plan's own where that may not continue."""
     named = [step.worker for step in request.kept.plan.steps] if request.kept else []
     workers = services.workers
     cards = [workers[name].card for name in (request.worker, *named) if name in workers]

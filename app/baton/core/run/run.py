@@ -1,4 +1,4 @@
-"""One prompt played to its end: recorded, carried through, and over in exactly one way."""
+"""One prompt run to its end: recorded, carried through, and over in exactly one way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run:
         self._is_late = False
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._play())
+        self._task = asyncio.create_task(self._execute())
         self._task.add_done_callback(lambda _: self._queue.put_nowait(None))
         if (deadline := self._request.limits.deadline) is not None:
             alarm = self._task.get_loop().call_later(deadline, self._stop_late)
@@ -85,11 +85,11 @@ class Run:
         self.cancel()
 
     async def _ask(self, question: Question) -> str:
-        """Ask the person one thing at a time, however many steps have a question."""
+        """Ask the user one thing at a time, however many steps have a question."""
         async with self._asking:
             return await self._ask_person(question)
 
-    async def _play(self) -> None:
+    async def _execute(self) -> None:
         event: ev.Terminal | None = None
         status = TurnStatus.FAILED
         try:
@@ -97,7 +97,7 @@ class Run:
             recorded = await uninterrupted(self._record())
             self._executor = executor = await self._prepare(recorded)
             self._services.saver.add(self._store, recorded.answer, lambda: executor.text)
-            await executor.play()
+            await executor.execute()
         except (asyncio.CancelledError, PromptWithdrawn):
             status, event = TurnStatus.CANCELLED, ev.Cancelled()
             if self._is_late:
@@ -168,7 +168,7 @@ class Run:
     def _read_ahead(self, recorded: RecordedRun) -> None:
         """Have the default worker read a short prompt while the router decides who answers.
 
-        What a tool computes is no prompt for it, and neither is what is likely to be split.
+        What a tool computes isn't a prompt for it, nor is what is likely to be split.
         """
         limits, text = self._request.limits, Material(recorded.turns).question
         worker = self._services.workers[self._request.worker]

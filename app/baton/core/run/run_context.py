@@ -81,7 +81,7 @@ FLUSH_SECONDS = 0.15
 
 
 class AnswerSaver:
-    """Saves the answers of all runs that go on, those of one store in one transaction.
+    """Saves the answers of all current runs, those of one store in one transaction.
 
     A transaction costs about a millisecond of processor time however little is in it: with 16
     runs at once that each saved their own, they took as long as all else of `baton serve`.
@@ -150,12 +150,12 @@ class Services:
 
 @frozen_dataclass
 class RunRequest:
-    """What is to be played: a prompt, where it goes, within which bounds, and who decides how.
+    """What is to be run: a prompt, where it goes, within which bounds, and who decides how.
 
-    `worker` answers unless a plan says otherwise. `strategy` has a `name`; None plays what is
+    `worker` answers unless a plan says otherwise. `strategy` has a `name`; None runs what is
     given. `kept` is a plan to begin with, and what is known of its
-    steps already. Where the worker `is_open`, the person named none: it may be another that they
-    prefer for what the prompt asks. `root` is the first of the runs that this one goes on with, or
+    steps already. Where the worker `is_open`, the user named none: it may be another that they
+    prefer for what the prompt asks. `root` is the first of the runs that this one continues, or
     ""; `is_budget_inherited` is whether an earlier one's ceiling is in force.
     """
 
@@ -173,7 +173,7 @@ class RunRequest:
 
 
 class RunConversation:
-    """The turns that a run's workers are shown, fewer once the person lets it be trimmed."""
+    """The turns that a run's workers are shown, fewer once the user lets it be trimmed."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class RunConversation:
         return self._material
 
     async def trim(self, error: ContextTooLong, shown: Material) -> bool:
-        """Leave the oldest turns out, if the person wants that; return whether it was done."""
+        """Leave the oldest turns out, if the user wants that; return whether it was done."""
         async with self._lock:
             if self._material is not shown:
                 return True  # for another step, which was as long
@@ -231,7 +231,7 @@ _FREE_REASON = "It costs nothing."
 _NO_GAIN_REASON = "It costs nothing, but is not likelier to be right."
 _ASKED_NOTE = " You are asked first."
 _NEVER_REASON = "the policy is never."
-_UNATTENDED_REASON = "there is no person to ask."
+_UNATTENDED_REASON = "you can't be asked."
 
 
 @frozen_dataclass
@@ -259,7 +259,7 @@ class RunContext:
         return MeteredWorker(worker, self.budget, record, share)
 
     def is_named(self, worker: str, step: int) -> bool:
-        """Whether the person named that worker: for answers, or for plans (step 0)."""
+        """Whether the user named that worker: for answers, or for plans (step 0)."""
         is_conductor = step == 0 and worker == self.services.conductor
         return is_conductor or worker == self.request.worker
 
@@ -276,7 +276,7 @@ class RunContext:
         """Decide whether the expected gain of asking a worker is worth its price.
 
         Where it is `plain` that what there is won't do, pace only decides where no person is asked
-        and there is enough money: else the offer shows the person what help costs, or what prevents
+        and there is enough money: else the offer shows the user what help costs, or what prevents
         it.
         """
         gain = valid_gain(gain)

@@ -1,4 +1,4 @@
-"""One step being played: who does it, what it has written, and who does it when that fails."""
+"""One step being run: who does it, what it has written, and who does it when that fails."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RETRY_SECONDS = 1.0
 """How long a remote worker that wasn't available is left alone before it is asked again."""
 
 SAMPLE_TEMPERATURE = 0.7
-"""The temperature of a second answer to the same question, unless the person set one.
+"""The temperature of a second answer to the same question, unless the user set one.
 
 With it self-consistency was measured (arXiv 2203.11171); at a model's own, which may be 0, all
 answers would be one."""
@@ -48,11 +48,11 @@ MAX_BRIEF_TOKENS = 768
 
 
 class StepAbandoned(Exception):
-    """The step is left out, and the run goes on without it."""
+    """The step is left out, and the run continues without it."""
 
 
 class StepExecution:
-    """A step in play. `error` is why it has no whole text, once it `is_over`.
+    """A step that is run. `error` is why it has no whole text, once it `is_over`.
 
     `inputs` are the whole texts of the steps that it sees; `draft` returns the answer so far. Where
     the plan `is_final`, its answer can't be replaced any more. `why` says what made the plan
@@ -112,7 +112,7 @@ class StepExecution:
 
     @property
     def _is_requested(self) -> bool:
-        """Whether the person asked for its worker, which is to do all there is."""
+        """Whether the user asked for its worker, which is to do all there is."""
         return self._is_alone and self.worker == self._run.request.worker
 
     def restore(self, text: str, *, is_cut: bool) -> None:
@@ -125,10 +125,10 @@ class StepExecution:
         self.error, self.is_over = failed.error, True
         await self._run.emit(ev.StepSkipped(self.number, f"Step {failed.number} failed."))
 
-    async def play(self) -> None:
-        """Play the step until it has its text, or no worker is left to write it.
+    async def execute(self) -> None:
+        """Run the step until it has its text, or no worker is left to write it.
 
-        Raises PromptWithdrawn where the person takes the prompt back, StoreError where nothing can
+        Raises PromptWithdrawn where the user takes the prompt back, StoreError where nothing can
         be recorded any more.
         """
         emit = self._run.emit
@@ -178,7 +178,7 @@ class StepExecution:
             and card.uses_gateway
             and isinstance(error, BudgetExceeded)
         ):
-            return None  # the person wants that worker, and hears what is in the way
+            return None  # the user wants that worker, and hears what is in the way
         can_retry = tried.count(self.worker) == 1 and card.uses_gateway
         if isinstance(error, WorkerUnavailable) and can_retry:
             return RETRY_SECONDS
@@ -259,7 +259,7 @@ class StepExecution:
     async def _approved(self, card: Card, call: PreparedCall) -> PreparedCall:
         """Have the call of a remote worker approved; return it within its cap.
 
-        Raises StepAbandoned for a step that can be done without, PromptWithdrawn where the person
+        Raises StepAbandoned for a step that can be done without, PromptWithdrawn where the user
         takes the prompt back, BudgetExceeded.
         """
         run = self._run

@@ -1,4 +1,4 @@
-"""What a strategy has at hand while a run is played (core.ports.StrategyContext)."""
+"""What a strategy has at hand during a run (core.ports.StrategyContext)."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ ReadWeighings = Callable[[], Awaitable[Sequence[Weighing]]]
 
 
 class Pacing:
-    """Paces a person's spending; `thrift` may be changed at any time.
+    """Paces the user's spending; `thrift` may be changed at any time.
 
     `memory` is read once, before the first prompt is weighed; without it nothing is known of
     earlier ones.
@@ -198,7 +198,7 @@ class Pacing:
                 return
             try:
                 past = await self._memory()
-            except BatonError:  # what can't be read is no reason to answer nothing
+            except BatonError:  # an unreadable ledger doesn't prevent an answer
                 past = ()
             self._memory = None  # only now: a prompt may be stopped while it reads
             for one in past:
@@ -219,7 +219,7 @@ class Pacing:
         bar = min(_MAX_BAR, rule.floor(cost))
         why = f"; at that price, the pace {self.thrift} wants a gain above {100 * bar:.0f} %"
         if standing.is_budget_typed:
-            return bar, why  # the person said what this prompt may cost
+            return bar, why  # the user said what this prompt may cost
         prior = [(gain / cost, cost) for gain in _PRIOR_GAINS] if cost else []
         for room in standing.rooms if cost else ():
             is_paced = room.ceiling and room.scope in _PACED_SCOPES
@@ -297,10 +297,10 @@ MAX_AGE_DAYS = 30
 _HOUR, _DAY = 3600, 86400
 
 _PRIOR_PROMPTS_PER_DAY = 12
-"""Prompts in a day, before the person's own days are known."""
+"""Prompts in a day, before the user's own days are known."""
 
 _PRIOR_PROMPTS_PER_CONVERSATION = 8
-"""Prompts that a conversation still has, before the person's own ones are known."""
+"""Prompts that a conversation still has, before the user's own ones are known."""
 
 _HALF_LIFE_DAYS = 7.0
 """After so many days a day counts half."""

@@ -21,10 +21,10 @@ MIN_ONE_DRAFT_CHANCE = 0.9
 """From this chance on one draft is enough, if the estimate is sure."""
 
 _MIN_REPORTED_GAIN = 0.2
-"""From this gain on a person is shown that a worker is seldom right."""
+"""From this gain on the user is shown that a worker is seldom right."""
 
 _MIN_MATE_CHANCE = 0.1
-"""With less chance than this a worker is no help in checking another."""
+"""With less chance than this a worker is of little use in checking another."""
 
 _MAX_PEER_GAP = 0.2
 """A third worker whose chance is lower by more settles nothing: where it disagrees, it is wrong."""
@@ -33,7 +33,7 @@ _MIN_TWICE_CHANCE = 0.2
 """With less chance than this one worker's two samples are two mistakes."""
 
 _MAX_TWICE_TOKENS = 600
-"""A longer answer, in tokens, isn't written twice by one worker: a person waits for it."""
+"""A longer answer, in tokens, isn't written twice by one worker: the user waits for it."""
 
 
 def is_sure(routing: RoutingContext) -> bool:

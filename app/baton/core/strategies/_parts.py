@@ -21,9 +21,9 @@ from baton.core.strategies._template import fallback_answer
 
 
 class SplitRequest:
-    """Plays a plan whose answer is all of its parts, and corrects what is wrong in it, once.
+    """Runs a plan whose answer is all of its parts, and corrects what is wrong in it, once.
 
-    If it comes to nothing, one worker answers.
+    If it fails, one worker answers.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -41,15 +41,17 @@ class SplitRequest:
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose a correction of the plan, or one worker's answer where the plan failed."""
-        played = len(outcome.plan.steps)
+        step_count = len(outcome.plan.steps)
         if len(self._plan.steps) > 1:
             again = None
-            if played == len(self._plan.steps) and can_be_corrected(context.routing, self._plan):
+            if step_count == len(self._plan.steps) and can_be_corrected(
+                context.routing, self._plan
+            ):
                 again = await corrective_proposal(context, outcome)
             elif len(outcome.plan.answer) == len(self._plan.answer):
                 again = restored_proposal(self._plan, outcome)
             return again or fallback_answer(context.routing, outcome)
-        if not is_lost(outcome, 1) or played > 1:
+        if not is_lost(outcome, 1) or step_count > 1:
             return None
         step = answer_step(context.routing, context.routing.worker)
         return Proposal(outcome.plan.with_steps((step,), (2,)), why="That couldn't be computed.")
@@ -133,7 +135,7 @@ def restored_proposal(first: Plan, outcome: Outcome) -> Proposal | None:
     )
     if answer == outcome.plan.answer:
         return None
-    why = "A correction came to nothing, so what was there stays."
+    why = "A correction failed, so what was there stays."
     return Proposal(replace(outcome.plan, answer=answer), "plan", why)
 
 

@@ -36,8 +36,8 @@ def single_answer(routing: RoutingContext, why: str = "") -> Proposal:
     reason = local_only_reason(routing) if card.is_local else ""
     reason = reason or _single_reason(routing, card)
     plan = Plan((answer_step(routing, card.id),), (1,))
-    said = f"{routing.choice} {why}".strip() or reason
-    return Proposal(plan, "cloud" if card.remote else "local", said)
+    reasons = f"{routing.choice} {why}".strip() or reason
+    return Proposal(plan, "cloud" if card.remote else "local", reasons)
 
 
 def _single_reason(routing: RoutingContext, card: Card) -> str:
@@ -60,8 +60,8 @@ def drafts_proposal(routing: RoutingContext, workers: Iterable[str], why: str) -
     """Propose that each of these answers independently; a later proposal chooses."""
     steps = tuple(answer_step(routing, worker, optional=True) for worker in workers)
     remote = any(routing.card(step.worker).remote for step in steps)
-    said = f"{routing.choice} {why}".strip()
-    return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", said, final=False)
+    reasons = f"{routing.choice} {why}".strip()
+    return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", reasons, final=False)
 
 
 def full_access(routing: RoutingContext, steps: Iterable[int]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def strongest_worker(routing: RoutingContext, among: Iterable[Card]) -> Card:
 def best_step(routing: RoutingContext, outcome: Outcome, among: Iterable[int]) -> int:
     """Return the step with the strongest worker; the first among peers.
 
-    A size says little among peers, and the first is the worker that the person chose.
+    A size says little among peers, and the first is the worker that the user chose.
     """
     cards = {card.id: card for card in routing.roster}
     numbers = list(among)
@@ -114,7 +114,7 @@ def best_step(routing: RoutingContext, outcome: Outcome, among: Iterable[int]) -
         for n in numbers
         if (worker := outcome.plan.steps[n - 1].worker) in cards
     }
-    if not powers:  # they were played in an earlier run, and are gone since
+    if not powers:  # they were run earlier, and are gone since
         return numbers[0]
     least = max(powers.values()) - MAX_PEER_SKILL_GAP
     return next(n for n in numbers if powers.get(n, 0.0) >= least)

@@ -20,7 +20,7 @@ from baton.core.strategies._steps import (
 
 
 class TemplateStrategy:
-    """Plays a template; where it doesn't suit the prompt, the default worker answers."""
+    """Runs a template; where it doesn't suit the prompt, the default worker answers."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -66,7 +66,7 @@ def _with_local_workers(routing: RoutingContext, plan: Plan) -> Plan:
     """
     cards = local_workers(routing)
     if not cards:
-        raise PlanError("No worker can play this workflow for the money that is left.")
+        raise PlanError("No worker can run this workflow for the money that is left.")
     known = {card.id for card in conversational_workers(routing)}
     # A context of 0 is unknown, which is taken to be large.
     largest = max(cards, key=lambda card: card.context or math.inf)
@@ -84,7 +84,7 @@ def fallback_answer(routing: RoutingContext, outcome: Outcome) -> Proposal | Non
         return None
     whole = written_steps(outcome, (n for n, step in enumerate(plan.steps, 1) if step.is_direct))
     if whole:
-        return keep_step(outcome, whole[-1], "The plan came to nothing, so the draft stays.")
+        return keep_step(outcome, whole[-1], "The plan failed, so the draft stays.")
     last = plan.steps[-1]
     if last.is_direct and not last.optional and last.worker == routing.worker:
         return None
@@ -94,4 +94,4 @@ def fallback_answer(routing: RoutingContext, outcome: Outcome) -> Proposal | Non
     except PlanError:  # there is no room for another step
         return None
     name = routing.card(routing.worker).name
-    return Proposal(grown, why=f"The plan came to nothing, so {name} answers.")
+    return Proposal(grown, why=f"The plan failed, so {name} answers.")

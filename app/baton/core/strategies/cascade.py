@@ -166,7 +166,7 @@ async def _offer(
     gain: float,
     chances: tuple[float, float] | None,
 ) -> Proposal | None:
-    """Propose the helper, if its gain is worth its price, and a person's waiting.
+    """Propose the helper, if its gain is worth its price, and the user's waiting.
 
     `chances` are of a good answer here and there; without them it is plain why help is needed.
     """
@@ -288,7 +288,7 @@ def helper_proposal(routing: RoutingContext, outcome: Outcome) -> Proposal | Non
         return None
     if mine in outcome.failed or not (why := help_reason(routing, outcome, mine)):
         return None
-    # Optional: where the person keeps the draft, no other worker writes another one.
+    # Optional: where the user keeps the draft, no other worker writes another one.
     step = answer_step(routing, routing.helper, optional=True)
     return Proposal(plan.with_steps((step,), (last + 1,)), "cloud", why)
 
@@ -351,7 +351,7 @@ class Cascade:
         return keep_step(outcome, stays, why or "Only one of the two has an answer.")
 
     async def is_worth_it(self, context: StrategyContext, outcome: Outcome) -> bool:
-        """Whether help is worth asking for: always, where a person chose this strategy."""
+        """Whether help is worth asking for: always, where the user chose this strategy."""
         return True
 
 
@@ -365,7 +365,7 @@ def disagreement(routing: RoutingContext, outcome: Outcome) -> str:
     if not is_short_answer_wanted(routing) and not all(map(announced_answer, texts)):
         return help_reason(routing, outcome, 1)
     if not any(map(short_answer, texts)):
-        return "Neither of the two local answers comes to a result."
+        return "Neither of the two local answers gives a result."
     return "" if answers_agree(*texts) else "The two local answers disagree."
 
 

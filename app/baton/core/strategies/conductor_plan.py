@@ -18,7 +18,7 @@ MAX_CORRECTIONS = 2
 
 
 class ConductorStrategy:
-    """Plays a conductor's plan; else the template that suits; else the default worker answers.
+    """Runs a conductor's plan; else the template that suits; else the default worker answers.
 
     A document too long for one worker is always read by the template: no conductor could see it.
     """
@@ -77,8 +77,8 @@ class ConductorStrategy:
             raise
         except BatonError:
             return None  # what there is, stays
-        played = outcome.plan.steps
-        if plan is None or plan.steps[: len(played)] != played or plan == outcome.plan:
+        earlier = outcome.plan.steps
+        if plan is None or plan.steps[: len(earlier)] != earlier or plan == outcome.plan:
             return None
         if all(outcome.text(n) for n in outcome.plan.answer):
             self._kept = outcome.plan.answer
@@ -115,5 +115,5 @@ def has_template(routing: RoutingContext) -> bool:
     """Whether there is a template that suits the prompt."""
     try:
         return bool(routing.route.template) and routing.route.template in routing.templates()
-    except BatonError:  # one of the person's own is wrong: said where it is named
+    except BatonError:  # one of the user's own is wrong: said where it is named
         return False

@@ -36,7 +36,7 @@ class Hybrid:
     """Chooses one of the ways below by what the router says and who is there.
 
     A tool answers what is written as an expression; a request that has parts, or can be computed,
-    is played as the trained conductor splits it. Two workers here of about the same strength draft
+    is run as the trained conductor splits it. Two workers here of about the same strength draft
     what has a short answer, unless the router is sure that only the helper will do. What calls for
     a plan gets one, where a worker can draw it. Else the default worker drafts. Drafts are looked
     at once more before they stay, and help is asked for where that is worth its price: what is free

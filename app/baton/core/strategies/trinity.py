@@ -42,7 +42,7 @@ WORK = (
 class Trinity:
     """Thinker, worker and verifier take turns, at most five.
 
-    The steps themselves say how far that went, so it can be gone on with at any time.
+    The steps themselves say how far that went, so it can be resumed at any time.
     """
 
     def __init__(self) -> None:
@@ -154,8 +154,8 @@ def _plan_position(cards: Sequence[Card], outcome: Outcome) -> TurnPosition:
 
 def _is_rejected(outcome: Outcome, verifier: int) -> bool:
     """Whether a verifier found something wrong; one without a word found nothing."""
-    said = outcome.text(verifier).strip()
-    return bool(said) and not is_accepted(said)
+    verdict = outcome.text(verifier).strip()
+    return bool(verdict) and not is_accepted(verdict)
 
 
 async def _head_move(

@@ -144,15 +144,15 @@ def _choose_auditor(routing: RoutingContext, authors: Iterable[str]) -> Card | N
 def _repair_after_audit(routing: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose the repair that an audit calls for."""
     audit = len(outcome.plan.steps)
-    said = outcome.text(audit).strip()
-    if not said or is_accepted(said) or audit >= MAX_STEPS or audit in outcome.plan.answer:
+    verdict = outcome.text(audit).strip()
+    if not verdict or is_accepted(verdict) or audit >= MAX_STEPS or audit in outcome.plan.answer:
         return None
     return _repair_proposal(routing, outcome, (*outcome.plan.answer, audit), "")
 
 
-def is_accepted(said: str) -> bool:
+def is_accepted(verdict: str) -> bool:
     """Whether an audit found nothing wrong."""
-    return _ACCEPTED.match(said.strip()) is not None
+    return _ACCEPTED.match(verdict.strip()) is not None
 
 
 def _repair_proposal(

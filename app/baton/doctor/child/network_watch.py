@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def watch_program(command: list[str], seconds: float) -> WatchResult:
-    """Run a program without a network for at most so long; nothing of it is left afterwards."""
+    """Run a program without a network for at most so long; no process of it is left afterwards."""
     watched = WatchResult([], {})
     mine, theirs = socket.socketpair()
     out, err = os.pipe(), os.pipe()
@@ -108,8 +108,8 @@ class _Reader(threading.Thread):
 
 def _receive_means(line: socket.socket, watched: WatchResult) -> int | None:
     """Take over what the program's process says of its means, and the kernel's notices."""
-    said, ancillary, _, _ = line.recvmsg(256, socket.CMSG_SPACE(4))
-    watched.means = [mean for mean in said.decode().split(",") if mean]
+    names, ancillary, _, _ = line.recvmsg(256, socket.CMSG_SPACE(4))
+    watched.means = [mean for mean in names.decode().split(",") if mean]
     for _, _, data in ancillary:
         return int(array.array("i", data)[0])
     return None

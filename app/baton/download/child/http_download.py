@@ -272,7 +272,7 @@ class HttpDownload:
         return Failure(
             "WorkerUnavailable",
             f"The connection broke several times while {self._name} came. {self._kept_text()}",
-            "Check the network and run it again; it goes on where it ended.",
+            "Check the network and run it again; it continues where it ended.",
         )
 
     def _refused(self, response: httpx.Response) -> Failure:

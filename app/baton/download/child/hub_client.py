@@ -6,7 +6,7 @@
 
 Everything goes through `HubClient`. The account's token is added to what goes to the hub itself
 (the origin of HF_ENDPOINT) and taken off everything else; http is for this machine and for hubs
-that the person chose so; no redirect leads from a remote host to this machine or its network, or to
+that the user chose so; no redirect leads from a remote host to this machine or its network, or to
 plain http. Answers are never decompressed: what comes is what a hash is of.
 
 `open` raises httpx's errors, and `UnsafeAddress` among them; it never raises for a status.
@@ -67,7 +67,7 @@ class HubClient:
     """The download process's only way to the network; any thread may use it.
 
     `endpoint` is the hub's address, `token` the account's ("": none), `offline` whether the
-    person's environment forbids to connect, `read_seconds` how long to wait for the next bytes.
+    user's environment forbids to connect, `read_seconds` how long to wait for the next bytes.
     Raises Failure where the environment is invalid, and from every request when offline.
     """
 
@@ -163,12 +163,12 @@ class HubClient:
         parts, there = urlsplit(url), address_label(url)
         if parts.scheme == "https" or (parts.scheme == "http" and there is Label.LOCAL):
             return
-        # The person may have chosen a hub without encryption, in their own network or beyond.
+        # The user may have chosen a hub without encryption, in their own network or beyond.
         chosen = there is Label.LAN or self.is_hub(url)
         if parts.scheme == self._hub_origin[0] == "http" and chosen:
             return
         raise UnsafeAddress(
-            f"{parts.scheme}://{parts.netloc} is no address that is safe to fetch from"
+            f"{parts.scheme}://{parts.netloc} isn't an address that is safe to fetch from"
         )
 
     def _check_redirect(self, response: httpx.Response) -> None:
@@ -238,7 +238,7 @@ class _LimitedStream(httpx.SyncByteStream):
         for piece in self._stream:
             seen += len(piece)
             if seen > self._most or time.monotonic() > end:
-                raise UnsafeAddress("the answer doesn't come to an end")
+                raise UnsafeAddress("the answer doesn't end")
             yield piece
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ def _endpoint(environ: Mapping[str, str]) -> str:
     if not is_usable(endpoint):
         raise Failure(
             "ConfigError",
-            "HF_ENDPOINT is no address of a hub.",
+            "HF_ENDPOINT isn't the address of a hub.",
             "It begins with https://, and holds no password, ? or #; unset, it is the usual one.",
         )
     return endpoint
@@ -360,9 +360,9 @@ _BAD_TOKEN_TEXT = "invalid credentials"
 def response_failure(response: httpx.Response, what: str) -> Failure:
     """Return what an answer means that brings nothing."""
     status, headers = response.status_code, response.headers
-    said = headers.get("X-Error-Message", "")
+    reason = headers.get("X-Error-Message", "")
     meaning = _BY_CODE.get(headers.get("X-Error-Code", "")) or _BY_STATUS.get(status, _ODD)
-    if status == 401 and _BAD_TOKEN_TEXT in said.lower():
+    if status == 401 and _BAD_TOKEN_TEXT in reason.lower():
         meaning = _TOKEN
     elif status == 401 and meaning is _NO_ACCESS and "://" not in what:
         meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
@@ -376,7 +376,7 @@ def response_failure(response: httpx.Response, what: str) -> Failure:
         "host": one_line(response.request.url.netloc.decode("ascii", "replace")),
         "page": _page(response, what),
         "status": status,
-        "said": f": {one_line(said).rstrip('.')}" if said.strip() else "",
+        "said": f": {one_line(reason).rstrip('.')}" if reason.strip() else "",
         "wait": wait_text(retry_after(headers)),
     }
     error, message, hint = (text.format_map(fields) for text in meaning)
@@ -400,7 +400,7 @@ def connection_failure(error: Exception, what: str) -> Failure:
             hint = "Check HTTPS_PROXY and NO_PROXY."
         case httpx.ConnectError() if _is_tls_error(error):
             message = f"The server of {what} can't be trusted: {one_line(str(error))}."
-            hint = "Where a network puts its own certificate in between, SSL_CERT_FILE names it."
+            hint = "If your network inspects TLS, set SSL_CERT_FILE to its certificate."
         case httpx.ConnectError():
             message = f"{what} can't be reached: {_connect_reason(error)}."
             hint = "Check the network, and HF_ENDPOINT if it is set; nothing was lost."
@@ -432,7 +432,7 @@ def invalid_answer(host: str, what: str, why: str) -> Failure:
 
 
 def _page(response: httpx.Response, what: str) -> str:
-    """Return where a person can look at it: the repository's page on the hub."""
+    """Return where the user can look at it: the repository's page on the hub."""
     url = (response.history[0] if response.history else response).request.url
     page = url.copy_with(path=f"/{_repo(what)}", query=None, fragment=None)
     return one_line(str(page) if "://" not in what else what)

@@ -101,7 +101,7 @@ class HubMetadata:
                 return header
             except gguf.HeaderIncomplete as cut:
                 if wanted >= most:
-                    raise _unusable_failure(file, "its header doesn't come to an end") from cut
+                    raise _unusable_failure(file, "its header doesn't end") from cut
                 wanted = min(most, max(cut.needed, 2 * wanted))
             except MalformedHeader as error:
                 raise _unusable_failure(file, str(error), error.hint) from error
@@ -138,7 +138,7 @@ class HubMetadata:
             raise
         except Exception as error:  # an answer of another shape fails in many ways
             raise self._invalid_answer(
-                repo, f"it is no answer of a hub ({type(error).__name__})"
+                repo, f"it isn't a hub's answer ({type(error).__name__})"
             ) from error
 
     # Addresses
@@ -362,7 +362,7 @@ def _join_parts(files: Sequence[ModelOffer]) -> list[ModelOffer]:
 def _unusable_failure(file: str, why: str, hint: str = "") -> Failure:
     return Failure(
         "ModelFileError",
-        f"{one_line(file)} is no model that can be used: {one_line(why)}.",
+        f"{one_line(file)} isn't a model that can be used: {one_line(why)}.",
         hint or "Choose another file.",
     )
 
@@ -442,6 +442,6 @@ def _check_address(url: str) -> None:
     if not plain or not parts.hostname or "@" in parts.netloc:
         raise Failure(
             "ConfigError",
-            f"{one_line(url)!r} is no address that can be used.",
+            f"{one_line(url)!r} isn't an address that can be used.",
             "It begins with https://, and holds no name or password.",
         )

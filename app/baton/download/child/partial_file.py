@@ -1,6 +1,6 @@
 """A file that is not complete yet: what is written of it stays, however the process ends.
 
-Beside the target lie, while it is on its way:
+Beside the target are, while it is on its way:
 
     <key>.partial         what has come, from the first byte on
     <key>.partial.etag    its version; only where no sha256 is known that proves it at the end

@@ -1,6 +1,6 @@
 """Releases of the packaged binary: checks their signatures, and fetches their files.
 
-A release lies in a folder or behind an address, encrypted or not: only what the key in this build
+A release is in a folder or behind an address, encrypted or not: only what the key in this build
 has signed is trusted, and the hashes in it.
 """
 
@@ -100,14 +100,14 @@ def _fetch_small(web: hub_client.HubClient, url: str, most: int) -> bytes:
 
 
 def _release_client(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.HubClient:
-    """Return a client for an address that the person named, as for a mirror; http is their choice.
+    """Return a client for an address that the user named, as for a mirror; http is their choice.
 
     No account's token goes there.
     """
     if not is_usable(source) or not source.isascii() or not source.isprintable():
         raise Failure(
             "ConfigError",
-            f"{one_line(re.sub('//[^/]*@', '//…@', source))!r} is no address of a release.",
+            f"{one_line(re.sub('//[^/]*@', '//…@', source))!r} isn't the address of a release.",
             "It begins with https:// (or http://), and holds no password, ? or #.",
         )
     kept = {name: value for name, value in environ.items() if name not in _ACCOUNT_VARIABLES}
@@ -151,5 +151,5 @@ def _distrust_failure(source: str, why: str) -> Failure:
     return Failure(
         "ConfigError",
         f"The release in {one_line(source)} is not signed by the publisher of this Baton: {why}.",
-        "Nothing of it was used. Take it from another source, and report it to its publisher.",
+        "None of it was used. Take it from another source, and report it to its publisher.",
     )

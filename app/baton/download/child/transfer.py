@@ -1,6 +1,6 @@
 """Fetches a whole file from a server or another folder, resumes it, and verifies it.
 
-While one thread appends what comes to a partial file, another reads the file back and hashes it
+While one thread appends what arrives to a partial file, another reads the file back and hashes it
 (what an earlier attempt left too), and this one reports progress. The target gets its name when
 every byte of it was hashed, the hash is right, and all is on the disk.
 """
@@ -49,7 +49,7 @@ def fetch(
     web: hub_client.HubClient | None = None,
     pace: RetryPolicy = RETRY_POLICY,
 ) -> str:
-    """Fetch a file to `target` and return its sha256, going on where an earlier attempt ended.
+    """Fetch a file to `target` and return its sha256, continuing where an earlier attempt ended.
 
     Of several Batons one fetches, the others wait and find the file. What has come stays when it
     fails or is stopped, unless its contents are wrong. Raises Failure and Stopped.
@@ -454,7 +454,7 @@ def explain_read_errors(path: Path) -> Iterator[None]:
 def _write_failure(error: OSError, folder: Path, name: str) -> Failure:
     if is_disk_full(error):
         message = f"The disk became full while {name} was written. What has come is kept."
-        hint = "Make room and run it again; it goes on where it ended."
+        hint = "Make room and run it again; it continues where it ended."
     elif error.errno == errno.EFBIG:
         message = f"{name} is larger than a file may be on this disk. What has come is kept."
         hint = "Use a folder on another disk (some formats end at 4 GB), or a higher limit."

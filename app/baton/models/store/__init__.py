@@ -1,4 +1,4 @@
-"""The folder where models lie: their records, their files, and what other programs have.
+"""The folder where models are: their records, their files, and what other programs have.
 
 Nothing here reads a whole model file, and nothing is deleted but what Baton wrote itself.
 """

@@ -35,7 +35,7 @@ MAX_OFFERED = 500
 """The most that are offered."""
 
 MODELS_FOLDER = "the models folder"
-"""The program's name for files that a person put into the models folder by hand."""
+"""The program's name for files that the user put into the models folder by hand."""
 
 
 def find_external_models(
@@ -44,7 +44,7 @@ def find_external_models(
     held: Iterable[LibraryModel],
     walk: FolderScan | None = None,
 ) -> list[ExternalModel]:
-    """Return the models that could be used where they lie, but those that are used already."""
+    """Return the models that could be used where they are, but those that are used already."""
     walk = walk or FolderScan()
     models = [model for model in held if model.state.is_usable]
     known = {model.record.sha256 for model in models} - {""}
@@ -78,7 +78,7 @@ def _to_external_model(candidate: Candidate) -> ExternalModel | None:
 
 
 def _loose_files(folder: Path, walk: FolderScan) -> Iterator[Candidate]:
-    """Yield files that a person has put into the models folder, or that lost their record."""
+    """Yield files that the user has put into the models folder, or that lost their record."""
     places = [folder]
     places += [
         model for model, record in list_records(folder) if not isinstance(record, ModelRecord)
@@ -218,8 +218,8 @@ class _StoreFolders:
     def _lm_studio(self) -> list[Path]:
         """Return where LM Studio says that it is, else where it usually is."""
         try:
-            said = read_limited(self._home / ".lmstudio-home-pointer", 4096) or b""
-            place = _absolute_path(said.decode().strip(), self._home)
+            pointer = read_limited(self._home / ".lmstudio-home-pointer", 4096) or b""
+            place = _absolute_path(pointer.decode().strip(), self._home)
         except (UnreadableRecord, UnicodeDecodeError):
             place = None
         usual = [self._home / ".lmstudio", self._home / ".cache" / "lm-studio"]
@@ -240,9 +240,9 @@ def _hugging_face(root: Path, walk: FolderScan) -> Iterator[Candidate]:
     models--USER--REPO/snapshots/REVISION/FILE -> ../../blobs/SHA256
     """
     for folder in _subfolders(root, walk):
-        if (found := _REPO_FOLDER.fullmatch(folder.name)) is None:
+        if (match := _REPO_FOLDER.fullmatch(folder.name)) is None:
             continue
-        repo = found[1].replace("--", "/")
+        repo = match[1].replace("--", "/")
         blobs = Path(os.path.realpath(folder / "blobs"))
         for snapshot in _subfolders(folder / "snapshots", walk):
             for path in walk.models(snapshot, 3):
@@ -327,7 +327,7 @@ _OTHER_NAME = re.compile(
     r"|(?<![a-z])(lora|clip|whisper|adapter)(?![a-z])",
     re.IGNORECASE,
 )
-"""Names of files that are no chat models, or parts of one."""
+"""Names of files that aren't chat models, or parts of one."""
 
 _OTHER_ARCHITECTURE = re.compile(
     r"bert|clip|embedding|t5encoder|wavtokenizer|whisper", re.IGNORECASE
@@ -354,7 +354,7 @@ def read_file_header(path: Path) -> Header:
         return header
     except MalformedHeader as error:
         raise ModelFileError(
-            f"{name} is no model that can be used: {one_line(str(error))}.",
+            f"{name} isn't a model that can be used: {one_line(str(error))}.",
             error.hint
             or "Baton runs GGUF files: look for one of that kind, or get this one again.",
         ) from error

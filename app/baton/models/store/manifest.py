@@ -123,12 +123,12 @@ def _decode_record(data: bytes) -> ModelRecord:
     return record
 
 
-def decode_json(data: bytes, form: type[T]) -> T:
+def decode_json(data: bytes, record_type: type[T]) -> T:
     """Return what JSON says, of that form. Raises UnreadableRecord."""
     import msgspec
 
     try:
-        return msgspec.json.decode(data, type=form)
+        return msgspec.json.decode(data, type=record_type)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # bytes that aren't UTF-8
         raise UnreadableRecord(
             f"it isn't what it should be ({one_line(str(error), 120)})"
@@ -180,7 +180,7 @@ def check_record(record: ModelRecord) -> None:
         )
     for sha256 in (record.sha256, *(part.sha256 for part in record.parts)):
         if sha256 and not is_sha256(sha256):
-            raise ConfigError(f"{one_line(sha256, 80)!r} is no sha256.", "It has 64 hex digits.")
+            raise ConfigError(f"{one_line(sha256, 80)!r} isn't a sha256.", "It has 64 hex digits.")
     if record.parts and len(record.parts) != len(part_names(record.file)):
         raise ConfigError(f"{record.id} has another number of parts.", "Look at its source again.")
     sizes = (
@@ -250,7 +250,7 @@ def bundled_record(folder: Path, record: ModelRecord) -> ModelRecord:
 
 
 def write_bundle(folder: Path, records: Sequence[ModelRecord]) -> None:
-    """Describe models whose files lie in a folder, beside what it held before.
+    """Describe models whose files are in a folder, beside what it held before.
 
     Raises ConfigError where two models want the same file, ModelFileError where what the folder
     held before can't be read, or nothing can be written.
@@ -298,7 +298,7 @@ def _read_description(folder: Path) -> Sequence[ModelRecord] | None:
 
 
 def _portable_record(record: ModelRecord) -> ModelRecord:
-    """Return the part of a record that is exported: not where and how the file lies here."""
+    """Return the part of a record that is exported: not where and how the file is stored here."""
     plain = replace(record, link="", stamp=None, forced=False, paused=False, wrong="", added=0.0)
     return clean_record(replace(plain, source=_credible_source(record.source)))
 
@@ -323,7 +323,7 @@ def _check_bundled(record: ModelRecord) -> None:
 
 
 def _undescribed_error(folder: Path) -> ModelFileError:
-    """Return the error for a folder without a description, with the models that lie in it."""
+    """Return the error for a folder without a description, with the models that are in it."""
     try:
         files = sorted(path.name for path in folder.iterdir() if is_model_file(path.name))
     except OSError as error:

@@ -133,7 +133,7 @@ class FolderModelStore:
         return read_file_header(path)
 
     def orphans(self) -> Sequence[Path]:
-        """Return what lies in the folder and belongs to no model, or to one that is here anyway.
+        """Return what is in the folder and belongs to no model, or to one that is here anyway.
 
         Files that are being written are never among it, nor files that Baton didn't write: a
         foreign folder, or one whose record can't be read, is a problem instead.
@@ -171,7 +171,7 @@ class FolderModelStore:
         return bundled_record(folder, record)
 
     def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
-        """Describe the models whose files lie in a folder, beside what it held before.
+        """Describe the models whose files are in a folder, beside what it held before.
 
         Raises ConfigError and ModelFileError.
         """
@@ -276,7 +276,7 @@ def find_leftovers(folder: Path) -> Iterator[Path]:
 
 
 def delete_leftover(folder: Path, path: Path) -> int:
-    """Delete a file of a model's, or a folder without one; return the bytes freed.
+    """Delete a file of a model, or a folder without one; return the bytes freed.
 
     Raises ConfigError for everything else. Called with the folder locked.
     """
@@ -294,7 +294,7 @@ def delete_leftover(folder: Path, path: Path) -> int:
             if path != model and path.name != RECORD_FILE and path not in linked and _is_idle(path):
                 return delete_files([path])
     raise ConfigError(
-        f"{path_text(path)} isn't a leftover of Baton's, so it was not deleted.",
+        f"{path_text(path)} isn't a leftover of Baton, so it was not deleted.",
         "Delete it by hand if you don't need it.",
     )
 
@@ -315,7 +315,7 @@ def find_problems(folder: Path) -> Iterator[str]:
         if isinstance(record, str):
             yield f"{path_text(model)} can't be used as a model: {record}. {where}."
         elif record is None and not (_is_leftover_folder(model) or (model / RECORD_FILE).exists()):
-            yield f"{path_text(model)} is no model that Baton has put there. {where}."
+            yield f"{path_text(model)} isn't a model that Baton has put there. {where}."
         elif isinstance(record, ModelRecord):
             yield from _unknown_model_files(model, record, linked)
 

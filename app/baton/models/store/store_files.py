@@ -26,7 +26,7 @@ DRAFT_PREFIX = ".model-"
 
 PARTIAL_SUFFIX = ".partial"
 """How the name ends of a file that is on its way. Before that stands its sha256, or what it comes
-from as a hash of its own; beside it lie notes about it (`.partial.etag`) and its lock (`.lock`)."""
+from as a hash of its own; beside it are notes about it (`.partial.etag`) and its lock (`.lock`)."""
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _BATON_FILE = re.compile(

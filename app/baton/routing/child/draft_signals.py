@@ -3,7 +3,7 @@
 Measured on 1,056 questions of our own that a rule can judge, each answered by SmolLM2-135M with its
 likeliest words and with drawn ones (scripts/training/router/draft_signals.csv). With whole kinds of
 questions left out the line here ranks right answers above wrong ones with an AUROC of .765 for
-likeliest words and .733 for drawn ones; the mean log-probability alone comes to .718 and .697.
+likeliest words and .733 for drawn ones; the mean log-probability alone reaches .718 and .697.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Trees:
     values: Floats
 
     def predict(self, inputs: Floats) -> Floats:
-        """Return what all trees come to for each row of inputs: a column for each target."""
+        """Return the sums of all trees for each row of inputs: a column for each target."""
         total = np.zeros((len(inputs), self.values.shape[2]))
         for columns, cuts, values in zip(self.columns, self.cuts, self.values, strict=True):
             total += values[(inputs[:, columns] > cuts) @ LEAF_BITS]

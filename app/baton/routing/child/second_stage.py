@@ -231,7 +231,7 @@ def log_odds(chance: Floats) -> Floats:
 
 
 def chances_from_log_odds(odds: Floats) -> Floats:
-    """Return what log-odds come to."""
+    """Return log-odds as a chance."""
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -30.0, 30.0))), np.float64)
 
 

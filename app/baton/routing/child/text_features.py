@@ -272,7 +272,7 @@ def _words(text: str, words: Sequence[str]) -> list[float]:
 
 
 def _options(text: str) -> list[float]:
-    options = [found.group(2) for found in _OPTION.finditer(text)]
+    options = [match.group(2) for match in _OPTION.finditer(text)]
     sizes = [len(option) for option in options]
     first = _OPTION.search(text)
     stem = text[: first.start()] if first and len(options) > 1 else text

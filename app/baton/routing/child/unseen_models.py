@@ -146,10 +146,10 @@ _TINY_PENALTY = 1.2
 """What each halving below a billion parameters costs besides; no model so small was measured here.
 
 SmolLM2's own card has 1.4 % of GSM8K for 135M and 7 % for 360M, where the line of the larger ones
-would come to 40 % and more."""
+would reach 40 % and more."""
 
 _ABILITY_AT_3, _ABILITY_A_LEVEL = 0.4, 0.9
-"""What the levels of a card come to: 3 is what models of 8 billion master (core/planning)."""
+"""The ability that the levels of a card mean: 3 is what 8 billion master (core/planning)."""
 
 
 @frozen_dataclass

@@ -181,7 +181,7 @@ class BudgetController:
         orchestra, store = self._services.orchestra, self._services.store
         conversation, words = self._context.chat.id, POLICY_NAMES[policy]
         if policy is Policy.NEVER:
-            self.keep_local()  # a run goes on under the policy with which it began
+            self.keep_local()  # a run continues under the policy with which it began
         if here:
             if conversation is None:
                 raise ConfigError(

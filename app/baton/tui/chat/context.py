@@ -84,14 +84,14 @@ class AppServices:
     needed. `warm_cloud` starts what a cloud call will need, if there can be one. `report_later`
     takes a function that shows the user what only turns out while prompts are run.
 
-    `library` holds the models (None: there are only the workers). `join` makes a model that has
-    arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
-    worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
-    and returns a line, too. `state` is the folder for what the app remembers of what was decided.
-    `started` is called once the first frame is on the screen. `has_warnings` is whether doubts
-    about an answer are shown, `has_side_bar` whether the side bar is. `serve` lets other programs
-    use these parts (None: it can't). `connect` adds a worker and keeps its key, and returns the
-    line that says so.
+    `library` holds the models (None: there are only the workers). `add_model` makes a model that
+    has arrived a worker, in the roles of its record, and returns the line that says so;
+    `remove_worker` lets a worker go whose file is about to. `roles` says who has which, `assign`
+    gives some to a worker and returns a line, too. `state` is the folder for what the app remembers
+    of what was decided. `started` is called once the first frame is on the screen. `has_warnings`
+    is whether doubts about an answer are shown, `has_side_bar` whether the side bar is. `serve`
+    lets other programs use these parts (None: it can't). `connect` adds a worker and keeps its key,
+    and returns the line that says so.
     """
 
     orchestra: Orchestra
@@ -107,8 +107,8 @@ class AppServices:
     warm_cloud: Callable[[], None] = lambda: None
     report_later: Callable[[Callable[[str], object]], None] = lambda _: None
     library: Library | None = None
-    join: Callable[[LibraryModel], str] = lambda _: ""
-    leave: Callable[[str], Awaitable[None]] = _leave_nothing
+    add_model: Callable[[LibraryModel], str] = lambda _: ""
+    remove_worker: Callable[[str], Awaitable[None]] = _leave_nothing
     roles: Callable[[], Mapping[ModelRole, str]] = dict
     assign: Callable[[str, Sequence[ModelRole]], str] = lambda *_: ""
     state: Path | None = None

@@ -65,7 +65,7 @@ class ConversationController:
     async def begin(self) -> None:
         """Show what Baton was opened with, unless a prompt was quicker: its answer stays.
 
-        A new conversation is on the screen already. Nothing of it is replaced, since its first
+        A new conversation is on the screen already. It isn't replaced, since its first
         prompt may be sent at any moment, also while the history is read.
         """
         if self._services.conversation is not None:
@@ -187,7 +187,7 @@ class ConversationController:
                 await self._services.ledger.forget(runs)
             await store.purge_hidden(older_than_seconds=DELETED_SECONDS)
         except BatonError:
-            pass  # the history can't be written, which was said when it happened
+            pass  # the history can't be written, which was shown when it happened
 
     # Runs on the screen
 
@@ -234,7 +234,7 @@ class ConversationController:
             summary = summary.with_version(versions.index(turn.id) + 1, len(versions))
             if summary != view.summary and view.is_attached:
                 view.show_summary(summary)
-        self._context.screen.refresh_bindings()  # an answer may be one to go on with
+        self._context.screen.refresh_bindings()  # an answer may be one to continue
 
     async def run_of(self, view: TurnView) -> Callable[[], RunView]:
         """Return what shows the run of an answer as it is now, or as it was stored."""

@@ -100,7 +100,7 @@ class Downloads:
         return self._coming
 
     def fetch(self, held: LibraryModel) -> None:
-        """Fetch a wanted model, or go on with it."""
+        """Fetch a wanted model, or resume it."""
         from baton.models import ModelDownload
 
         waits = Progress(Phase.WAITING, held.bytes, held.record.size)
@@ -115,7 +115,7 @@ class Downloads:
         self._start(coming, lambda: self._library.verify(held.id), self._observer.verified)
 
     def link(self, path: Path, name: str, size: int) -> None:
-        """Use another program's file where it lies, once it has been verified."""
+        """Use another program's file where it is, once it has been verified."""
         from baton.models import ModelImport
 
         coming = ActiveDownload(str(path), name, name, Progress(Phase.VERIFYING, 0, size))
@@ -284,7 +284,7 @@ class DownloadController:
             await self.complain_of_network(error)
             return
         finally:
-            footer.said = ""
+            footer.message = ""
         if held is None:
             return
         if held.state.is_usable:
@@ -310,11 +310,11 @@ class DownloadController:
             self._resumed = {held.record.name for held in resumed}
             for held in resumed:
                 self.queue.fetch(held)
-            await mention(f"Going on with the download of {_names(resumed)}.")
+            await mention(f"Resuming the download of {_names(resumed)}.")
         if paused:
             which = "The download of {} is" if len(paused) == 1 else "The downloads of {} are"
             names = which.format(_names(paused))
-            await mention(f"{names} paused; p in the models (Ctrl+L) goes on.")
+            await mention(f"{names} paused; p in the models (Ctrl+L) resumes it.")
 
     async def set_offline(self, offline: bool) -> None:
         """Stop the downloads while Baton is offline, and resume them after it."""
@@ -331,7 +331,7 @@ class DownloadController:
             await self.queue.close()
 
     async def complain_of_network(self, error: BatonError) -> None:
-        """Say what went wrong, and how models come to a machine without a network."""
+        """Say what went wrong, and how to bring models to a machine without a network."""
         if isinstance(error, WorkerUnavailable):
             error = WorkerUnavailable(error.message, f"{error.hint} {STICK_HINT}".strip())
         await self._context.complain(error)
@@ -339,7 +339,7 @@ class DownloadController:
     # What `Downloads` reports
 
     def downloads_changed(self) -> None:
-        """Show the downloads in the footer, where nothing else is said."""
+        """Show the downloads in the footer, where nothing else is shown."""
         if self.queue is not None and self._context.screen.is_mounted:
             self._context.footer.beside = downloads_text(self.queue.coming)
 
@@ -347,7 +347,7 @@ class DownloadController:
         """Make a worker of a model that is complete now."""
         before = self._services.orchestra.default
         try:
-            line = await asyncio.to_thread(self._services.join, held)
+            line = await asyncio.to_thread(self._services.add_model, held)
         except BatonError as error:
             await self._context.complain(error)
             return
@@ -399,7 +399,7 @@ class DownloadController:
             await self._context.transcript.note(text, error=True)
             return
         text = f"{listed}: download stopped. {error.message}"
-        hint = f"{error.hint} p in the models (Ctrl+L) goes on."
+        hint = f"{error.hint} p in the models (Ctrl+L) resumes it."
         await self.complain_of_network(WorkerUnavailable(text, hint))
 
     def broke(self, error: BaseException) -> None:

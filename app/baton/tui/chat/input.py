@@ -199,9 +199,9 @@ class InputController:
         )
 
     async def resume(self) -> None:
-        """Go on with the selected answer, or the newest, after the steps that were done."""
+        """Continue the selected answer, or the newest, after the steps that were done."""
         context, view = self._context, self._context.transcript.selected
-        if view is None or view.turn.run is None or not view.can_go_on:
+        if view is None or view.turn.run is None or not view.can_continue:
             context.footer.say("this answer was not interrupted")
             return
         if view.summary.interruption:

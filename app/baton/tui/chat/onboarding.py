@@ -247,7 +247,7 @@ class OnboardingController:
         except BatonError as error:
             await self._downloads.complain_of_network(error)
         finally:
-            context.footer.said = ""
+            context.footer.message = ""
         if not begun:
             await view.offer(_choices(advice, library.offline))
             return
@@ -368,7 +368,7 @@ def _speed_text(advice: Recommendation) -> str:
 
 
 def foreign_text(external: Sequence[ExternalModel]) -> str:
-    """Say what other programs have that could be used where it lies, or return ""."""
+    """Say what other programs have that could be used where it is, or return ""."""
     if not external:
         return ""
     models = Counter(one_line(model.program, 30) for model in external)
@@ -389,7 +389,7 @@ def _marker_file(state: Path) -> Path:
 
 
 def is_put_off(state: Path | None) -> bool:
-    """Whether the user said that models can wait."""
+    """Whether the user put the models off."""
     return state is not None and _marker_file(state).exists()
 
 

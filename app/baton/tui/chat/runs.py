@@ -176,7 +176,7 @@ class RunController:
             return services.orchestra.resume(pending.record, replace(limits, strategy=""), ask)
         place = ConversationPosition(pending.chat.id, pending.after, pending.again)
         worker = pending.worker or (context.worker if context.can_answer else None)
-        return services.orchestra.play(
+        return services.orchestra.run(
             pending.prompt, place, limits, ask, worker=worker, plan=pending.plan
         )
 
@@ -212,7 +212,7 @@ class RunController:
             try:
                 return templates.parse_plan(text)
             except BatonError as error:
-                choices = (Choice("leave", "Leave it"), Choice(EDIT, "Go on editing"))
+                choices = (Choice("leave", "Leave it"), Choice(EDIT, "Continue editing"))
                 question = Question(f"This plan can't be run. {error}", choices, "leave")
                 if await self._questions.ask(question) != EDIT:
                     break
@@ -315,7 +315,7 @@ class RunController:
         self.changed(follower)
         pending, run, context = follower.pending, follower.view, self._context
         if run.status == "failed":
-            context.footer.say(context.footer.status, 12)  # over what goes on besides
+            context.footer.say(context.footer.status, 12)  # over what runs besides
         is_on_screen = pending.chat is context.chat
         view = self._conversation.view_of(follower) if is_on_screen else None
         if view is not None:

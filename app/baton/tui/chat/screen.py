@@ -47,7 +47,7 @@ OF_A_MESSAGE = frozenset(
 )
 """The actions on a message, which are offered only if there is one."""
 
-OF_SOME_MESSAGES = {"go_on": "can_go_on", "timeline": "has_timeline"}
+OF_SOME_MESSAGES = {"go_on": "can_continue", "timeline": "has_timeline"}
 """The actions on the selected message, and what it must say of itself for each."""
 
 
@@ -162,7 +162,7 @@ class ChatScreen(Screen[None]):
         }
 
     def stop(self) -> None:
-        """Stop what runs: the answer, and a command of the user's own."""
+        """Stop what runs: the answer, and a command of the user."""
         self.shell.stop()
         if self.queue.is_busy:
             self.runs.stop()

@@ -1,1 +1,1 @@
-"""What fills the terminal: the conversation, and what lies over it for a while."""
+"""What fills the terminal: the conversation, and screens above it for a while."""

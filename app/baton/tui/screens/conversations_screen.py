@@ -93,7 +93,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
 
     def body(self) -> ComposeResult:
         """Lay out the search over its results."""
-        yield TextField(self._words, placeholder="Search everything that was said")
+        yield TextField(self._words, placeholder="Search all conversations")
         with Horizontal():
             yield OptionList(markup=False)
             yield Static(id="preview")

@@ -154,8 +154,8 @@ class ModelsScreen(Overlay[str]):
             return
         machine = await self._library.inspect_machine()
         verdicts = self._library.verdicts(machine)
-        found = await self._library.recommend(self._starter_speed)
-        picks = [pick.entry.id for pick in found.picks]
+        advice = await self._library.recommend(self._starter_speed)
+        picks = [pick.entry.id for pick in advice.picks]
         starter = self._starter_speed or self._data.uses.get(STARTER_ID, (None,))[0]
         entries = self._data.entries if starter else {}
         self._read(
@@ -350,7 +350,7 @@ class ModelsScreen(Overlay[str]):
             self._complain(error)
 
     def action_link(self) -> None:
-        """Use another program's file where it lies."""
+        """Use another program's file where it is."""
         row = self._row
         if row is not None and row.program and row.file is not None and self._downloads is not None:
             self._downloads.link(row.file, row.name, row.size)
@@ -362,7 +362,7 @@ class ModelsScreen(Overlay[str]):
 
     @work(group="change")
     async def action_go_on(self) -> None:
-        """Go on with a download."""
+        """Resume a download."""
         await self._set_paused(pause=False)
 
     async def _set_paused(self, *, pause: bool) -> None:
@@ -395,7 +395,7 @@ class ModelsScreen(Overlay[str]):
         try:
             if self._downloads is not None:
                 await self._downloads.stop(row.id)
-            await self._services.leave(row.id)
+            await self._services.remove_worker(row.id)
             freed = await asyncio.to_thread(self._library.remove, row.id)
         except BatonError as error:
             self._complain(error)
@@ -414,13 +414,13 @@ class ModelsScreen(Overlay[str]):
         if role is None:
             return
         try:
-            said = await asyncio.to_thread(self._services.assign, row.id, [role])
+            change = await asyncio.to_thread(self._services.assign, row.id, [role])
         except BatonError as error:
             self._complain(error)
             return
         if role is ModelRole.CHAT:
             self._chat.choose_worker(row.id)
-        self.footer.say(said)
+        self.footer.say(change)
         self._load()
 
     def action_whole(self) -> None:

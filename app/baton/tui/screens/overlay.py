@@ -142,7 +142,7 @@ class CeilingScreen(Overlay[str]):
     def body(self) -> ComposeResult:
         """Lay out the line to type in."""
         yield TextField(self._now, placeholder="2.50", max_length=20)
-        yield Static("US dollars. none takes the ceiling away.", markup=False, classes="note")
+        yield Static("US dollars. none removes the ceiling.", markup=False, classes="note")
 
     def action_set(self) -> None:
         """Return the ceiling, once the keys before this one are in it."""
@@ -198,7 +198,7 @@ async def request_model(
     """Return the model, to be fetched now; None if the user thought better of it.
 
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
-    called in a worker of the app's, since it may wait for the user. Raises BatonError.
+    called in a worker of the app, since it may wait for the user. Raises BatonError.
     """
     from baton.models import DoesNotFit, ModelDownload, NeedsAgreement
 

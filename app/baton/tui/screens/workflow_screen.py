@@ -46,7 +46,7 @@ _MAX_INSTRUCTION_CHARS = 2000
 _COLOURS = {"failed": "$error", "skipped": "$warning"}
 
 RunReader = Callable[[], RunView]
-"""Returns how a run stands; called again and again while it goes on."""
+"""Returns how a run stands; called again and again while it runs."""
 
 
 class StepOutput(NamedTuple):
@@ -240,7 +240,7 @@ class ComparePage(Vertical):
 
 
 class WorkflowScreen(Overlay[None]):
-    """Shows a run beside the conversation, and fills in while it goes on.
+    """Shows a run beside the conversation, and fills in while it runs.
 
     `answer` is the answer's text, which the events of a run with one step don't hold. From 120
     columns on the conversation is laid out again beside it; below, it takes the whole screen, and a
@@ -286,7 +286,7 @@ class WorkflowScreen(Overlay[None]):
             self.set_interval(REFRESH_SECONDS, self._follow)
 
     def on_resize(self) -> None:
-        """Lie beside the conversation, not on it."""
+        """Stand beside the conversation, not on it."""
         self.call_after_refresh(self._make_room)
 
     def on_unmount(self) -> None:
@@ -474,10 +474,10 @@ def story_text(run: RunView, roster: CardsById) -> Content:
 
 def step_detail(step: StepView, run: RunView, text: str, roster: CardsById) -> Content:
     """Write all that is known of a step; `text` is what it has written."""
-    facts, *wrong = step_facts(step, run, roster)
+    properties, *wrong = step_facts(step, run, roster)
     lines = [
         Content(sanitise(_truncate(step.step.subtask, _MAX_INSTRUCTION_CHARS)).strip()),
-        _muted(" · ".join([*step_summary(step, run, roster), facts])),
+        _muted(" · ".join([*step_summary(step, run, roster), properties])),
         *(Content.styled(why, _COLOURS.get(step.status, "")) for why in wrong),
     ]
     if text.strip():
@@ -512,7 +512,7 @@ def sent_text(run: RunView, roster: CardsById) -> Content:
     ]
     size = sum(sent.size for sent in run.sent)
     total = f"{size:,} bytes left this machine in all (e shows them)."
-    lines.append(Content(total if run.sent else "Nothing of this answer has left this machine."))
+    lines.append(Content(total if run.sent else "No part of this answer has left this machine."))
     lines += [_muted(line.text) for line in event_lines(run.offers, roster)]
     return Content("\n").join(lines)
 

@@ -202,7 +202,7 @@ class _Heading(rich_markdown.Heading):
 
 
 class _Table(rich_markdown.TableElement):
-    """A table with rules between its rows; a word that is wider than its column goes on below."""
+    """A table with rules between its rows; a word that is wider than its column continues below."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):

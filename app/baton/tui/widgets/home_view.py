@@ -64,7 +64,7 @@ class HomeView(Vertical):
         self._models, self._cloud = Static(markup=False), Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """Lay out the sentence over the conversations and the facts."""
+        """Lay out the sentence over the conversations, the models and the cloud."""
         yield Static(HOME_TEXT, markup=False, classes="about")
         recent = self._recent[: 1 if self.app.size.height < LOW_LINES else None]
         ages, states = (

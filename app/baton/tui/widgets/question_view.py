@@ -361,7 +361,7 @@ class RecommendationView(Vertical):
         self.screen.refresh_bindings()
 
     def on_choice_view_chosen(self, event: ChoiceView.Chosen) -> None:
-        """Pass a decision on; one that came too late is none."""
+        """Pass a decision on; one that came too late doesn't count."""
         event.stop()
         if event.choice in self._choices:
             self.post_message(self.Chosen(self, event.choice))

@@ -113,15 +113,15 @@ MIN_STATUS_COLUMNS = 24
 
 
 class Footer(SplitLine):
-    """The bottom line. `status` is what is happening; `said` covers it for a while.
+    """The bottom line. `status` is what is happening; `message` covers it for a while.
 
-    `asking` covers it while a question is open: nothing goes on until that is answered. `beside` is
-    what goes on besides, shown in place of the status unless the user waits (`busy`).
+    `asking` covers it while a question is open: nothing continues until that is answered. `beside`
+    is what runs besides, shown in place of the status unless the user waits (`busy`).
     """
 
     ALLOW_SELECT = False
     status: reactive[str] = reactive("")
-    said: reactive[str] = reactive("")
+    message: reactive[str] = reactive("")
     asking: reactive[bool] = reactive(False)
     beside: reactive[str] = reactive("")
     busy: reactive[bool] = reactive(False)
@@ -138,10 +138,10 @@ class Footer(SplitLine):
         """Show what was just done; nothing that must not be missed."""
 
         def clear() -> None:
-            if self.said == text:
-                self.said = ""
+            if self.message == text:
+                self.message = ""
 
-        self.said = text
+        self.message = text
         self.set_timer(seconds, clear)
 
     def _show_keys(self, screen: Screen[Any]) -> None:
@@ -169,10 +169,10 @@ class Footer(SplitLine):
         return clickable(shown, f"app.simulate_key({binding.key!r})")
 
     def _fill(self) -> None:
-        """Show as many keys as fit beside what is said, the most needed ones."""
+        """Show as many keys as fit beside the text, the most needed ones."""
         status = self.status if self.busy else self.beside or self.status
         status = "waiting for your choice" if self.asking else status
-        self.left = Content(one_line(self.said or status))
+        self.left = Content(one_line(self.message or status))
         room = self.content_size.width - max(MIN_STATUS_COLUMNS, self.left.cell_length)
         shown: list[int] = []
         for index in sorted(range(len(self._keys)), key=lambda index: self._keys[index][0]):
@@ -182,4 +182,4 @@ class Footer(SplitLine):
             shown.append(index)
         self.right = Content("  ").join(self._keys[index][1] for index in sorted(shown))
 
-    watch_status = watch_said = watch_asking = watch_beside = watch_busy = on_resize = _fill
+    watch_status = watch_message = watch_asking = watch_beside = watch_busy = on_resize = _fill

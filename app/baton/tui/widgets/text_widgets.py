@@ -132,7 +132,7 @@ def character_border(line: str, place: int, *, is_end: bool = False) -> int:
 class TextView(ScrollView):
     """Shows any text exactly as it is, but for what a terminal would obey.
 
-    A line that is broken goes on `hanging` columns from the left.
+    A line that is broken continues `hanging` columns from the left.
     """
 
     BAR = 1

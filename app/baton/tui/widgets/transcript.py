@@ -21,7 +21,7 @@ from baton.tui.widgets.question_view import QuestionView
 from baton.tui.widgets.turn_view import TurnView
 
 HIGHLIGHT_SECONDS = 1.0
-"""How long what was said already stands out when it would be said again."""
+"""How long a sentence that is there already stands out when it would be shown again."""
 
 
 class Notice(Static):
@@ -126,7 +126,7 @@ class Transcript(VerticalScroll):
     async def note(self, text: str, *, error: bool = False) -> Notice:
         """Say something as Baton at the end of the conversation; return what says it.
 
-        What was said there just now isn't said twice, but pointed out.
+        A sentence that is there already isn't repeated, but highlighted.
         """
         last = [c for c in self._column.children if not isinstance(c, QuestionView)][-1]
         if isinstance(last, Notice) and last.text == text:

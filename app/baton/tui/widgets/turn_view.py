@@ -95,7 +95,7 @@ class TurnView(Vertical):
             self._describe()
 
     def rate(self, rating: str) -> None:
-        """Show what the user said of the answer: good, bad or nothing."""
+        """Show how the user marked the answer: good, bad or nothing."""
         if rating != self._rating:
             self._rating = rating
             self._describe()
@@ -218,32 +218,32 @@ class TurnView(Vertical):
         return Content.assemble((name, "bold"), (rest, "$muted"))
 
     def _ending(self) -> str:
-        silent = self.summary.is_withdrawn or self.summary.is_unplayed
+        silent = self.summary.is_withdrawn or self.summary.is_unstarted
         note = "" if silent else _STATUS_NOTES[self.turn.status]
-        if self.summary.is_unplayed and not self.summary.interruption:
+        if self.summary.is_unstarted and not self.summary.interruption:
             again = key_bindings.configured_keys(self.app, "turn.again")
-            note = f"Nothing of this was run. {again} runs it."
+            note = f"This plan was not run. {again} runs it."
         if self.turn.status is TurnStatus.FAILED and self.summary.failure:
             note = sanitise(self.summary.failure)
         hidden = len(self.source) - MAX_SHOWN_CHARS
         if hidden > 0:
             note = f"{hidden:,} more characters are not shown here; copy gives all. {note}"
         notes = [one_line(text, 400) for text in self.summary.notes]
-        return "\n".join(filter(None, (note.strip(), self._going_on(), *notes)))
+        return "\n".join(filter(None, (note.strip(), self._continue_hint(), *notes)))
 
     @property
-    def can_go_on(self) -> bool:
+    def can_continue(self) -> bool:
         """Whether its run was interrupted, or its answer lost or cut at its cap."""
         has_more = self.turn.status is TurnStatus.CUT and bool(self.source.strip())
         is_open = has_more or self.turn.status is TurnStatus.LOST
         return self.turn.role is Role.ASSISTANT and (is_open or bool(self.summary.interruption))
 
-    def _going_on(self) -> str:
-        """Say how an interrupted run, or a cut answer, is gone on with."""
+    def _continue_hint(self) -> str:
+        """Say how an interrupted run, or a cut answer, is continued."""
         key = key_bindings.configured_keys(self.app, "turn.go_on")
         if not self.summary.interruption:
-            return f"{key} goes on from there; so does /continue." if self.can_go_on else ""
-        what = "runs it" if self.summary.is_unplayed else "goes on from there"
+            return f"{key} continues from there; so does /continue." if self.can_continue else ""
+        what = "runs it" if self.summary.is_unstarted else "continues from there"
         return f"{self.summary.interruption} {key} {what}; so does /continue."
 
 

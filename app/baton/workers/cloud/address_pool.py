@@ -96,8 +96,8 @@ def preferred_order(urls: Sequence[str], beginning: str) -> list[int]:
     """Return the places of addresses in an order that the beginning of a conversation decides."""
     if not beginning or len(urls) == 1:
         return list(range(len(urls)))
-    said = hashlib.sha256(beginning.encode("utf-8", "replace")).digest()
-    ranks = [hashlib.sha256(said + url.encode("utf-8", "replace")).digest() for url in urls]
+    digest = hashlib.sha256(beginning.encode("utf-8", "replace")).digest()
+    ranks = [hashlib.sha256(digest + url.encode("utf-8", "replace")).digest() for url in urls]
     return sorted(range(len(urls)), key=ranks.__getitem__)
 
 

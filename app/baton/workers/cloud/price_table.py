@@ -30,7 +30,7 @@ MODELS_DEV = "models.dev"
 with a blank between; the others are litellm's."""
 
 CONFIGURED = "config.toml"
-"""The source of a price that the person configured."""
+"""The source of a price that the user configured."""
 
 _THINKING_TOKENS = {"none": 1024, "minimal": 1024, "low": 2048, "medium": 8192, "high": 24_576}
 """Tokens that Google allows its models to think at each effort ("low": twice that, since OpenAI and
@@ -128,7 +128,7 @@ def known_facts(model: str) -> ModelFacts | None:
     """Return what is known of a model, or of the one that another provider resells by that name."""
     resold = model.removeprefix("openrouter/").removeprefix("vercel_ai_gateway/")
     names = (model, openais_name(model), resold)
-    return next((facts for name in names if (facts := model_facts(name)) is not None), None)
+    return next((known for name in names if (known := model_facts(name)) is not None), None)
 
 
 def asked_name(model: str) -> str:

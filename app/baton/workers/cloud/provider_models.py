@@ -1,4 +1,4 @@
-"""What a model's name means that isn't one of the list's, and why some models and providers aren't
+"""What a model's name means that isn't in the list, and why some models and providers aren't
 asked.
 
 No text goes where the user didn't name it: a sentence names the right model, and asks for it.

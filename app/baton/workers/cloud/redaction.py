@@ -1,4 +1,4 @@
-"""Finds what should not leave this machine: keys, addresses, numbers, and the person's own words.
+"""Finds what should not leave this machine: keys, addresses, numbers, and the user's own words.
 
 An extra, never the promise: it knows shapes, so it misses what has none (personal names). Every
 pattern here starts at a fixed word or at the beginning of a run of characters and is bounded, so
@@ -192,7 +192,7 @@ _IBAN = re.compile(  # from its two digits on
 
 
 class Redaction:
-    """Hides the shapes it knows, and the person's own `words` in any case."""
+    """Hides the shapes it knows, and the user's own `words` in any case."""
 
     def __init__(self, words: Sequence[str] = ()) -> None:
         self._words = _compile_words(words)
@@ -201,7 +201,7 @@ class Redaction:
         """Return the texts with placeholders; the same thing always gets the same one.
 
         Placeholders are numbered in the order in which things first appear, so a conversation that
-        goes on keeps those of its earlier turns.
+        continues keeps those of its earlier turns.
         """
         found: list[dict[int, list[Span]]] = [defaultdict(list) for _ in texts]
         views = [(view, number) for number, text in enumerate(texts) for view in _views(text)]
@@ -291,7 +291,7 @@ def _find_all(
 
 
 def _compile_words(words: Sequence[str]) -> list[re.Pattern[str]]:
-    """Return what finds the person's words; those of scripts without spaces anywhere."""
+    """Return what finds the user's words; those of scripts without spaces anywhere."""
     forms = {unicodedata.normalize(form, word.strip()) for form in ("NFC", "NFD") for word in words}
     forms |= {fold_text(form).text for form in forms}
     wanted = sorted(filter(str.strip, forms), key=len, reverse=True)
@@ -338,7 +338,7 @@ def _find_assigned(text: str) -> Iterator[Span]:
 
 
 def _is_password(match: re.Match[str], value: str, after: str) -> bool:
-    """Whether a value is a password, and no expression or sentence that goes on."""
+    """Whether a value is a password, and no expression or sentence that continues."""
     if match["quote"]:
         return len(value) >= 4 and (match["sign"] != "is" or " " not in value)
     if len(value) < 4 or (_CODE.match(value) and not _DIGIT.match(value)):
@@ -385,7 +385,7 @@ def _find_ibans(text: str) -> Iterator[Span]:
 
 @cache
 def _iban_rest(country: str) -> re.Pattern[str]:
-    """Return how a country's IBANs go on after the four first characters."""
+    """Return how a country's IBANs continue after the four first characters."""
     from stdnum import numdb
 
     classes = {"n": "[0-9]", "a": "[A-Za-z]", "c": "[A-Za-z0-9]"}

@@ -81,7 +81,7 @@ GRACE_SECONDS = 1.5
 """How long the child may take to stop a call before it is killed."""
 
 MAX_NAMED_ADDRESSES = 3
-"""How many of a worker's addresses are named where a person reads where a text goes."""
+"""How many of a worker's addresses are named where the user reads where a text goes."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class CallAttempt:
     first_text: float = 0.0
 
     def take(self, piece: AnswerText) -> bool:
-        """Add a piece of the answer; return whether it goes on with what came before."""
+        """Add a piece of the answer; return whether it continues what came before."""
         self.said = piece.text if piece.starts_again else self.said + piece.text
         self.first_text = self.first_text or time.monotonic()
         return not piece.starts_again
@@ -151,7 +151,7 @@ class CloudWorker:
         self._has_own_address = bool(base_url or addresses)
         self._note = card.note
         self.card = replace(card, address=self._route_text(card))
-        # A provider's key goes to its own address, or where the person named its variable.
+        # A provider's key goes to its own address, or where the user named its variable.
         own = provider is not None and api_key_env in provider.variables
         self._variable = "" if own else api_key_env
         self._needs_key = bool(api_key_env) or (card.kind == "cloud" and not base_url)
@@ -179,7 +179,7 @@ class CloudWorker:
                 tried,
                 offline=self._gateway.offline,
                 beginning=_beginning(request),
-                continues=any(said.role is Role.ASSISTANT for said in request.messages),
+                continues=any(message.role is Role.ASSISTANT for message in request.messages),
             )
             if lease is None:  # offline, maybe since the first address was tried
                 raise self._gateway.offline_error(self.card)
@@ -421,8 +421,9 @@ def _beginning(request: Request) -> str:
 
     A server that answered one of them has it in its cache.
     """
-    first = next((n for n, said in enumerate(request.messages) if said.role is Role.USER), 0)
-    return "\n".join(said.text for said in request.messages[: first + 1])
+    roles = [message.role for message in request.messages]
+    first = roles.index(Role.USER) if Role.USER in roles else 0
+    return "\n".join(message.text for message in request.messages[: first + 1])
 
 
 _CONNECT_SECONDS = 1.0

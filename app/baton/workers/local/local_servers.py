@@ -1,4 +1,4 @@
-"""Finds engines that already run: on this machine, or on a host that the person names.
+"""Finds engines that already run: on this machine, or on a host that the user names.
 
 The front asks only loopback addresses, as numbers, so that no name is looked up and nothing leaves
 this machine; another host is asked by the gateway, at the ports where engines usually are. The
@@ -82,7 +82,7 @@ class ServerModel:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """Its entry in `[[workers]]`, once the person confirmed that it computes here."""
+        """Its entry in `[[workers]]`, once the user confirmed that it computes here."""
         entry: dict[str, Any] = {"id": self.id, "kind": "server", "model": self.model}
         entry["base_url"] = self.base_url
         if self.known_slots is not None:
@@ -231,10 +231,10 @@ async def _ask(place: ServerAddress, limit: float) -> Any:
                 f"GET {place.path} HTTP/1.1\r\nHost: {place.url.removeprefix('http://')}\r\n"
                 "Accept: application/json\r\nConnection: close\r\n\r\n".encode()
             )
-            said = b""
-            while len(said) <= MAX_ANSWER_BYTES and (data := await reader.read(65536)):
-                said += data
-        return _body(said)
+            raw = b""
+            while len(raw) <= MAX_ANSWER_BYTES and (data := await reader.read(65536)):
+                raw += data
+        return _body(raw)
     except (OSError, TimeoutError, ValueError, HTTPException, RecursionError):
         return None
     finally:
@@ -242,10 +242,10 @@ async def _ask(place: ServerAddress, limit: float) -> Any:
             writer.transport.abort()
 
 
-def _body(said: bytes) -> Any:
-    if len(said) > MAX_ANSWER_BYTES:
+def _body(raw: bytes) -> Any:
+    if len(raw) > MAX_ANSWER_BYTES:
         raise ValueError("more than any list of models")
-    answer = HTTPResponse(_Said(said))  # type: ignore[arg-type]
+    answer = HTTPResponse(_Said(raw))  # type: ignore[arg-type]
     answer.begin()
     return json.loads(answer.read()) if answer.status == 200 else None
 
@@ -253,8 +253,8 @@ def _body(said: bytes) -> Any:
 class _Said:
     """Bytes that came, in the place of the socket they came from."""
 
-    def __init__(self, said: bytes) -> None:
-        self._said = said
+    def __init__(self, raw: bytes) -> None:
+        self._said = raw
 
     def makefile(self, _mode: str) -> BytesIO:
         return BytesIO(self._said)

@@ -1,4 +1,4 @@
-"""Model files: finding the starter model, and refusing early what is no model at all."""
+"""Model files: finding the starter model, and refusing early what isn't a model at all."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def starter() -> ModelFile:
         )
         return ModelFile(path, card, temperature=0.0)
     others = "`baton models ls` lists what is here, and `baton models recommend` what suits it."
-    if (facts := build_info()) is not None and facts.flavour == "slim":
+    if (build := build_info()) is not None and build.flavour == "slim":
         raise ModelFileError("This Baton came without the starter model.", others)
     raise ModelFileError(
         "The starter model isn't installed.", f"Run `scripts/baton` once with a network. {others}"
@@ -132,7 +132,7 @@ def _faults_named(path: Path) -> Iterator[None]:
     except MalformedHeader as error:
         hint = "Baton runs GGUF files: look for one of that kind, or download it again."
         raise ModelFileError(
-            f"{path} is no model that can be used: {one_line(str(error))}.", error.hint or hint
+            f"{path} isn't a model that can be used: {one_line(str(error))}.", error.hint or hint
         ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

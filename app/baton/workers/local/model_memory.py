@@ -79,8 +79,8 @@ class MemoryOccupied(NotEnoughMemory):
 
 
 class Memory:
-    """Keeps loaded models within a limit in bytes (0: a share of the machine's), and within what
-    is free on the machine right now.
+    """Keeps loaded models within a limit in bytes (0: a share of what the machine has), and within
+    what is free on the machine right now.
 
     Sizes are estimates from above: the file, and the whole context it may grow to. `cpu` is what
     they compute on, `releases` counts how often one became idle or ended. `gpu` is how many bytes

@@ -244,7 +244,7 @@ class ModelProcess(Supervisor):
                 self._is_doubted, self._has_answered = False, True
                 self.forgive(request.adapter, *([request.mark] if self._deaths else []))
                 return
-            except MemoryOccupied:  # nothing of it is loaded now, so it keeps no room meanwhile
+            except MemoryOccupied:  # none of it is loaded now, so it keeps no room meanwhile
                 await self._memory.wait_for_release(releases)
             except NotEnoughMemory:
                 if not await self._memory.find_gpus():  # asking them takes a child's start
@@ -275,7 +275,7 @@ class ModelProcess(Supervisor):
             return
         error = None
         if session.child.why() == TOOK_TOO_LONG:
-            what = "The model's chat template can't be used: it doesn't come to an end."
+            what = "The model's chat template can't be used: it doesn't end."
             error = ModelFileError(what, "Choose another model.")
         elif not session.is_loaded and not session.on_gpu and session.child.has_crashed:
             what = f"{one_line(self.path.name)} is broken: it crashes llama.cpp."

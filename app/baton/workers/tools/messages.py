@@ -46,15 +46,15 @@ class MarkedText:
     literals: tuple[MarkedLiteral, ...] = ()
 
     def restored(self, text: str) -> str:
-        """Return a part of the marked text with its literals as the person wrote them."""
+        """Return a part of the marked text with its literals as the user wrote them."""
         position = 0
         for literal in self.literals:
             if literal.written == literal.marked:
                 continue
             pattern = re.compile(rf"(?<![\w.]){re.escape(literal.marked)}(?!\w|\.\d)")
-            if found := pattern.search(text, position) or pattern.search(text):
-                text = text[: found.start()] + literal.written + text[found.end() :]
-                position = found.start() + len(literal.written)
+            if match := pattern.search(text, position) or pattern.search(text):
+                text = text[: match.start()] + literal.written + text[match.end() :]
+                position = match.start() + len(literal.written)
         return text
 
 

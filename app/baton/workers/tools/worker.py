@@ -4,7 +4,7 @@ Expressions are computed here, code is run and requests are marked in a child pr
 a thread of its own: the first sum reads word lists (30 ms of processor time), the first unit
 imports pint (0.5 s), and claims may have 500 lines. Beside that thread the app's event loop waited
 for 33 ms at most, on two cores with three times as many busy programs; a child process would cost
-the same import, its own start, and another import where a plan is checked and then played.
+the same import, its own start, and another import where a plan is checked and then run.
 """
 
 from __future__ import annotations

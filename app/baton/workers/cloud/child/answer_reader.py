@@ -4,7 +4,7 @@ Some servers and proxies send it as a whole, in JSON, although it was to be stre
 as well, under any content type.
 
 Pure readers: bytes in, text out, cut anywhere (also inside a character). They don't believe much:
-a count that can't be right is no count, and an end is one only where the provider said so in its
+a count that can't be right isn't one, and an end is one only where the provider said so in its
 dialect and nothing before it was broken.
 """
 
@@ -49,7 +49,7 @@ class Events:
     """Server-sent events, or one JSON text in their place.
 
     `count` is how many there were, `broken` whether something was none, `is_too_long` whether one
-    of them goes beyond all bounds; nothing of it is kept.
+    of them goes beyond all bounds; none of it is kept.
     """
 
     def __init__(self) -> None:
@@ -172,8 +172,8 @@ def _event(frame: bytes, header_bytes: int) -> str:
         case "exception":
             code = json.dumps(headers.get(":exception-type"))
             return f'{{"error":{payload},"code":{code}}}'
-    said = headers.get(":error-message") or headers[":error-code"]
-    return json.dumps({"error": {"message": said}, "code": headers.get(":error-code")})
+    error = headers.get(":error-message") or headers[":error-code"]
+    return json.dumps({"error": {"message": error}, "code": headers.get(":error-code")})
 
 
 def _text_headers(data: bytes) -> dict[str, str]:
@@ -372,14 +372,14 @@ class AnswerReader(ABC):
         self._most = count or before
         self.is_count_broken = count is None
 
-    def _note_error(self, event: Mapping[str, Any], said: object) -> None:
-        """Take an event that says that the provider failed; `said` is the part with its words.
+    def _note_error(self, event: Mapping[str, Any], error: object) -> None:
+        """Take an event that says that the provider failed; `error` is the part with its words.
 
         An answer that reached its cap has ended so, although OpenRouter reports that as an error.
         """
         if self.finish == "length":
             return
-        self.error, self.error_event = error_sentence(said) or "It gave no reason.", event
+        self.error, self.error_event = error_sentence(error) or "It gave no reason.", event
         self._is_own_error = is_own_error(self.dialect, event)
 
     @abstractmethod

@@ -78,7 +78,7 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
     own = is_whole and is_own_error(call.dialect, error)
     is_refusal = 400 <= status < 500 or (500 <= status < 600 and own)
     declined = is_refusal and status not in _UNCLEAR_STATUSES
-    said = error_sentence(error)
+    reason = error_sentence(error)
     if 300 <= status < 400:
         return Failure(
             "WorkerError",
@@ -86,15 +86,15 @@ async def response_failure(call: CloudCall, response: httpx.Response, sent: byte
             "Check the address.",
         )
     if declined and status in _SETTING_STATUSES:
-        refused = refused_option(error, said, json.loads(sent))
+        refused = refused_option(error, reason, json.loads(sent))
         if refused is not None:
-            return _setting_refusal(call, _shown_text(said, call.key), *refused)
+            return _setting_refusal(call, _shown_text(reason, call.key), *refused)
     failure = _known_failure(
-        call, error, said, declined=declined, status=status, headers=response.headers
+        call, error, reason, declined=declined, status=status, headers=response.headers
     )
     if failure is not None:
         return failure
-    shown = _shown_text(said, call.key)
+    shown = _shown_text(reason, call.key)
     if declined and status < 500:
         return _request_refusal(call, shown, status)
     charged = "Nothing was charged. " if declined else ""
@@ -123,8 +123,8 @@ async def _read_error_body(response: httpx.Response) -> tuple[bytes, bool]:
 
 def is_compressed(response: httpx.Response) -> bool:
     """Whether an answer is compressed, although none should be: it may expand to any size."""
-    said: str = response.headers.get("content-encoding", "")
-    return any(name.strip().lower() not in ("", "identity") for name in said.split(","))
+    encodings: str = response.headers.get("content-encoding", "")
+    return any(name.strip().lower() not in ("", "identity") for name in encodings.split(","))
 
 
 def compressed_failure(call: CloudCall) -> Failure:
@@ -155,10 +155,10 @@ def connection_failure(call: CloudCall, error: Exception) -> Failure:
 
 
 def endless_failure(call: CloudCall) -> Failure:
-    """An answer goes on beyond everything that its cap allows."""
+    """An answer is longer than everything that its cap allows."""
     return Failure(
         "WorkerError",
-        f"{call.who} doesn't come to an end. What it had written is kept.",
+        f"{call.who} doesn't end. What it had written is kept.",
         "Choose another worker.",
     )
 
@@ -167,13 +167,13 @@ def unfinished_failure(call: CloudCall) -> Failure:
     """The answer stopped without the provider's own end."""
     kept = " What it had written is kept." if call.reader.wrote else ""
     if call.reader.error:
-        said, event, declined = call.reader.error, call.reader.error_event, call.reader.is_refusal
-        if (failure := _known_failure(call, event, said, declined=declined)) is not None:
+        reason, event, declined = call.reader.error, call.reader.error_event, call.reader.is_refusal
+        if (failure := _known_failure(call, event, reason, declined=declined)) is not None:
             failure.failed.message += kept if failure.failed.message else ""
             return failure
         return Failure(
             "WorkerUnavailable",
-            f"{call.who} failed{_detail(_shown_text(said, call.key))}{kept}",
+            f"{call.who} failed{_detail(_shown_text(reason, call.key))}{kept}",
             "Nothing was charged. Try again later." if declined else "Try again later.",
             declined=declined,
         )
@@ -194,16 +194,16 @@ def missing_key_failure(call: CloudCall) -> Failure:
     )
 
 
-def _detail(said: str, unsaid: str = ".") -> str:
+def _detail(reason: str, unsaid: str = ".") -> str:
     """Return what ends a sentence: what was said, with a stop; `unsaid` where nothing was."""
-    said = said.rstrip(_STOPS)
-    stop = "" if re.search(r"[.!?…][\"'`)\]]*$", said) else "."
-    return f": {said}{stop}" if said else unsaid
+    reason = reason.rstrip(_STOPS)
+    stop = "" if re.search(r"[.!?…][\"'`)\]]*$", reason) else "."
+    return f": {reason}{stop}" if reason else unsaid
 
 
-def _shown_text(said: str, key: str) -> str:
+def _shown_text(reason: str, key: str) -> str:
     """Return the beginning of what was said, on one line and without the key."""
-    shown = one_line(without_key(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
+    shown = one_line(without_key(reason[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
     return shown if re.search(r"\w", shown) else ""
 
 
@@ -224,7 +224,7 @@ def without_key(text: str, key: str) -> str:
 
 
 def _parse_error(body: bytes) -> object:
-    """Return an error as data; its text where it is no JSON."""
+    """Return an error as data; its text where it isn't JSON."""
     text = body.decode("utf-8", "replace")
     try:
         return parse_json(text)
@@ -232,9 +232,9 @@ def _parse_error(body: bytes) -> object:
         return text
 
 
-def _request_refusal(call: CloudCall, said: str, status: int) -> Failure:
-    detail = _detail(said, f" (HTTP {status}).")
-    if call.schema and _FORM_WORDS.search(said):
+def _request_refusal(call: CloudCall, reason: str, status: int) -> Failure:
+    detail = _detail(reason, f" (HTTP {status}).")
+    if call.schema and _FORM_WORDS.search(reason):
         return Failure(
             "WorkerError",
             f"{call.who} can't give an answer in a set form{detail}",
@@ -249,54 +249,54 @@ def _request_refusal(call: CloudCall, said: str, status: int) -> Failure:
     )
 
 
-def _setting_refusal(call: CloudCall, said: str, option: str, value: str) -> Failure:
+def _setting_refusal(call: CloudCall, reason: str, option: str, value: str) -> Failure:
     instead = f"with {value}" if value else "without it"
     return Failure(
         "WorkerError",
-        f"{call.who} refused the {OPTION_NAMES[option]}{_detail(said)} It is asked {instead}.",
+        f"{call.who} refused the {OPTION_NAMES[option]}{_detail(reason)} It is asked {instead}.",
         "Nothing was charged.",
         declined=True,
         option=option,
         value=value,
-        lasts=not is_about_value(option, said),
+        lasts=not is_about_value(option, reason),
     )
 
 
 def _known_failure(
     call: CloudCall,
     error: object,
-    said: str,
+    reason: str,
     *,
     declined: bool,
     status: int = 0,
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Failure | None:
-    """Return the failure that an error means, of which `said` is the sentence.
+    """Return the failure that an error means, of which `reason` is the sentence.
 
-    None where it is none of the table's, or too long after something was written.
+    None where the table doesn't have it, or too long after something was written.
     """
-    said = said[:MAX_SAID_CHARS]
+    reason = reason[:MAX_SAID_CHARS]
     host = (urlsplit(call.base_url).hostname or "").split(".")
     names = {call.provider, *(".".join(host[n:]) for n in range(len(host)))}
-    kind = find_kind(names, status, error, said)
+    kind = find_kind(names, status, error, reason)
     if kind is None or (kind.error == "ContextTooLong" and call.reader.wrote):
         return None
     is_billed = not names.isdisjoint(kind.billed)
     declined = declined and not is_billed
     if kind.error == "ContextTooLong":
-        guess = sum(estimated_tokens(said["content"]) for said in call.messages) + call.cap
-        needed, limit = context_sizes(error, said, call.context, guess)
+        guess = sum(estimated_tokens(message["content"]) for message in call.messages) + call.cap
+        needed, limit = context_sizes(error, reason, call.context, guess)
         return Failure("ContextTooLong", "", declined=declined, needed=needed, limit=limit)
     message, hint = kind.message, kind.hint
     if kind.error == "SecretMissing" and not call.needs_key:
         message, hint = "{who} wants a key{said}", "Name one with `api_key_env`."
-    shown = _shown_text(said, call.key)
+    shown = _shown_text(reason, call.key)
     words = {
         "who": call.who,
         "said": _detail(shown, f" (HTTP {status})." if status else "."),
         "aside": f" ({shown.rstrip(_STOPS)})" if shown else "",
         "charge": "Nothing was charged. " if declined else _STAYS_CHARGED if is_billed else "",
-        "wait": wait_text(wait_seconds(headers, error, said)),
+        "wait": wait_text(wait_seconds(headers, error, reason)),
         "name": call.variable or call.provider,
         "model": f"{call.provider}/{call.model}" if call.through_library else call.model,
         "remedy": _model_remedy(call, shown) if kind.name == "model" else "",
@@ -305,14 +305,14 @@ def _known_failure(
     return Failure(kind.error, message, hint, declined=declined)
 
 
-def _model_remedy(call: CloudCall, said: str) -> str:
+def _model_remedy(call: CloudCall, reason: str) -> str:
     """Return what to do about a model that isn't offered (any more)."""
     if not call.through_library:
         return "Correct its `model` in the worker's entry (`baton config edit`)."
     from baton.workers.cloud.price_table import successor_of
 
     model = f"{call.provider}/{call.model}"
-    if successor := successor_of(model, said, time.strftime("%Y-%m-%d")):
+    if successor := successor_of(model, reason, time.strftime("%Y-%m-%d")):
         return (
             f"Its successor is {successor}: put that into the worker's entry (`baton config edit`)"
             f" or name it with `-m {successor}`."

@@ -21,7 +21,7 @@ MARGIN_TOKENS = 32
 """Tokens that an answer may have around its text."""
 
 KEY_PLACEHOLDER = secrets.token_hex(24)
-"""What stands for a call's key until its request is checked; no text of a person's equals it."""
+"""What stands for a call's key until its request is checked; no text of the user equals it."""
 
 KEY_HEADERS = {
     "azure": ("api-key", ""),
@@ -85,7 +85,7 @@ class CloudCall(CallWorker, kw_only=True, eq=False):
     def usage(self) -> TokenCount | None:
         """The provider's last count, if it can be believed for what went both ways."""
         count = self.reader.usage if self.reader.at_end else None
-        fewest = sum(fewest_tokens(said["content"]) for said in self.messages)
+        fewest = sum(fewest_tokens(message["content"]) for message in self.messages)
         return count if count is not None and count.tokens_in >= fewest else None
 
     @property
@@ -154,11 +154,11 @@ class RequestSettings(Struct, frozen=True):
         user and assistant to alternate.
         """
         roles = {"system": self.system}
-        found: list[dict[str, str]] = []
-        for said in call.messages:
-            role = roles.get(said["role"], said["role"])
-            message = {**said, **self.said.get(said["role"], {}), "role": role}
-            if found and self.system == role == "user" == found[-1]["role"]:
-                message["content"] = f"{found.pop()['content']}\n\n{message['content']}"
-            found.append(message)
-        return found
+        result: list[dict[str, str]] = []
+        for original in call.messages:
+            role = roles.get(original["role"], original["role"])
+            message = {**original, **self.said.get(original["role"], {}), "role": role}
+            if result and self.system == role == "user" == result[-1]["role"]:
+                message["content"] = f"{result.pop()['content']}\n\n{message['content']}"
+            result.append(message)
+        return result

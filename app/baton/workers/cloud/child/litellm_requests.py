@@ -46,9 +46,9 @@ class LitellmRequests:
         await asyncio.shield(self._import)
 
     async def write(self, call: CloudCall, settings: RequestSettings) -> HttpRequest:
-        """Return the request for a call. Raises any exception of litellm's.
+        """Return the request for a call. Raises any exception of litellm.
 
-        A schema is left out where litellm makes a tool of it, whose use is no text.
+        A schema is left out where litellm makes a tool of it, whose use isn't text.
         """
         await self.ready()
         request = _transform(call, settings)

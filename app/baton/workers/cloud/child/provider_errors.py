@@ -56,16 +56,16 @@ class ErrorKind(msgspec.Struct, frozen=True):
     providers: frozenset[str] = frozenset()
     billed: frozenset[str] = frozenset()
 
-    def fits(self, names: set[str], status: int, codes: set[str], said: str) -> bool:
+    def fits(self, names: set[str], status: int, codes: set[str], reason: str) -> bool:
         """Whether an error is of this kind; `names` are the provider's and its domains."""
         is_theirs = not self.providers or not names.isdisjoint(self.providers)
         if not is_theirs or (self.statuses and status not in self.statuses):
             return False
-        if re.search(self.unless, said, re.IGNORECASE):
+        if re.search(self.unless, reason, re.IGNORECASE):
             return False
         if not self.words or not codes.isdisjoint(self.codes):
             return True
-        return bool(re.search("|".join(self.words), said, re.IGNORECASE))
+        return bool(re.search("|".join(self.words), reason, re.IGNORECASE))
 
 
 class ErrorTable(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ def _table() -> ErrorTable:
     return msgspec.toml.decode(TABLE_FILE.read_bytes(), type=ErrorTable)
 
 
-def find_kind(names: set[str], status: int, body: object, said: str) -> ErrorKind | None:
+def find_kind(names: set[str], status: int, body: object, reason: str) -> ErrorKind | None:
     """Return what an error means; None where the table doesn't know it.
 
     `names` are the provider's and its domains. `status` is 0 in a stream, whose error may name one.
@@ -95,7 +95,7 @@ def find_kind(names: set[str], status: int, body: object, said: str) -> ErrorKin
     found = [str(value) for name, value in fields if name in _table().codes]
     codes = {code.lower().rpartition("#")[2] for code in [*found, *dict(fields)]}
     status = status or next((int(c) for c in found if re.fullmatch("[45][0-9]{2}", c)), 0)
-    rows = (kind for kind in _table().kind if kind.fits(names, status, codes, said))
+    rows = (kind for kind in _table().kind if kind.fits(names, status, codes, reason))
     return next(rows, None)
 
 
@@ -104,7 +104,7 @@ def error_sentence(body: object, depth: int = 0) -> str:
 
     def sentences(bodies: list[Any]) -> list[str]:
         found = (error_sentence(each, depth + 1) for each in bodies)
-        return [said for said in found if said]
+        return [reason for reason in found if reason]
 
     match body if depth < MAX_DEPTH else None:
         case str(text):
@@ -114,15 +114,15 @@ def error_sentence(body: object, depth: int = 0) -> str:
             return "; ".join(dict.fromkeys(sentences(listed[:MAX_LISTED])))
         case dict(fields):
             found = sentences([fields.get(name) for name in _table().sentences])
-            said = next((each for each in found if " " in each), found[0] if found else "")
-            if not said or re.fullmatch(_table().empty, said, re.IGNORECASE):
+            reason = next((each for each in found if " " in each), found[0] if found else "")
+            if not reason or re.fullmatch(_table().empty, reason, re.IGNORECASE):
                 inner = sentences([fields.get(name) for name in _table().reasons])
-                said = inner[0] if inner else said
-            return _in_place(said, fields) if said else ""
+                reason = inner[0] if inner else reason
+            return _in_place(reason, fields) if reason else ""
     return ""
 
 
-def _in_place(said: str, error: Mapping[str, Any]) -> str:
+def _in_place(reason: str, error: Mapping[str, Any]) -> str:
     """Add to a sentence which field it is about, whose it is, or what a filter found."""
     place, found = "", []
     match error:
@@ -138,9 +138,9 @@ def _in_place(said: str, error: Mapping[str, Any]) -> str:
             found = [str(each) for each in reasons]
         case {"innererror": {"content_filter_result": dict(results)}}:
             found = [k for k, v in results.items() if isinstance(v, dict) and v.get("filtered")]
-    if unsaid := ", ".join(each for each in found if each not in said):
-        said = f"{said.rstrip('.')} ({unsaid})"
-    return f"{place}: {said}" if place not in said else said
+    if unsaid := ", ".join(each for each in found if each not in reason):
+        reason = f"{reason.rstrip('.')} ({unsaid})"
+    return f"{place}: {reason}" if place not in reason else reason
 
 
 def _json_in(text: str) -> object:
@@ -168,7 +168,7 @@ def _fields(body: object, depth: int = 0) -> Iterator[tuple[str, object]]:
                     yield from _fields(value, depth + 1)
 
 
-def wait_seconds(headers: Mapping[str, str], body: object, said: str) -> float | None:
+def wait_seconds(headers: Mapping[str, str], body: object, reason: str) -> float | None:
     """Return for how long a provider wants not to be asked, None if it doesn't say."""
     wait = retry_after(headers)
     for name, value in _fields(body):
@@ -177,12 +177,12 @@ def wait_seconds(headers: Mapping[str, str], body: object, said: str) -> float |
         elif wait is None and (unit := _table().waits.get(name.lower())) is not None:
             seconds = value.get("seconds") if isinstance(value, dict) else value
             wait = duration_seconds(str(seconds), unit)
-    if wait is None and (found := _WAIT_WORDS.search(said)):
-        wait = duration_seconds(found[1])
+    if wait is None and (match := _WAIT_WORDS.search(reason)):
+        wait = duration_seconds(match[1])
     return wait
 
 
-def context_sizes(body: object, said: str, context: int, guess: int) -> tuple[int, int]:
+def context_sizes(body: object, reason: str, context: int, guess: int) -> tuple[int, int]:
     """Return the tokens that were needed, and the limit.
 
     They are the provider's where it names them. Otherwise `context` is the limit, and `guess` what
@@ -190,7 +190,7 @@ def context_sizes(body: object, said: str, context: int, guess: int) -> tuple[in
     """
     names = ("n_ctx", "n_prompt_tokens")
     fields = [f"{name} {value}" for name, value in _fields(body) if name in names]
-    text = " ".join([_ERROR_NUMBER.sub("", said), *fields])
+    text = " ".join([_ERROR_NUMBER.sub("", reason), *fields])
     rules = (rule.replace("NUMBER", _NUMBER).replace("NEAR", _NEAR) for rule in _table().limits)
     found = next((m for rule in rules if (m := re.search(rule, text, re.IGNORECASE))), None)
     limit = _whole(found[1]) if found else context
@@ -251,46 +251,46 @@ _LETTERS = re.compile(r"[a-z]+", re.IGNORECASE)
 _EFFORTS = (*LEVELS, "default", "xhigh", "max", "enabled", "disabled", "adaptive")
 
 
-def refused_option(error: object, said: str, body: Mapping[str, Any]) -> tuple[str, str] | None:
+def refused_option(error: object, reason: str, body: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the setting that was refused, and what to send in its place ("": nothing).
 
-    `error` is the provider's, as data, `said` its sentence, `body` what it refused. None where it
+    `error` is the provider's, as data, `reason` its sentence, `body` what it refused. None where it
     refused something else, or nothing that was sent.
     """
-    option = _named_option(_field_of(error), said)
+    option = _named_option(_field_of(error), reason)
     if option is None or not _was_sent(option, body):
         return None
     if option == "effort":
-        return option, _effort_instead(said, body)
+        return option, _effort_instead(reason, body)
     if option == "cap":
-        named = _INSTEAD.search(said)
-        if named is None and "max_completion_tokens" in body and _CAP_UNKNOWN.search(said):
+        named = _INSTEAD.search(reason)
+        if named is None and "max_completion_tokens" in body and _CAP_UNKNOWN.search(reason):
             return option, "max_tokens"
         return (option, named[1].lower()) if named is not None else None
     return option, "user" if option == "system" else ""
 
 
-def is_about_value(option: str, said: str) -> bool:
+def is_about_value(option: str, reason: str) -> bool:
     """Whether a setting was refused for its value in one request, and may be taken in others."""
     words = refusal_words()
-    return bool((words.schema if option == "schema" else words.value).search(said))
+    return bool((words.schema if option == "schema" else words.value).search(reason))
 
 
-def _named_option(field: str, said: str) -> str | None:
+def _named_option(field: str, reason: str) -> str | None:
     """Return the option that an error names by its field, or in its sentence."""
     words = refusal_words()
     if field:
         if _PLACE_OF_ROLE.fullmatch(field):
-            return "system" if re.search("system|developer", said, re.IGNORECASE) else None
-        if found := words.field.fullmatch(field.removeprefix("body.")):
-            return found.lastgroup if words.refuses.search(said) or not said else None
-    if not words.refuses.search(said):
+            return "system" if re.search("system|developer", reason, re.IGNORECASE) else None
+        if match := words.field.fullmatch(field.removeprefix("body.")):
+            return match.lastgroup if words.refuses.search(reason) or not reason else None
+    if not words.refuses.search(reason):
         return None
     for option, sentence in words.between:
-        if sentence.search(said):
+        if sentence.search(reason):
             return option
-    found = words.field.search(said)
-    return found.lastgroup if found is not None else None
+    match = words.field.search(reason)
+    return match.lastgroup if match is not None else None
 
 
 def _field_of(error: object) -> str:
@@ -309,20 +309,20 @@ def _was_sent(option: str, body: Mapping[str, Any]) -> bool:
     """Whether a body holds a setting, under any of its names."""
     if option == "system":
         messages = body.get("messages") or body.get("input") or ()
-        roles = {said.get("role") for said in messages}
+        roles = {message.get("role") for message in messages}
         apart = {"system", "systemInstruction", "system_instruction"} & body.keys()
         return bool(apart or roles & {"system", "developer"})
     fields = {*body, *(body.get("generationConfig") or ()), *(body.get("inferenceConfig") or ())}
     if "format" in (body.get("output_config") or ()):
         fields.add("output_format")
     return any(
-        found.lastgroup == option
+        match.lastgroup == option
         for name in fields
-        if (found := refusal_words().field.fullmatch(re.sub(r"([a-z])([A-Z])", r"\1_\2", name)))
+        if (match := refusal_words().field.fullmatch(re.sub(r"([a-z])([A-Z])", r"\1_\2", name)))
     )
 
 
-def _effort_instead(said: str, body: Mapping[str, Any]) -> str:
+def _effort_instead(reason: str, body: Mapping[str, Any]) -> str:
     """Return the effort to ask for in place of a refused one: the nearest that is named, or ""."""
     match body:
         case (
@@ -334,7 +334,7 @@ def _effort_instead(said: str, body: Mapping[str, Any]) -> str:
             pass
         case _:
             return ""
-    lists = (found["list"] for found in _LISTED.finditer(said))
+    lists = (found["list"] for found in _LISTED.finditer(reason))
     words = (word for text in lists for word in _LETTERS.findall(text) if word != "None")
     named = {word.lower() for word in words if word.lower() in _EFFORTS} - {sent}
     most = LEVELS.index(sent) if sent in LEVELS else LEVELS.index("low")

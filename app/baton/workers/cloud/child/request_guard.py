@@ -171,18 +171,18 @@ def check_request(
         raise UnfitRequest("it asks for another model")
     _check_values(asked | options)
     _check_cap(options, cap)
-    said = sum(_text_size(asked[place]) for place in TEXT_FIELDS if place in asked)
-    said += sum(
+    size = sum(_text_size(asked[place]) for place in TEXT_FIELDS if place in asked)
+    size += sum(
         max_text_tokens(json.dumps(options[place], ensure_ascii=False, separators=(",", ":")))
         for place in schema_fields  # of which every name and sign counts
         if place in options
     )
-    if said > bound:
-        raise UnfitRequest(f"it holds {said:,} bytes of text instead of at most {bound:,}")
+    if size > bound:
+        raise UnfitRequest(f"it holds {size:,} bytes of text instead of at most {bound:,}")
 
 
 def check_url(url: str, base_url: str) -> None:
-    """Raise UnfitRequest unless the address lies below the one that the call goes to."""
+    """Raise UnfitRequest unless the address is below the one that the call goes to."""
     there, base = urlsplit(url), urlsplit(base_url)
     path = base.path.rstrip("/")
     below = there.path == path or there.path.startswith(f"{path}/")
@@ -192,12 +192,12 @@ def check_url(url: str, base_url: str) -> None:
 
 def _check_values(asked: Mapping[str, Any]) -> None:
     for name, allowed in FIXED_VALUES.items():
-        if name in asked and repr(asked[name]) not in map(repr, allowed):  # False is no 0
+        if name in asked and repr(asked[name]) not in map(repr, allowed):  # False isn't 0
             raise UnfitRequest(f"it has another {name!r} than {allowed[0]!r}")
     for name, parts in ALLOWED_PARTS.items():
         if name in asked:
             if not isinstance(asked[name], dict):
-                raise UnfitRequest(f"its {name!r} is no object")
+                raise UnfitRequest(f"its {name!r} isn't an object")
             _refuse_unknown(asked[name], parts, f"{name}.")
 
 
@@ -225,13 +225,13 @@ def _check_cap(options: Mapping[str, Any], cap: int) -> None:
             raise UnfitRequest(f"its cap is not the {cap:,} tokens that were asked for")
 
 
-def _text_size(said: Any) -> int:
+def _text_size(data: Any) -> int:
     """Return the bytes of all texts in there, in their longest form."""
-    if isinstance(said, str):
-        return max_text_tokens(said)
-    if isinstance(said, list):
-        return sum(_text_size(part) for part in said)
-    if isinstance(said, dict):
-        _refuse_unknown(said, MESSAGE_FIELDS, "messages.")
-        return sum(_text_size(value) for key, value in said.items() if key not in NAME_FIELDS)
+    if isinstance(data, str):
+        return max_text_tokens(data)
+    if isinstance(data, list):
+        return sum(_text_size(part) for part in data)
+    if isinstance(data, dict):
+        _refuse_unknown(data, MESSAGE_FIELDS, "messages.")
+        return sum(_text_size(value) for key, value in data.items() if key not in NAME_FIELDS)
     return 0

@@ -40,7 +40,7 @@ class RequestWriter:
     async def write(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, and note in the call what of it will be asked for.
 
-        Raises Failure for a setting that isn't taken, and any exception of litellm's.
+        Raises Failure for a setting that isn't taken, and any exception of litellm.
         """
         settings = settings_of(call, self._effort)
         if call.dialect in OWN_DIALECTS:

@@ -178,9 +178,9 @@ class Responses(AnswerReader):
                 why = (event["response"].get("incomplete_details") or {}).get("reason")
                 self._note_end(event["response"], _RESPONSES_ENDS.get(str(why), "length"))
             case "response.failed":
-                said = event.get("response") or event  # Perplexity has the error outside
-                self._note_usage(said.get("usage"))
-                self._note_error(event, said)
+                error = event.get("response") or event  # Perplexity has the error outside
+                self._note_usage(error.get("usage"))
+                self._note_error(event, error)
             case "error":
                 self._note_error(event, event)
             case str() if kind.endswith(".delta"):
@@ -232,7 +232,7 @@ class Messages(AnswerReader):
                 return self._read_block(event["delta"])
             case "message_delta":
                 usage = event.get("usage") or {}
-                if usage.get("output_tokens") is None:  # what came before is no count of the whole
+                if usage.get("output_tokens") is None:  # what came before doesn't count the whole
                     self._usage_fields.pop("output_tokens", None)
                 self._add(usage)
                 if reason := event["delta"].get("stop_reason"):
@@ -383,8 +383,8 @@ class Converse(AnswerReader):
 
     def _take(self, event: Mapping[str, Any]) -> str:
         match event:
-            case {"error": said}:
-                self._note_error(event, said)
+            case {"error": error}:
+                self._note_error(event, error)
             case {"contentBlockStart": block}:
                 self._note_unread(block.get("start") or {}, ())
             case {"contentBlockDelta": {"delta": delta}}:

@@ -117,7 +117,7 @@ def messages_count(fields: Mapping[str, Any]) -> TokenCount | None:
 
 
 def larger_part(before: Any, now: Any) -> Any:
-    """Return a count that was reported again: they only ever grow, but for what is no count."""
+    """Return a count that was reported again: they only ever grow, but for what isn't a count."""
     old, new = _number(before), _number(now)
     return now if old is None or new is None else max(old, new)
 
@@ -183,7 +183,7 @@ def _part_number(value: Any) -> int | None:
 def _reported_cost(usage: Mapping[str, Any]) -> int | None:
     """Return a provider's own cost, in nano-dollars, rounded up; xAI's ticks are a tenth of one.
 
-    With a key of the person's own OpenRouter names its fee, and beside it the provider's bill.
+    With the user's own provider key OpenRouter names its fee, and beside it the provider's bill.
     """
     cost, ticks = usage.get("cost"), _number(usage.get("cost_in_usd_ticks"))
     if isinstance(cost, dict):  # Perplexity's

@@ -9,7 +9,7 @@ Lane = TypeVar("Lane")
 
 MARGIN_TOKENS = 128
 """Room that each answer must have before another prompt is let in beside it: answers that outgrow
-it are no error, but the latest of them then has to wait and is read again."""
+it aren't an error, but the latest of them then has to wait and is read again."""
 
 READ_SHARE = 4
 """Beside answers that are being written, prompts get one part in so many of a batch: a batch takes

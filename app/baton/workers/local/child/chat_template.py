@@ -175,7 +175,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Return a value as JSON; with Transformers' parameters, and no more of Python's."""
+    """Return a value as JSON; with Transformers' parameters, and no others of Python."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

@@ -117,7 +117,7 @@ class Model:
 
     Without its `weights` it can only be looked at.
 
-    `batch` is how many tokens it reads at once: on a processor few, which is no slower than more,
+    `batch` is how many tokens it reads at once: on a processor few, which isn't slower than more,
     and progress is seen to move. It is always the same on one machine, so that an answer doesn't
     depend on its pace.
     """

@@ -116,7 +116,7 @@ class LlamaError(Exception):
 
 
 def library_folder() -> Path:
-    """Return where llama.cpp's libraries lie."""
+    """Return where llama.cpp's libraries are."""
     return Path(c.__file__).parent / "lib"
 
 
@@ -172,7 +172,7 @@ def _cpu_features() -> list[str] | None:
 
 
 def _load_gpu(kind: str, path: Path) -> None:
-    """Load what computes on GPUs of a kind. Without their driver it can't be, which is no error."""
+    """Load what computes on GPUs of a kind. It isn't an error that their driver is missing."""
     try:
         ctypes.CDLL(str(path))
     except OSError as error:

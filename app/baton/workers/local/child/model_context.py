@@ -71,7 +71,7 @@ class Share(NamedTuple):
 
 
 class Reading(Enum):
-    """How reading a batch ended; but for the first, nothing of it counts as read."""
+    """How reading a batch ended; but for the first, none of it counts as read."""
 
     DONE = auto()
     STOPPED = auto()  # it was cancelled, or what was known had to be forgotten

@@ -151,7 +151,7 @@ class PromptReader:
         """Bound what a template does. Raises Failure where it takes too much memory."""
 
         def give_up() -> NoReturn:
-            failed = _unusable("it doesn't come to an end")
+            failed = _unusable("it doesn't end")
             self._parent.send(failed.reply(call))
             os._exit(0)
 

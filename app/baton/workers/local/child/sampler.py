@@ -85,7 +85,7 @@ class Confidence:
         self.reset()
 
     def reset(self) -> None:
-        """Start over: what came so far was no part of the answer."""
+        """Start over: what came so far wasn't part of the answer."""
         self._lines: list[list[float]] = [[]]
         self._seen = 0
 

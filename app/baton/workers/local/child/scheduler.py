@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from baton.workers.local.child.model_context import AppliedAdapter, Context
 
 PATIENCE_SECONDS = 0.5
-"""How long a batch with others' tokens may go on after one of its requests was cancelled: what it
+"""How long a batch with others' tokens may run on after one of its requests was cancelled: what it
 has computed by then would be lost to all."""
 
 
@@ -112,7 +112,7 @@ class Scheduler:
                 sequence.place(slot)
 
     def _is_being_read(self, sequence: Sequence) -> bool:
-        """Whether a prompt is just being read for this very request, which then goes on with it."""
+        """Whether a prompt is just being read for this very request, which then continues it."""
         if sequence.only_reads:
             self._ahead = sequence
             return False
@@ -155,7 +155,7 @@ class Scheduler:
         ]
 
     def _put_back(self, held: list[Sequence]) -> None:
-        """Have the latest of several wait again: its answer goes on when there is room for it."""
+        """Have the latest of several wait again: its answer continues when there is room for it."""
         if len(held) < 2:
             return self._fail(held[0], LlamaError("its context is full"))
         latest = held[-1]

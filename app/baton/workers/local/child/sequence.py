@@ -118,7 +118,7 @@ class Sequence:
             self._send(PromptProgress(read, total, id=self.call))
 
     def write(self, model: Model, place: int, answers: int) -> bool:
-        """Choose the next word by the figures at a place of the batch; return whether it goes on.
+        """Choose the next word by the figures at a place of the batch; return whether it continues.
 
         `answers` is how many are written with it. Thoughts that would leave no room for the answer
         are brought to an end, and so are those at which the model itself stops.
@@ -173,7 +173,7 @@ class Sequence:
         )
 
     def _close_thoughts(self, model: Model, text: TextStream) -> bool:
-        """Have the model read that its thoughts end; return whether it goes on."""
+        """Have the model read that its thoughts end; return whether it continues."""
         ending = model.tokenise(self._prompt.thoughts.closing_text, special=True)
         if not ending or len(ending) >= self._prompt.cap - text.written:
             return False
@@ -191,7 +191,7 @@ class Sequence:
 class TextStream:
     """Gathers an answer's bytes into whole characters, and characters into messages.
 
-    `written` counts its tokens, `thought` those of them that are no part of the answer. Of the text
+    `written` counts its tokens, `thought` those of them that aren't part of the answer. Of the text
     only what comes before the first of `stop` is sent, as the answer to a `call`.
     """
 

@@ -4,7 +4,7 @@ What runs here is at the code's mercy. That its tests passed is believed only wi
 new for each run, is written after the last test, and stands in nothing that the code is given: so
 neither an exit status nor anything printed can claim it. Code that searches the raw memory of its
 process for that word (ctypes), or that replaces what its tests judge with, can still forge it: the
-tests share a process with what they test. So can a value whose comparisons lie. Nothing but text
+tests share a process with what they test. So can a value that compares falsely. Nothing but text
 comes out, even if it is forged.
 """
 
@@ -99,7 +99,7 @@ def run(header: struct.Struct, source: int, out: int, err: int) -> NoReturn:
 
 
 def _record_refusals() -> None:
-    """Note what the code tries that can't be done in here: it may go on, with a wrong result."""
+    """Note what the code tries that can't be done in here: it may continue, with a wrong result."""
 
     def audit(event: str, arguments: tuple[object, ...]) -> None:
         if event in _REFUSED_EVENTS and not (
@@ -155,7 +155,7 @@ def _run_to_outcome(code: str, tests: str) -> tuple[int, str]:
         if ">>>" in code and not tests:
             recorder.checks += _run_examples(module)
         if line := recorder.swallowed_line():
-            raise _TestsFailed(f"An assertion failed in line {line}, and the code went on.")
+            raise _TestsFailed(f"An assertion failed in line {line}, and the code continued.")
     except _TestsFailed as error:
         return FAILED, str(error)
     except BaseException as error:
@@ -369,7 +369,7 @@ class AssertionRecorder(ast.NodeTransformer):
     def record(self, line: int, is_guarded: bool, value: object) -> object:
         """Note the value of an assertion, and return it.
 
-        What can't be false (a function that isn't called, an iterator) is no check.
+        What can't be false (a function that isn't called, an iterator) isn't a check.
         """
         if not value:
             self._failed.append((line, is_guarded))
@@ -383,9 +383,9 @@ class AssertionRecorder(ast.NodeTransformer):
         return next((line for line, is_guarded in self._failed if is_guarded), 0)
 
     def why_not_tested(self) -> str:
-        """Return why what ran is no proof, or "" if it is one."""
+        """Return why what ran isn't proof, or "" if it is one."""
         if self._failed:
-            return f"An assertion failed in line {self._failed[0][0]}, and the code went on."
+            return f"An assertion failed in line {self._failed[0][0]}, and the code continued."
         if lines := [line for line in self._written if line not in self._held]:
             return f"The assertion in line {lines[0]} did not run, or can't fail."
         return "" if self.checks else "No test ran."

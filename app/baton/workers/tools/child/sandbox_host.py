@@ -181,7 +181,7 @@ def _death_reason(status: int, seconds: float) -> str:
 
 
 def _run_result(out: bytes, err: bytes, why: str, status: int, word: str) -> str:
-    """Write down what was printed and how it ended. Raises Failure for what says nothing of it.
+    """Write down what was printed and how it ended. Raises Failure for output that doesn't say so.
 
     The last line is this function's: only with the word is it what the sandbox has found.
     """

@@ -1,4 +1,4 @@
-"""Exact computing: what the conductor's expressions come to, and how results are said.
+"""Exact computing: the values of the conductor's expressions, and how results are said.
 
 The checks of expressions, the words in `lexicon/` and `relations.toml`, and the numbers among them
 were fitted to what the trained conductor writes. Who changes one measures again, against the
@@ -38,6 +38,6 @@ class NoResult(CannotCompute):
 _REASONS = {
     "too_large": "The numbers are too large.",
     "by_zero": "This would divide by zero.",
-    "no_root": "This root is no real number.",
+    "no_root": "This root isn't a real number.",
     "no_day": "There is no such day as {value}.",
 }

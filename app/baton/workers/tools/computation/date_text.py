@@ -1,4 +1,4 @@
-"""Says dates and times as a person would, in the language of the request."""
+"""Says dates and times as people do, in the language of the request."""
 
 from __future__ import annotations
 
@@ -108,5 +108,5 @@ def duration_text(seconds: Fraction, words: Lexicon) -> str:
     minutes, rest = divmod(abs(seconds), 60)
     hours, minutes = divmod(int(minutes), 60)
     parts = [(hours, "h"), (minutes, "min"), (int(rest), "s")]
-    said = [f"{value} {code}" for value, code in parts if value]
-    return (MINUS if seconds < 0 else "") + (" ".join(said) or "0 min")
+    amounts = [f"{value} {code}" for value, code in parts if value]
+    return (MINUS if seconds < 0 else "") + (" ".join(amounts) or "0 min")

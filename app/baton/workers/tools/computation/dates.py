@@ -279,7 +279,7 @@ class Calendar:
             last = end if isinstance(end, int) else end.year
             return Fraction(last - first)
         if start > end:
-            raise CannotCompute("This day of birth lies in the future.")
+            raise CannotCompute("This day of birth is in the future.")
         return Fraction(relativedelta(end, start).years)
 
     def _year_or_date(self, value: Any) -> int | date:

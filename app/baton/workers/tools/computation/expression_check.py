@@ -95,8 +95,8 @@ def _find_lost_unit(expression: str, words: MarkedText) -> str:
     named = {code for _, code in _MEASURED.findall(words.text) if code != "%"}
     units = lexicon(words.language).units.values()
     long = alternatives(form for forms in units for form in forms if len(form) > MIN_WORD_CHARS)
-    for found in re.finditer(rf"(?<!\w){long}(?!\w)", words.text, re.IGNORECASE):
-        named.add(unit_code(found[0], words.language))
+    for match in re.finditer(rf"(?<!\w){long}(?!\w)", words.text, re.IGNORECASE):
+        named.add(unit_code(match[0], words.language))
     used = {*_CODE.findall(expression), *(("s", "min", "h", "d") if "/" in expression else ())}
     lost = (c for c in named if c not in expression and not used.issuperset(c.split("/")))
     return next(lost, "")
@@ -107,14 +107,14 @@ def _find_lost_day(expression: str, words: MarkedText) -> str:
     if expression.startswith(("zone(", "now(", "diff(")):
         return ""
     known = lexicon(words.language)
-    said = words.text.casefold()
+    text = words.text.casefold()
     days = {"tomorrow": known.tomorrow, "yesterday": known.yesterday}
     if not re.search(r"\d-\d\d", expression):
         days |= dict(zip(WEEKDAYS, known.weekdays, strict=True))
     days |= {name: known.holidays[name] for name in named_holidays(words.text, known)}
     for name, forms in days.items():
-        found = re.search(rf"(?<!la )(?<!\w){alternatives(map(str.casefold, forms))}(?!\w)", said)
-        if found and name not in expression:
+        match = re.search(rf"(?<!la )(?<!\w){alternatives(map(str.casefold, forms))}(?!\w)", text)
+        if match and name not in expression:
             return name
     return ""
 
@@ -169,21 +169,21 @@ def _find_words(name: str, text: str) -> bool:
 
 def _find_lost_sign(expression: str, request: str) -> str:
     """Return a negative number of the request that an expression has without its sign."""
-    for found in _NEGATIVE.finditer(request):
-        is_taken = request[: found.start(1) - 1].rstrip()[-1:] in {*"0123456789)%"}
-        if is_taken or request[found.end() :].lstrip().startswith("%"):
+    for match in _NEGATIVE.finditer(request):
+        is_taken = request[: match.start(1) - 1].rstrip()[-1:] in {*"0123456789)%"}
+        if is_taken or request[match.end() :].lstrip().startswith("%"):
             continue  # "10 -3" takes 3 away, as does "160, -35%"
-        number = re.escape(found[1])
+        number = re.escape(match[1])
         is_there = re.search(rf"(?<![\d.]){number}(?![\d.])", expression)
         if is_there and not re.search(rf"(?:^|[-+*/^(,;])\s*-\s*{number}(?![\d.])", expression):
-            return f"-{found[1]}"
+            return f"-{match[1]}"
     return ""
 
 
 def _find_invented_number(expression: str, request: str) -> str:
     """Return a percentage, or a quantity of more than one, that a request doesn't hold as such.
 
-    The 8 of 08:15 is no 8 h, and "75 por 16" no 75%.
+    The 8 of 08:15 isn't 8 h, and "75 por 16" isn't 75%.
     """
     there = {"".join(pair).replace(" ", "") for pair in _MEASURED.findall(request)}
     bare = request_literals(_MEASURED.sub(" ", request))
@@ -208,9 +208,9 @@ def find_unused_numbers(
     Not looked for: the 1 of a fraction, the base of a decimal logarithm, the number of a list's
     point, how many things are asked for, the hundred that a percentage is of ("por 100").
     """
-    said = " ; ".join([*expressions, *texts])
-    held = Counter(map(_plain_number, _SHAPE.findall(said)))
-    dates = [date for date in _SHAPE.findall(said) if date[4:5] == "-"]
+    plan_text = " ; ".join([*expressions, *texts])
+    held = Counter(map(_plain_number, _SHAPE.findall(plan_text)))
+    dates = [date for date in _SHAPE.findall(plan_text) if date[4:5] == "-"]
     held.update(date[5:] if len(date) == 10 else date[:4] for date in dates)
     for literal in map(_plain_number, _SHAPE.findall(_UNSAID.sub(" ", words))):
         if held[literal] <= 0 and literal not in "".join(texts):
@@ -267,11 +267,11 @@ def _is_completed(date: str, there: frozenset[str], request: MarkedText) -> bool
 
 def _find_foreign_unit(expression: str, request: MarkedText) -> str:
     """Return a unit that the request names in no form."""
-    said = _unit_words(request)
+    units = _unit_words(request)
     for match in _CODE.finditer(expression):
         code = match[1]
         if (
-            code not in said
+            code not in units
             and (code not in _TIME_UNITS or _ONE_TO_ANOTHER.fullmatch(expression))
             and code not in ("m2", "m3")
         ):
@@ -281,9 +281,9 @@ def _find_foreign_unit(expression: str, request: MarkedText) -> str:
 
 def _find_foreign_span(expression: str, request: MarkedText) -> str:
     """Return the unit of a length of time that the request doesn't name."""
-    said = _unit_words(request) | ({"min"} if _HOURS_AND_MINUTES.search(request.text) else set())
+    units = _unit_words(request) | ({"min"} if _HOURS_AND_MINUTES.search(request.text) else set())
     codes = (code for _, code in _MEASURED.findall(expression))
-    return next((code for code in codes if code in _TIME_UNITS and code not in said), "")
+    return next((code for code in codes if code in _TIME_UNITS and code not in units), "")
 
 
 _HOURS_AND_MINUTES = re.compile(rf"\d h (?:{request_words('and')} )?\d")
@@ -297,16 +297,16 @@ def _find_mixed_units(expression: str, request: MarkedText) -> str:
 
     Or two currencies that are added or taken away.
     """
-    said = {unit for _, unit in _MEASURED.findall(request.text)}
+    units = {unit for _, unit in _MEASURED.findall(request.text)}
     money = _named_currencies(request) if _IS_SUM.fullmatch(expression) else frozenset()
     if len(money) > 1:
         return " as ".join(sorted(money)[:2])
     for code, forms in lexicon(request.language).units.items():
         words = alternatives(form for form in forms if len(form) > MIN_WORD_CHARS - 1)
         if words and re.search(rf"(?<!\w){words}(?!\w)", request.text, re.IGNORECASE):
-            said.add(code)
+            units.add(code)
     for family in _FAMILIES:
-        if len(found := [unit for unit in family if unit in said]) > 1:
+        if len(found := [unit for unit in family if unit in units]) > 1:
             return f"{found[0]} as {found[1]}"
     return ""
 
@@ -406,11 +406,11 @@ def _find_foreign_name(expression: str, request: MarkedText) -> str:
     if expression.startswith("diff(") and is_journey:
         return "a time difference"
     words = lexicon(request.language)
-    said = request.text.casefold()
+    text = request.text.casefold()
     weekdays = alternatives(form.casefold() for forms in words.weekdays for form in forms)
-    if _FROM_TODAY.match(expression) and re.search(rf"(?<!\w)(?:{weekdays})(?!\w)", said):
+    if _FROM_TODAY.match(expression) and re.search(rf"(?<!\w)(?:{weekdays})(?!\w)", text):
         return "today"  # "if today is Tuesday": not the clock's today
-    if expression.startswith("week(") and not re.search(request_words("week"), said):
+    if expression.startswith("week(") and not re.search(request_words("week"), text):
         return "the number of a week"
     known = {
         **dict(zip(WEEKDAYS, words.weekdays, strict=True)),
@@ -422,7 +422,7 @@ def _find_foreign_name(expression: str, request: MarkedText) -> str:
         if name in words.holidays and name not in named:
             return str(name)
         forms = known.get(name, (name,) if name[0].isupper() else ())
-        if forms and not any(form.casefold() in said for form in forms):
+        if forms and not any(form.casefold() in text for form in forms):
             return str(name)
     return ""
 

@@ -36,7 +36,7 @@ _DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?![\d,])")
 class MarkForms(msgspec.Struct, frozen=True):
     """What the marking of literals needs: regular expressions, and words with what they stand for.
 
-    `at` stands before a full hour, after which that is no length of time; `past` is how many
+    `at` stands before a full hour, after which that isn't a length of time; `past` is how many
     minutes a word adds to the hour after it; `ones` count only inside larger numbers. Behind
     `before_verb` an Italian "sei" is "you are", not 6.
     """

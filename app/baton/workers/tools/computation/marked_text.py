@@ -120,14 +120,15 @@ def _number_words(tokens: list[tuple[str, int, int]], words: Lexicon) -> dict[in
     }
     for occurrence in find_numbers([_Token(word) for word, *_ in tokens], words.language, 0.0):
         start, end = occurrence.start, occurrence.end
-        said = [word.lower() for word, *_ in tokens[start:end] if not word.isspace()]
+        written = [word.lower() for word, *_ in tokens[start:end] if not word.isspace()]
         if occurrence.is_ordinal or (
-            len(said) == 1 and (said[0] in words.articles | words.marks.ones or len(said[0]) == 1)
+            len(written) == 1
+            and (written[0] in words.articles | words.marks.ones or len(written[0]) == 1)
         ):
             continue
         before = tokens[start - 2][0].lower() if start > 1 else ""
         after = tokens[start + 2][0].lower() if start + 2 < len(tokens) else ""
-        if said == ["sei"] and (before in words.marks.before_verb or after in words.articles):
+        if written == ["sei"] and (before in words.marks.before_verb or after in words.articles):
             continue
         found[start] = (end, occurrence.text.replace(",", "."))
     return found
@@ -210,8 +211,8 @@ def _date_rule(words: Lexicon) -> str:
 
 def _time_rule(words: Lexicon) -> str:
     hours = {form.lower() for form in words.units["h"]}  # "3 ore" is a time only after "alle"
-    said = (form for form in words.oclock if form.lower() not in hours)
-    oclock = alternatives((*said, "o'clock", "o\u2019clock"))
+    clock_words = (form for form in words.oclock if form.lower() not in hours)
+    oclock = alternatives((*clock_words, "o'clock", "o\u2019clock"))
     after = rf"\s*(?:{_half_days(words)})(?!\w)"
     forms = (
         rf"{_CLOCK}:\d\d(?::\d\d)?(?:\s*(?:{oclock})(?!\w))?(?:{after})?",
@@ -311,9 +312,9 @@ def _iso(year: int, month: int, day: int) -> str | None:
 
 
 def _month_number(text: str, words: Lexicon) -> int:
-    said = {word.lower().rstrip(".") for word in re.findall(r"[^\W\d_]+", text)}
+    names = {word.lower().rstrip(".") for word in re.findall(r"[^\W\d_]+", text)}
     for number, forms in enumerate(words.months, start=1):
-        if said & {form.lower().rstrip(".") for form in forms}:
+        if names & {form.lower().rstrip(".") for form in forms}:
             return number
     return 0
 
@@ -385,11 +386,11 @@ def _read_fraction(text: str, words: Lexicon) -> str | None:
 def _read_past(text: str, words: Lexicon) -> str | None:
     """Read "quarter to five"."""
     known = (form for form in words.marks.past if text.lower().startswith(form))
-    said = max(known, key=len, default="")
-    hour = _read_time(text[len(said) :].strip(), words)
-    if not said or hour is None:
+    phrase = max(known, key=len, default="")
+    hour = _read_time(text[len(phrase) :].strip(), words)
+    if not phrase or hour is None:
         return None
-    minutes = (int(hour[:2]) * 60 + words.marks.past[said]) % 1440
+    minutes = (int(hour[:2]) * 60 + words.marks.past[phrase]) % 1440
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 

@@ -305,7 +305,7 @@ def _parse_roman(text: Any) -> Fraction:
         -now if now < after else now for now, after in zip(worth, [*worth[1:], 0], strict=True)
     )
     if roman(Fraction(total)) != str(text).upper():
-        raise CannotCompute(f"{text} is no Roman numeral.")
+        raise CannotCompute(f"{text} isn't a Roman numeral.")
     return Fraction(total)
 
 

@@ -38,7 +38,7 @@ from baton.workers.tools.messages import MarkedText
 _HEADS = {"": "", **{tool: head for head, tool in TOOL_HEADS.items()}}
 _WORD = re.compile(r"\w+")
 MIN_WORDS = 4
-"""A shorter sentence is no part of its own ("Thanks a lot!"); of a question one word fewer is."""
+"""A shorter sentence isn't a part of its own ("Thanks a lot!"); of a question one word fewer is."""
 
 SHARED_LETTERS = 5
 """Words that begin with the same letters count as one: `table`, `tables`."""
@@ -103,8 +103,8 @@ def check_parts(marked: MarkedText, parts: Sequence[PlanPart]) -> list[CheckedPa
         else:
             values[number] = _PLACEHOLDER_VALUE
             why, text = _as_text(part.text, words, marked)
-        said = marked.restored(words) or text
-        checked.append(_checked_part(text, why, said))
+        literal = marked.restored(words) or text
+        checked.append(_checked_part(text, why, literal))
     checked += [_checked_part(text) for text in map(marked.restored, division.omitted)]
     if text := marked.restored(division.background):
         checked.append(_checked_part(text, "The plan leaves it out."))

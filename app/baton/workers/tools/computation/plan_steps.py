@@ -43,7 +43,7 @@ _HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 
 
 def compute(tool: str, text: str, results: Mapping[int, MarkedText] = _NO_RESULTS) -> str:
-    """Return what an expression, a written sum or conversion, or a claim comes to.
+    """Return the value of an expression, a written sum or conversion, or a claim.
 
     `text` is what a step's worker is shown, `results` are those in use, marked. Raises
     CannotCompute.
@@ -93,7 +93,7 @@ def results_in_use(message: str) -> Mapping[int, str]:
 
 
 def compute_step(tool: str, message: str, results: Mapping[int, MarkedText] = _NO_RESULTS) -> str:
-    """Return what a tool's step comes to, in the language of the request. Raises CannotCompute.
+    """Return the result of a tool's step, in the language of the request. Raises CannotCompute.
 
     `message` is what a step's worker is shown: the request and earlier results between fences,
     then the expression. `results` are those in use, marked.
@@ -129,7 +129,7 @@ def compute_step(tool: str, message: str, results: Mapping[int, MarkedText] = _N
 
 
 def _compute_written(tool: str, text: str, message: str) -> str:
-    """Return what a text comes to that is a sum, a conversion or a question for the time.
+    """Return the result of a text that is a sum, a conversion or a question for the time.
 
     `message` is what the step's worker is shown; the answer is in the language of its request.
     Raises CannotCompute, and NotAnExpression for a text that is none of these.

@@ -61,7 +61,7 @@ _TARGET = re.compile(_UNIT)
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What a conversion comes to: numbers with unit codes, the largest unit first."""
+    """The result of a conversion: numbers with unit codes, the largest unit first."""
 
     parts: tuple[tuple[Fraction, str], ...]
     source: str = ""

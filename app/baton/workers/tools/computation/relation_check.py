@@ -175,8 +175,8 @@ def _find_other_place(expression: str, request: str, language: str) -> str:
         between, is_turned = _between(left, right, request)
         if between is None:
             continue
-        said = _signs_said(between, is_turned, language, is_share="%" in left + right)
-        if said is not None and sign not in said:
+        signs = _signs_said(between, is_turned, language, is_share="%" in left + right)
+        if signs is not None and sign not in signs:
             return f"{left} {sign} {right}"
     return ""
 

@@ -1,4 +1,4 @@
-"""Says a computed result as a person would, in the language of the request.
+"""Says a computed result as people do, in the language of the request.
 
 What the sentence doesn't show itself stands behind it: a wrong expression is the worst failure of
 this way of computing, and a reader sees it at once.

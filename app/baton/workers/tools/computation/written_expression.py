@@ -187,7 +187,7 @@ _GROUPED_PATTERN = re.compile(r"[1-9]\d{0,2}(,\d{3})+%?\s*$|(\.\d{3}){2,}%?\s*$"
 def judge_claims(text: str) -> str:
     """Return for each line "Yes: LEFT = VALUE", "No: LEFT = VALUE" or "Unreadable".
 
-    Raises CannotCompute where a line is no claim, or the only one can't be read.
+    Raises CannotCompute where a line isn't a claim, or the only one can't be read.
     """
     lines = text.strip().splitlines()
     if len(lines) > MAX_CLAIMS or not lines or not all(map(_match_claim, lines)):
