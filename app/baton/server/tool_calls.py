@@ -125,7 +125,7 @@ class ToolCallReader:
                 if not self._opener:
                     self._pending = self._gap + self._pending
                     break
-            if self._is_no_call():
+            if self._is_not_call():
                 size = len(self._opener)
                 shown += self._gap + self._pending[:size]
                 self._pending, self._opener, self._has_begun = self._pending[size:], "", True
@@ -158,7 +158,7 @@ class ToolCallReader:
             return at
         return len(self._pending) - held_back(self._pending, marks)
 
-    def _is_no_call(self) -> bool:
+    def _is_not_call(self) -> bool:
         """Whether what was opened can no longer become a call, so that its text is shown."""
         if self._opener == _BARE:
             return not _may_be_call(self._pending)

@@ -169,7 +169,7 @@ class PromptQueue:
         """Run what waits, also after a stop."""
         self.is_held = False
         if self._task is None:
-            self._task = asyncio.create_task(self._play())
+            self._task = asyncio.create_task(self._run_next())
             self._task.add_done_callback(self._done)
         else:
             self._observer.changed(self.current)
@@ -199,7 +199,7 @@ class PromptQueue:
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=5)
 
-    async def _play(self) -> None:
+    async def _run_next(self) -> None:
         try:
             while self.waiting and not (self._closing or self.is_held):
                 pending = self.waiting.pop(0)

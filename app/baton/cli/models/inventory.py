@@ -68,7 +68,7 @@ def find_known_model(typed: str) -> ModelRow:
 
 
 def _model_ids(incomplete: str, *, with_catalogue: bool) -> list[CompletionItem]:
-    """Return the ids that begin so, of the library's models and of the catalogue's."""
+    """Return the ids that begin so, of models in the library and in the catalogue."""
     paths = find_paths()
     try:
         library = compose_library(load_settings(paths.config_file), paths)

@@ -137,7 +137,7 @@ class RunController:
     def regenerate(self) -> None:
         """Answer the selected prompt again; the answer there is stays as another version."""
         self._feedback.record(self._feedback.selected_answer(), Signal.AGAIN)
-        self._play_again(None)
+        self._run_again(None)
 
     async def ask_stronger(self) -> None:
         """Answer the selected prompt again with a stronger worker, or say why that can't be."""
@@ -153,9 +153,9 @@ class RunController:
             await context.transcript.note(stronger)
         else:
             self._feedback.record(self._feedback.selected_answer(), Signal.STRONGER)
-            self._play_again(stronger.id)
+            self._run_again(stronger.id)
 
-    def _play_again(self, worker: str | None) -> None:
+    def _run_again(self, worker: str | None) -> None:
         if (turn := self._conversation.selected_prompt()) is not None:
             self.send(Prompt(turn.text, turn.files), again=turn.id, worker=worker)
 
