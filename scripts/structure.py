@@ -112,9 +112,6 @@ MAX_SMALL_LINES = 80
 MAX_SUBJECT_CHARS = 72
 """Of a commit's subject: what `git log` shows in a line."""
 
-SUBJECTS_SINCE = "2026-11-29T01:45:00Z"
-"""Commits before this were made when nothing checked them."""
-
 SIZES = Path("scripts", "data", "sizes.toml")
 """The committed size of each folder, so that growth is a decision that a reviewer sees."""
 
@@ -391,7 +388,7 @@ def branch_subjects(tree: Path = ROOT) -> list[str]:
 
     Without git, in an unpacked archive and in a shallow clone it isn't.
     """
-    log = ("log", "--no-merges", f"--since={SUBJECTS_SINCE}", "--format=%s")
+    log = ("log", "--no-merges", "--format=%s")
     for main in ("main", "origin/main"):
         base = _git(tree, "merge-base", main, "HEAD")
         if base is not None:
