@@ -1,4 +1,4 @@
-"""Where the packaged binary starts: Baton itself, or with `--child NAME` one of its children."""
+"""Where the packaged binary starts: Baton, one of its children, or a part of its self-test."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ def main() -> None:
     """Run what was asked for."""
     _know_itself()
     _give_back_environment()
-    if sys.argv[1:2] == ["--child"]:
-        _run_child(sys.argv[2:])
+    if sys.argv[1:3] == ["--child", "self_test"] and len(sys.argv) == 4:
+        from baton_self_test.part_process import main as use_part
+
+        use_part(sys.argv[3])
     else:
         from baton.cli import main as run
 
@@ -49,17 +51,6 @@ def _give_back_environment() -> None:
         os.environ.pop("LD_LIBRARY_PATH", None)
     for name in [name for name in os.environ if name.startswith("_PYI_")]:
         del os.environ[name]
-
-
-def _run_child(args: list[str]) -> None:
-    if args[:1] == ["self_test"] and len(args) == 2:
-        from baton_self_test.part_process import main as use_part
-
-        use_part(args[1])
-        return
-    from baton.ipc.child_entry import run_child
-
-    run_child(args)
 
 
 if __name__ == "__main__":

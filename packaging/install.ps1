@@ -12,7 +12,7 @@ own PATH, and needs no administrator. The version before is kept in PREFIX\share
     powershell -ExecutionPolicy Bypass -File install.ps1 -From FOLDER
 
 .PARAMETER From
-Where the release lies: the folder, or the address beginning with https, that holds SHA256SUMS. By
+Where the release is: the folder, or the address beginning with https, that holds SHA256SUMS. By
 default the folder of this script.
 
 .PARAMETER Flavour
@@ -40,7 +40,7 @@ Set-StrictMode -Version 2
 $ErrorActionPreference = "Stop"
 $ProgressPreference = "SilentlyContinue"  # drawing it makes a download many times slower
 
-# Where the release lies: scripts/release writes it into the copy that it publishes.
+# Where the release is: scripts/release writes it into the copy that it publishes.
 $origin = ""
 
 # What a run knows, for its end: the folders that weren't there, what it has to tidy, how far it is.
@@ -59,7 +59,7 @@ function Find-Release {
         $place = $PSScriptRoot
     }
     if (-not $place) { $place = $origin }
-    if (-not $place) { Stop-Install "say where the release lies, with -From FOLDER or -From https://..." }
+    if (-not $place) { Stop-Install "say where the release is, with -From FOLDER or -From https://..." }
     if ($place -match "^https://|^http://(localhost|127\.0\.0\.1|\[::1\])[:/]") { return $place.TrimEnd("/") }
     if ($place -match "^http://") {
         Stop-Install "$place is not protected on its way; use https, or fetch the folder yourself and name it with -From."
@@ -175,7 +175,7 @@ function Get-Noted($Receipt, [string] $Name, $Else) {
 
 function Test-Program([string] $Program, [string] $Version) {
     Write-Host "Trying whether it starts here ..."
-    $ErrorActionPreference = "Continue"  # what a program writes to stderr is no reason to stop
+    $ErrorActionPreference = "Continue"  # what a program writes to stderr isn't a reason to stop
     try { $says = (& $Program --version 2>&1 | Out-String).Trim() }
     catch { Stop-Install "the file is right, but doesn't start here: $($_.Exception.Message)" }
     if ($LASTEXITCODE -ne 0) { Stop-Install "the file is right, but doesn't start here; it says: $says" }
@@ -244,7 +244,7 @@ function Write-Receipt([string] $File, [hashtable] $Chosen, [string] $Release, [
     Move-Item -LiteralPath "$File.new" -Destination $File -Force
 }
 
-# The person's own PATH, as it stands in the registry: what refers to variables goes on to do so.
+# The user's own PATH, as it stands in the registry: what refers to variables continues to do so.
 function Add-ToPath([string] $Folder) {
     $key = [Microsoft.Win32.Registry]::CurrentUser.OpenSubKey("Environment", $true)
     try {

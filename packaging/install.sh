@@ -2,7 +2,7 @@
 # Installs Baton, a single file, into a folder of your own; --help says how. Standard sh, which needs
 # nothing but what any Unix has, and never root.
 
-# Where the release lies: scripts/release writes it into the copy that it publishes.
+# Where the release is: scripts/release writes it into the copy that it publishes.
 origin=""
 
 usage() {
@@ -12,7 +12,7 @@ Usage: sh install.sh [OPTIONS]
   Install Baton for yourself. Run it again to upgrade or to repair; the version
   before is kept (`baton self rollback`).
 
-  --from FOLDER|URL         Where the release lies: the folder or the address
+  --from FOLDER|URL         Where the release is: the folder or the address
                             that holds SHA256SUMS. By default the folder of
                             this script, or the address that it came from.
   --flavour full|slim       full brings a small model and works without a
@@ -154,7 +154,7 @@ find_release() {
     fi
     from=${from:-$origin}
     [ -n "$from" ] ||
-        fail "say where the release lies, with --from FOLDER or --from https://..." 2
+        fail "say where the release is, with --from FOLDER or --from https://..." 2
     case $from in
         https://*) ;;
         http://localhost[:/]* | http://127.0.0.1[:/]* | http://\[::1\][:/]*) ;;
@@ -165,7 +165,7 @@ find_release() {
         *)
             [ -d "$from" ] || fail "there is no folder $from." 2
             from=$(cd "$from" && pwd) || fail "the folder $from can't be opened."
-            case $from in *[[:cntrl:]]*) fail "the release lies in a folder whose name can't be printed." 2 ;; esac
+            case $from in *[[:cntrl:]]*) fail "the release is in a folder whose name can't be printed." 2 ;; esac
             return
             ;;
     esac
@@ -692,7 +692,7 @@ list() {
     [ -z "$1" ] || say "$1" | sed 's/^/    /; $!s/$/,/'
 }
 
-# What remains for the person to do
+# What remains for the user to do
 
 tell() {
     echo

@@ -19,7 +19,7 @@ set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH OFF)
 
 # Debian 11's GCC, 10, writes the sums of llamafile's multiplication to memory in each round of its inner
-# loop, unless it is told to look for stores that can be moved out: a twentieth of reading a prompt.
+# loop, unless it is set to look for stores that can be moved out: a twentieth of reading a prompt.
 if(PROJECT_NAME STREQUAL "ggml" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 11)
     cmake_language(DEFER CALL set_source_files_properties
         "${CMAKE_CURRENT_SOURCE_DIR}/src/ggml-cpu/llamafile/sgemm.cpp"

@@ -1,6 +1,6 @@
 # Included at each project() when llama-cpp-python is compiled, see setup.py.
 
-# What is left out, llama.cpp's library for command-line tools, is no part of the Python package and more
+# What is left out, llama.cpp's library for command-line tools, isn't part of the Python package and more
 # than half of the work. A plain variable, because CMakeLists.txt forces the cache entry to ON.
 set(LLAMA_BUILD_COMMON OFF)
 

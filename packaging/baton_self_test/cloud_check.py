@@ -38,7 +38,7 @@ async def check_cloud(context: SelfTestContext) -> str:
         if not await provider.is_reachable():
             text = "This machine can't talk with itself (127.0.0.1), so the gateway wasn't tried."
             return CheckWarning(f"{text} Without that, no cloud worker answers.")
-        ledger = Ledger.open(context.folder / "cloud.db")
+        ledger = Ledger(context.folder / "cloud.db")
         try:
             key = f"self-test-{secrets.token_hex(16)}"
             answer = await _ask_worker(context, ledger, provider, key)

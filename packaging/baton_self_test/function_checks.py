@@ -214,7 +214,7 @@ class _ScriptedOrchestra:
             name: ScriptedWorker(script, Card(name, "local", name.title(), context=8192))
             for name, script in scripts.items()
         }
-        self.store: Store = Store.open(context.paths.database)
+        self.store: Store = Store(context.paths.database)
         self.orchestra = Orchestra(Services(workers, self.store), next(iter(workers)))
 
     async def aclose(self) -> None:
@@ -234,7 +234,7 @@ async def check_ledger(context: SelfTestContext) -> str:
         ceilings={Scope.DAY: NANO * 4 // 100},
     )
     held, charged = NANO * 3 // 100, NANO * 6 // 1000
-    ledger = Ledger.open(context.paths.ledger)
+    ledger = Ledger(context.paths.ledger)
     try:
         hold = await ledger.hold(bill)
         refused = False
@@ -245,7 +245,7 @@ async def check_ledger(context: SelfTestContext) -> str:
         await ledger.settle(hold.call, BilledTokens(1000, 200))
     finally:
         await ledger.aclose()
-    ledger = Ledger.open(context.paths.ledger)  # what counts is what is on the disk
+    ledger = Ledger(context.paths.ledger)  # what counts is what is on the disk
     try:
         rooms = (await ledger.standing(bill.ceilings)).rooms
     finally:
@@ -270,7 +270,7 @@ async def check_search(context: SelfTestContext) -> str:
         )
     if why := _unfinished_text(view):
         raise CheckFailed(why)
-    store = Store.open(context.paths.database)
+    store = Store(context.paths.database)
     try:
         hits = await store.search("fermat")
         kept = await store.search("explain corona")
@@ -298,7 +298,7 @@ async def check_screen(context: SelfTestContext) -> str:
     from baton.workers import ScriptedWorker
 
     worker = ScriptedWorker(_script_answer, Card("self-test", "local", "Self-test", context=8192))
-    store, ledger = Store.open(None), Ledger.open(None)
+    store, ledger = Store(None), Ledger(None)
     try:
         paths = context.paths
         table = AppServices(

@@ -369,7 +369,7 @@ def use_units() -> str:
 
 def use_words() -> str:
     """Read a number word, and compute with it."""
-    from baton.workers.tools.computation.evaluation import evaluate
+    from baton.workers.tools.computation import evaluate
     from baton.workers.tools.computation.marked_text import mark
 
     marked = mark("zweiundvierzig mal drei").text

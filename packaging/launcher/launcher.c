@@ -1,4 +1,4 @@
-/* Starts Baton, of which this is the head: the single file that a person has is this launcher with
+/* Starts Baton, of which this is the head: the single file that a user has is this launcher with
  * the folder build behind it (pack.py says how). The first start unpacks the folder into the
  * person's cache; this and later ones see that it's whole, hold it, and become its executable.
  *
@@ -71,7 +71,7 @@ static int open_self(char path[PATH_MAX]) {
     return file;
 }
 
-/* sudo may leave HOME as it was: what root unpacked there would be in the person's way later. */
+/* sudo may leave HOME as it was: what root unpacked there would be in the user's way later. */
 static void refuse_sudo(const char *home) {
     struct stat found;
     if (geteuid() || !getenv("SUDO_UID") || stat(home, &found) || !found.st_uid) return;
@@ -80,7 +80,7 @@ static void refuse_sudo(const char *home) {
          home);
 }
 
-/* Return the person's home, without asking any service that knows people. */
+/* Return the user's home, without asking any service that knows people. */
 static const char *find_home(void) {
     const char *home = getenv("HOME");
     if (!home || *home != '/') {
@@ -152,7 +152,7 @@ static _Noreturn void become(const struct tree *tree, char *self, char **argumen
 /* What it is to do, and where, is said by the environment, which is somebody else's then. */
 static void refuse_borrowed_rights(void) {
     if (geteuid() == getuid() && getegid() == getgid()) return;
-    fail("Baton doesn't run with the rights of whoever its file belongs to. "
+    fail("Baton doesn't run with the rights of the owner of its file. "
          "Take that away: chmod ug-s");
 }
 

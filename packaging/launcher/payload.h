@@ -1,4 +1,4 @@
-/* The folder build that lies behind the launcher in the single file. pack.py says how. */
+/* The folder build behind the launcher in the single file. pack.py says how. */
 
 #ifndef PAYLOAD_H
 #define PAYLOAD_H
@@ -19,7 +19,7 @@ struct payload {
     char key[KEY_SIZE + 1]; /* the name of the unpacked folder */
 };
 
-/* Tell whether a file of this person's or of root's is a whole single file. */
+/* Whether a file that this user or root owns is a whole single file. */
 bool is_whole_file(const char *path);
 
 /* Find the payload of the single file that is open; exit with a sentence if it isn't whole. */

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Write where the version before the single file lies, if it's there and whole. */
+/* Write where the version before the single file is, if it's there and whole. */
 bool find_previous(const char *file, char previous[PATH_MAX]);
 
 #endif

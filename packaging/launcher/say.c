@@ -62,7 +62,7 @@ void fail_at(const char *path, const char *what, int error) {
          what, path, strerror(error));
 }
 
-/* The last is a limit on a file's size: then writing fails, which is told. */
+/* The last is a limit on a file's size: then writing fails, which is reported. */
 static const int asking[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ};
 enum { ASKING = sizeof asking / sizeof *asking };
 static struct sigaction before[ASKING];

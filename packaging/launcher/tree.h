@@ -1,6 +1,6 @@
 /* The unpacked folder: <cache>/app/<key>, with its lock <cache>/app/<key>.lock beside it.
  *
- * Whoever runs a tree holds its lock, shared; whoever removes one holds it alone. <cache>/app/lock
+ * A process that runs a tree holds its lock, shared; one that removes it holds it alone. <cache>/app/lock
  * is held by the one who unpacks or removes. What has a name like <key>.part.XXXXXX is unfinished,
  * or being removed. */
 
