@@ -27,9 +27,8 @@ from planner import Planner
 
 from baton.core.reading.bare_expressions import can_compute
 from baton.workers.local import conductor_adapter, starter
-from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation import CannotCompute, evaluate
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
-from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.quantities import Amount
 from baton.workers.tools.computation.result_text import plain_value
 from baton.workers.tools.computation.written_expression import written_expression

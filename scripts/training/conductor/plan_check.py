@@ -10,9 +10,8 @@ from typing import Any
 
 from baton.core.planning.plan_lines import TOOL_HEADS, PlanPart
 from baton.core.planning.request_parts import CheckedPart
-from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation import CannotCompute, evaluate
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
-from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.computation.plan_check import check_parts
 from baton.workers.tools.computation.quantities import Amount

@@ -20,8 +20,7 @@ from real_texts import RealText
 
 from baton.core.errors import PlanError
 from baton.core.planning.plan_lines import TOOL_HEADS, parse_lines
-from baton.workers.tools.computation import CannotCompute
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation import CannotCompute, evaluate
 from baton.workers.tools.computation.expression_check import CONSTANTS
 from baton.workers.tools.computation.marked_text import mark
 from baton.workers.tools.computation.result_text import plain_value

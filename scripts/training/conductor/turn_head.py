@@ -46,7 +46,7 @@ from baton.core.planning.turn_roles import (
     worker_features,
 )
 from baton.routing import shipped_folder
-from baton.routing.child.router_model import TURN_SHAPE, TurnHead
+from baton.routing.child.router_model import TURN_SHAPE, TURNS_FILE, TurnHead
 from baton.routing.child.text_features import WIDTH, Encoder, Vectors
 
 Floats = NDArray[np.float64]
@@ -395,7 +395,8 @@ def main() -> None:
     weights = train(pool, args.generations, args.seed, log, args.random)
     kept_back = pool_of(args.data, 1000 + args.seed, True, args.cost_weight)
     print("\n".join(compare(kept_back, {"start": TurnHead.by_rule().weights, "trained": weights})))
-    TurnHead(weights.reshape(TURN_SHAPE)).save(args.out)
+    head = weights.reshape(TURN_SHAPE).astype(np.float32)
+    np.savez_compressed(args.out / TURNS_FILE, head=head)
 
 
 if __name__ == "__main__":

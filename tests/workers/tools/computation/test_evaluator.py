@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from baton.workers.tools.computation import CannotCompute, numbers
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation import CannotCompute, evaluate, numbers
 from baton.workers.tools.computation.evaluator import (
     CALL_WORK,
     MAX_BITS,

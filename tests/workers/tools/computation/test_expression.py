@@ -11,9 +11,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation import CannotCompute, evaluate
 from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
-from baton.workers.tools.computation.evaluation import evaluate
 from baton.workers.tools.computation.quantities import Amount
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=ZoneInfo("Europe/Berlin"))

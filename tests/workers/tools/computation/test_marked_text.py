@@ -30,6 +30,7 @@ MARKED = [
     ("el 3 de mayo de 2027", "el 2027-05-03"),
     ("Quanto fa 1.500 diviso dodici?", "Quanto fa 1500 diviso 12?"),
     ("mezzo chilo in once", "0.5 kg in once"),
+    ("10 GB a 100 megabit al secondo", "10 GB a 100 Mbit/s"),
     ("A aula começa às 19 horas e dura 3 horas", "A aula começa às 19:00 e dura 3 h"),
     ("gcd(48,180) by 5 o'clock", "gcd(48, 180) by 05:00"),
     ("ggt(48,180), bin 34 y.o.", "ggt(48, 180), bin 34 y.o."),

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation import evaluate
 from baton.workers.tools.computation.lexicon import LANGUAGES, lexicon, number_text
 from baton.workers.tools.computation.result_text import result_text
 

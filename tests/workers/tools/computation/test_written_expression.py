@@ -8,8 +8,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
-from baton.workers.tools.computation import CannotCompute
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation import CannotCompute, evaluate
 from baton.workers.tools.computation.lexicon import LANGUAGES
 from baton.workers.tools.computation.written_expression import (
     MAX_CLAIMS,

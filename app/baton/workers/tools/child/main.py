@@ -2,7 +2,7 @@
 
 Marking is here because number words are read by native code, and because it may take a second.
 
-`python -m baton.ipc.child_entry tools` speaks the messages of `workers.tools.messages` on stdin
+The child `tools` speaks the messages of `workers.tools.messages` on stdin
 and stdout. It holds no secret, connects nowhere, and ends at once when its parent does.
 """
 

@@ -113,7 +113,7 @@ class SandboxHost:
             mine.close()
             for file in files:
                 os.close(file)
-        return _run_result(out, err, why or _death_reason(status, seconds), status, word.hex())
+        return _run_result(out, err, why or _death_reason(status), status, word.hex())
 
     def cancel(self, number: int) -> None:
         """Have a piece of code killed, or not begun if it hasn't."""
@@ -173,7 +173,7 @@ def _read_output(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str
     return got[out], got[err], ""
 
 
-def _death_reason(status: int, seconds: float) -> str:
+def _death_reason(status: int) -> str:
     if not os.WIFSIGNALED(status):
         return ""
     number = os.WTERMSIG(status)

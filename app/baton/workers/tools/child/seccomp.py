@@ -85,14 +85,14 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def confine(seconds: int, memory: int = MEMORY_BYTES) -> None:
+def confine(seconds: int) -> None:
     """Give everything up for good but computing and writing. Raises OSError."""
     import ctypes
 
     parent = os.getppid()
     os.nice(10)
     for limit, value in (
-        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
@@ -129,11 +129,11 @@ def _filter() -> bytes:
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 
-def _prctl(option: int, second: int, third: int = 0, fourth: int = 0, fifth: int = 0) -> None:
+def _prctl(option: int, second: int, third: int = 0) -> None:
     """Call the kernel's prctl, which wants zeros for what an option doesn't use. Raises OSError."""
     import ctypes
 
-    given = map(ctypes.c_ulong, (second, third, fourth, fifth))
+    given = map(ctypes.c_ulong, (second, third, 0, 0))
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(ctypes.c_int(option), *given) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

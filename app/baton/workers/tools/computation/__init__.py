@@ -11,6 +11,41 @@ figures in docs/orchestration.md:
   the tests hold.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from baton.workers.tools.computation.evaluator import Result
+
+
+def evaluate(
+    tool: str, text: str, *, now: Any = None, results: Mapping[int, Any] | None = None
+) -> Result:
+    """Return what a tool makes of an expression. Raises CannotCompute.
+
+    `now` is the user's local time (an aware datetime, default: the system's); `results` are the
+    values of earlier steps, for `#1`.
+    """
+    if not text.strip() or "\n" in text.strip():
+        raise NotAnExpression
+    from baton.workers.tools.computation.numbers import evaluate_numbers
+
+    earlier = {f"#{number}": value for number, value in (results or {}).items()}
+    match tool:
+        case "calc":
+            return evaluate_numbers(text, earlier)
+        case "units":
+            from baton.workers.tools.computation.quantities import evaluate_quantities
+
+            return evaluate_quantities(text, earlier)
+        case "clock":
+            from baton.workers.tools.computation.dates import evaluate_dates
+
+            return evaluate_dates(text, earlier, now)
+    raise CannotCompute(f"There is no tool {tool!r}.")
+
 
 class CannotCompute(Exception):
     """Why an expression has no value here, in a sentence."""

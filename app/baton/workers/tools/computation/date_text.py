@@ -27,7 +27,7 @@ def clock_text(expression: str, result: Result, words: Lexicon) -> str:
             year = expression.partition("(")[2].rpartition(")")[0].strip()
             return answers["leap" if value else "not_leap"].format(value=year)
         case "today", date():
-            return answers["today"].format(date=date_text(value, words, weekday=True))
+            return answers["today"].format(date=date_text(value, words))
         case _, datetime():
             return answers["now"].format(time=f"{value:%H:%M}")
         case "now", CityTime(city=""):
@@ -56,7 +56,7 @@ def _clock_value(result: Result, words: Lexicon) -> str:
         case str() if value in WEEKDAYS:
             return words.weekdays[WEEKDAYS.index(value)][0] + "."
         case date():
-            return answers["date"].format(date=date_text(value, words, weekday=True))
+            return answers["date"].format(date=date_text(value, words))
         case DayOfYear():
             return f"{value.day} {words.months[value.month - 1][0]}"
         case ClockTime():
@@ -92,10 +92,9 @@ def _day_note(days: int, words: Lexicon) -> str:
     return f" ({known.get(days, f'{days:+} d')})"
 
 
-def date_text(day: date, words: Lexicon, *, weekday: bool = False) -> str:
-    """Return a date as the language writes it."""
-    key = "weekday_date_format" if weekday else "date_format"
-    return words.answers[key].format(
+def date_text(day: date, words: Lexicon) -> str:
+    """Return a date with its weekday as the language writes it."""
+    return words.answers["date_format"].format(
         weekday=words.weekdays[day.weekday()][0],
         day=day.day,
         month=words.months[day.month - 1][0],

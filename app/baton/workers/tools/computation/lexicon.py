@@ -33,7 +33,7 @@ _HALF_DAY = re.compile(r"(?<=\d)\s?[ap]\.?m(?!\w)\.?", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?![\d,])")
 
 
-class MarkForms(msgspec.Struct, frozen=True):
+class MarkForms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the marking of literals needs: regular expressions, and words with what they stand for.
 
     `at` stands before a full hour, after which that isn't a length of time; `past` is how many
@@ -51,7 +51,7 @@ class MarkForms(msgspec.Struct, frozen=True):
     before_verb: frozenset[str] = frozenset()
 
 
-class Lexicon(msgspec.Struct, frozen=True):
+class Lexicon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One language's words; forms are as people write them, the first two singular and plural.
 
     `letters` are those that speak for the language.

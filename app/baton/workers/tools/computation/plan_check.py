@@ -18,8 +18,7 @@ from typing import Any
 
 from baton.core.planning.plan_lines import TOOL_HEADS, PlanPart
 from baton.core.planning.request_parts import CheckedPart
-from baton.workers.tools.computation import CannotCompute, NoResult
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation import CannotCompute, NoResult, evaluate
 from baton.workers.tools.computation.expression_check import (
     CONSTANTS,
     correct_expression,

@@ -16,8 +16,7 @@ from typing import Any
 from baton.core.markdown import blocks, prose, text_and_blocks as fenced_parts
 from baton.core.planning.plan_lines import TOOL_HEADS
 from baton.core.reading.bare_expressions import can_compute
-from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation import CannotCompute, NoResult, NotAnExpression, evaluate
 from baton.workers.tools.computation.lexicon import guess_language
 from baton.workers.tools.computation.quantities import Amount
 from baton.workers.tools.computation.result_text import (

@@ -13,8 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from baton.core.reading.bare_expressions import MATH_SIGNS, clock_expression, without_lead
-from baton.workers.tools.computation import CannotCompute, NotAnExpression
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation import CannotCompute, NotAnExpression, evaluate
 from baton.workers.tools.computation.expression import (
     MAX_EXPRESSION_CHARS,
     Literal,
