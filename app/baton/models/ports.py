@@ -139,7 +139,6 @@ class NeedsAgreement(ConfigError):
             f"{name} comes under the licence {licence or 'unknown'}.",
             f"Read it first{place and f' ({place})'}; `--agree` says that you accept it.",
         )
-        self.licence = licence
         self.place = place
 
 

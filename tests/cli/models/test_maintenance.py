@@ -48,12 +48,12 @@ def test_removing_as_json(call: Call, own: Path) -> None:
     assert one["freed_bytes"] >= 60_000
 
 
-def test_without_a_person_the_answer_is_no(call: Call, own: Path) -> None:
+def test_without_a_user_the_answer_is_no(call: Call, own: Path) -> None:
     done = call("models", "rm", "own")
     assert (done.code, "-y" in done.err, own.exists()) == (2, True, True)
 
 
-def test_the_person_is_asked(own: Path) -> None:
+def test_the_user_is_asked(own: Path) -> None:
     poet = '[[workers]]\nid = "poet"\nmodel = "own"\n'
     with find_paths().config_file.open("a") as file:
         file.write(poet)
@@ -179,7 +179,6 @@ def test_a_default_that_is_gone_is_said_once_and_not_beside_another(
     said = "own is gone, so small answers"
     assert said not in call("ask", "-m", "small", "--max-tokens", "1", "Hi").err
     assert said in call("ask", "--max-tokens", "1", "Hi").err
-    assert said not in call("ask", "-m", "small", "--max-tokens", "1", "Hi").err
     assert said not in call("ask", "--max-tokens", "1", "Hi").err
     shutil.copy(starter().path, file)
     call("ask", "--max-tokens", "1", "Hi")

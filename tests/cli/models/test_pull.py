@@ -121,7 +121,7 @@ def test_any_model_of_the_hub_can_be_named(call: Call, hub: Hub) -> None:
     assert (missing.code, "Model-Q4_K_M.gguf" in missing.err) == (2, True)
 
 
-def test_one_that_the_catalogue_does_not_know_goes_on_by_its_id(call: Call, hub: Hub) -> None:
+def test_one_that_the_catalogue_does_not_know_continues_by_its_id(call: Call, hub: Hub) -> None:
     hub.add("user/repo", {"Model-Q8_0.gguf": OTHER})
 
     async def only_want() -> None:
@@ -204,7 +204,7 @@ def test_without_a_name_nothing_unwanted_is_fetched(call: Call, hub: Hub) -> Non
     assert hub.log == []
 
 
-def test_ctrl_c_keeps_what_came_and_pull_goes_on(call: Call, hub: Hub) -> None:
+def test_ctrl_c_keeps_what_came_and_pull_continues(call: Call, hub: Hub) -> None:
     big = tiny(6_000_000, seed=3)
     revision = hub.add("maker/models", {"tiny.gguf": big})
     keep_catalogue(catalogue_entry("tiny", big, revision=revision))
@@ -335,7 +335,7 @@ def test_outside_names_are_cleaned(call: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"no model at all" * 100])
-def test_what_is_no_model_is_refused(call: Call, tmp_path: Path, content: bytes) -> None:
+def test_what_is_not_a_model_is_refused(call: Call, tmp_path: Path, content: bytes) -> None:
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(content)
     done = call("models", "import", str(mine))

@@ -36,6 +36,7 @@ def held(id: str = FOLDER) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (find_paths().models / id).glob("*.gguf")}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name", ["u/split:Q8_0", *(f"u/split/Tiny-Q8_0-0000{n}-of-00003.gguf" for n in (1, 3))]
 )
@@ -62,9 +63,9 @@ def test_an_address_leads_to_all_parts(call: Call, hub: Hub) -> None:
     assert held() == FILES
 
 
-def test_an_interrupted_download_goes_on_with_the_part_that_it_was_at(call: Call, hub: Hub) -> None:
+def test_an_interrupted_download_continues_with_the_part_it_was_at(call: Call, hub: Hub) -> None:
     last = "00003-of-00003"
-    hub.fault(Fault(status=403), on="store", file=last, times=0)
+    hub.fault(Fault(status=503, retry_after=1_000), on="store", file=last, times=0)
     broken = call("models", "pull", "hf.co/u/split:Q8_0", "--agree")
     assert broken.code != 0
     assert len(held()) == 2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.error_report import exit_code
+from baton.cli.exit_codes import exit_code
 from baton.cli.json_output import error_object
 from baton.cli.models.inventory import complete_held, open_library
 from baton.cli.models.pull import model_object
