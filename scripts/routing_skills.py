@@ -11,9 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from fit_abilities import fit_abilities
+from fit_abilities import canonical_name, fit_abilities
 
-from baton.core.model_names import canonical_name
 from baton.core.plan_types import KINDS
 from baton.routing.child.first_stage import Floats
 

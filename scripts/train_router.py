@@ -44,6 +44,7 @@ import routing_rows
 from fit_heads import FOLDS, fit_kind_head, fit_length_head
 from fit_second_stage import fit_second_stage
 from fit_trust import HeldOut, Trust, fit_trust
+from head_files import save_first_stage, save_kind_head, save_length_head, save_second_stage
 from routing_rows import Rows
 from routing_skills import skill_table
 
@@ -121,7 +122,8 @@ def main() -> None:
     cache.keep()
     read = time.monotonic()
     if chosen.lengths:
-        length_head(data, cache, FirstStage.load(chosen.out).basis).save(chosen.out)
+        basis = FirstStage.load(chosen.out).basis
+        save_length_head(length_head(data, cache, basis), chosen.out)
     else:
         train(data, chosen.out, chosen.seed, cache, chosen.kinds)
     count = sum(map(len, data))
@@ -146,10 +148,10 @@ def train(
     for name in ENCODER:
         if not (out / name).exists():
             shutil.copyfile(SHIPPED / name, out / name)
-    heads.save(out)
-    length_head(data, cache, heads.basis).save(out)
-    agreement.save(out)
-    kind_head([*examples(kinds_file), *some_of(data)], cache).save(out)
+    save_first_stage(heads, out)
+    save_length_head(length_head(data, cache, heads.basis), out)
+    save_second_stage(agreement, out)
+    save_kind_head(kind_head([*examples(kinds_file), *some_of(data)], cache), out)
     skills = skill_table(
         [sample.name for sample in samples],
         [sample.kinds for sample in samples],

@@ -52,7 +52,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest_asyncio.fixture
 async def store(file: Path) -> AsyncIterator[Store]:
-    opened = Store.open(file)
+    opened = Store(file)
     yield opened
     await opened.aclose()
 
@@ -185,7 +185,7 @@ def test_without_a_history_it_says_where_it_looked_and_makes_none(file: Path) ->
 
 def test_the_history_is_as_it_was(file: Path) -> None:
     async def fill() -> None:
-        store = Store.open(file)
+        store = Store(file)
         await play(store, TWO, [TWO_PLAN])
         await store.aclose()
 

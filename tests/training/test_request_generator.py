@@ -14,7 +14,7 @@ from request_generator import COMPOUND, HAND, HEADS, NONE, NOON, TEXT, TOOL, Gen
 from slots import NUMBER_WORDS, fill_slot
 
 from baton.core.planning.plan_lines import parse_lines
-from baton.workers.tools.computation.evaluation import evaluate
+from baton.workers.tools.computation import evaluate
 from baton.workers.tools.computation.marked_text import mark
 
 HELD_OUT = Path(request_generator.__file__).parent / "held_out"

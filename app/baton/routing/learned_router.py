@@ -369,11 +369,9 @@ class RouterSpeed:
     milliseconds: float = 0.0
 
 
-async def measure_router(
-    folder: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> RouterSpeed:
+async def measure_router() -> RouterSpeed:
     """Start the router in a child of its own and ask it a few times."""
-    router = LearnedRouter(folder, limits=_PROBE_LIMITS, environ=environ)
+    router = LearnedRouter(limits=_PROBE_LIMITS)
     times = []
     try:
         for n in range(_REPETITIONS):

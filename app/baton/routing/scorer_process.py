@@ -69,11 +69,7 @@ DEFAULT_LIMITS = ScorerLimits()
 
 
 class Unanswered(Exception):
-    """There is no answer, or none in time. `why` is a sentence, "" where it was only late."""
-
-    def __init__(self, why: str = "") -> None:
-        super().__init__(why)
-        self.why = why
+    """There is no answer, or none in time: a sentence says why, "" where it was only late."""
 
 
 class ScorerProcess(Supervisor):

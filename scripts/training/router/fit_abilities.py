@@ -7,9 +7,26 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from baton.core.model_names import canonical_name
+from baton.core.model_names import parse_model_name, plain_name
 from baton.core.routing_types import Candidate
 from baton.routing.child.unseen_models import TRAIT_COUNT, Abilities, Floats, model_traits
+
+
+def canonical_name(model: str) -> str:
+    """Return a model's name in Baton's form, `llama-3.1-8b`; its own name if it is unknown.
+
+    The result parses to the same ModelName.
+    """
+    seen = parse_model_name(model)
+    if not seen.family:
+        return plain_name(model)
+    version = f"{seen.version:g}" if seen.version else ""
+    words = seen.variant.split("-")
+    head = seen.family + ("" if seen.family == "o" or not version else "-") + version
+    if "o" in words:
+        head, words = head + "o", [word for word in words if word != "o"]
+    size = f"{seen.billions:g}b" if seen.billions else ""
+    return "-".join(filter(None, (head, *words, size, "" if seen.tuned else "base")))
 
 
 def fit_abilities(scores: Mapping[str, Mapping[str, tuple[float, int]]]) -> Abilities:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from checkable_questions import questions
 from fit_draft_signals import Recorded, auroc, fit_draft_signals, left_out_chances
+from head_files import signals_numbers
 from hypothesis import given, strategies as st
 
 from baton.core.routing_types import Candidate, Draft
@@ -68,7 +69,7 @@ def test_no_draft_moves_an_estimate_by_more_than_two(
 
 
 def test_lines_survive_their_file(signals: DraftSignals) -> None:
-    again = DraftSignals.from_numbers(signals.to_numbers())
+    again = DraftSignals.from_numbers(signals_numbers(signals))
     assert again.shift(PROMPT, DRAFT, STARTER) == pytest.approx(
         signals.shift(PROMPT, DRAFT, STARTER), abs=1e-4
     )
@@ -102,4 +103,4 @@ def test_a_text_is_judged_by_what_everyday_prompts_of_its_kind_came_to(
     assert signals.shift(PROMPT, copied, OTHER, kind="extraction") == signals.shift(
         PROMPT, copied, OTHER
     )
-    assert DraftSignals.from_numbers(signals.to_numbers()).texts.keys() == signals.texts.keys()
+    assert DraftSignals.from_numbers(signals_numbers(signals)).texts.keys() == signals.texts.keys()

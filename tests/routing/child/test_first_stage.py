@@ -10,6 +10,7 @@ import fit_first_stage
 import numpy as np
 import pytest
 from fit_trees import fit_trees
+from head_files import save_first_stage
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from baton.core.routing_types import Candidate
@@ -160,7 +161,7 @@ def test_one_text_is_read_as_among_others(heads: FirstStage) -> None:
 
 
 def test_a_file_holds_all_of_it(heads: FirstStage, tmp_path: Path) -> None:
-    heads.save(tmp_path)
+    save_first_stage(heads, tmp_path)
     again = FirstStage.load(tmp_path)
     design = design_of(heads, sample("second", 1))
     before, after = heads.read(design), again.read(design)
@@ -171,8 +172,9 @@ def test_a_file_holds_all_of_it(heads: FirstStage, tmp_path: Path) -> None:
 def test_the_same_questions_make_the_same_bytes(heads: FirstStage, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    heads.save(tmp_path / "a")
-    fit_first_stage.fit([sample("first", 0), sample("second", 1)], 0, WAYS).save(tmp_path / "b")
+    save_first_stage(heads, tmp_path / "a")
+    again = fit_first_stage.fit([sample("first", 0), sample("second", 1)], 0, WAYS)
+    save_first_stage(again, tmp_path / "b")
     for name in (ARRAYS_FILE, METADATA_FILE):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -203,7 +205,7 @@ def test_unknown_outcomes_and_few_questions() -> None:
 def test_a_broken_file_is_refused(
     heads: FirstStage, tmp_path: Path, name: str, damage: str
 ) -> None:
-    heads.save(tmp_path)
+    save_first_stage(heads, tmp_path)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).unlink()
     if damage != "missing":
@@ -220,7 +222,7 @@ def test_a_broken_file_is_refused(
 def test_files_that_do_not_fit_together_are_refused(
     heads: FirstStage, tmp_path: Path, change: dict[str, object]
 ) -> None:
-    heads.save(tmp_path)
+    save_first_stage(heads, tmp_path)
     words = json.loads((tmp_path / METADATA_FILE).read_text("utf-8"))
     (tmp_path / METADATA_FILE).write_text(json.dumps(words | change), "utf-8")
     with pytest.raises(RouterFileError):
@@ -228,7 +230,7 @@ def test_files_that_do_not_fit_together_are_refused(
 
 
 def test_numbers_that_are_none_are_refused(heads: FirstStage, tmp_path: Path) -> None:
-    heads.save(tmp_path)
+    save_first_stage(heads, tmp_path)
     with np.load(tmp_path / ARRAYS_FILE) as file:
         arrays = {name: file[name] for name in file.files}
     arrays["member"] = np.full_like(arrays["member"], np.nan)

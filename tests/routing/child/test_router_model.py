@@ -13,6 +13,7 @@ import fit_heads
 import numpy as np
 import pytest
 from fit_heads import fit_kind_head
+from head_files import save_kind_head, save_length_head
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -272,7 +273,7 @@ def test_the_same_examples_make_the_same_head(head: KindHead, tmp_path: Path) ->
     few = EXAMPLES[::12]
     one, two = fit_head(few), fit_head(few)
     assert np.array_equal(one.worth, two.worth)
-    head.save(tmp_path)
+    save_kind_head(head, tmp_path)
     kept = KindHead.load(tmp_path)
     text, _ = HELD_OUT[0]
     assert chances(kept, text) == pytest.approx(chances(head, text), abs=0.01)
@@ -301,7 +302,7 @@ def test_a_wish_at_the_end_of_a_long_text_is_seen(head: KindHead) -> None:
 
 @pytest.mark.parametrize("damage", ["absent", "torn", "wide", "nan"])
 def test_a_broken_file_is_reported(head: KindHead, tmp_path: Path, damage: str) -> None:
-    head.save(tmp_path)
+    save_kind_head(head, tmp_path)
     file = tmp_path / "kinds.npz"
     match damage:
         case "absent":
@@ -375,11 +376,11 @@ def test_without_answers_nothing_is_called_short() -> None:
 def test_a_file_holds_all_of_it(tmp_path: Path) -> None:
     dice = np.random.default_rng(0)
     head = LengthHead(dice.normal(size=DESIGN_COLUMNS).astype(np.float32).astype(np.float64) / 64)
-    head.save(tmp_path)
+    save_length_head(head, tmp_path)
     again = LengthHead.load(tmp_path)
     assert np.array_equal(again.worth, head.worth)
     first = (tmp_path / LENGTHS_FILE).read_bytes()
-    again.save(tmp_path)
+    save_length_head(again, tmp_path)
     assert (tmp_path / LENGTHS_FILE).read_bytes() == first
     assert len(first) < 4000
 
@@ -387,7 +388,7 @@ def test_a_file_holds_all_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["absent", "torn", "short", "nan", "infinite", "other"])
 def test_a_broken_file_is_refused(tmp_path: Path, damage: str) -> None:
     file = tmp_path / LENGTHS_FILE
-    LengthHead(np.ones(DESIGN_COLUMNS)).save(tmp_path)
+    save_length_head(LengthHead(np.ones(DESIGN_COLUMNS)), tmp_path)
     match damage:
         case "absent":
             file.unlink()
@@ -442,7 +443,7 @@ def test_without_a_file_it_is_the_rule(tmp_path: Path) -> None:
 
 def test_what_was_saved_is_read_again(tmp_path: Path) -> None:
     weights = np.random.default_rng(1).normal(size=TURN_SHAPE)
-    TurnHead(weights).save(tmp_path)
+    np.savez_compressed(tmp_path / TURNS_FILE, head=weights)
     assert np.allclose(TurnHead.load(tmp_path).weights, weights, atol=1e-6)
 
 

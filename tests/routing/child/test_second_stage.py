@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from fit_draft_signals import fit_draft_signals
 from fit_second_stage import fit_second_stage
+from head_files import save_second_stage, second_stage_numbers
 from hypothesis import given, settings, strategies as st
 
 from baton.core.routing_types import Candidate, Draft, Estimate
@@ -293,23 +294,25 @@ def test_what_was_fitted_is_better_than_a_guess_on_another_set() -> None:
 def test_the_same_data_and_seed_make_the_same_weights() -> None:
     sets = [made_up("one", 300), made_up("two", 300, seed=1)]
     first, again = fit_second_stage(sets, seed=3), fit_second_stage(sets[::-1], seed=3)
-    assert first.to_numbers() == again.to_numbers()
-    assert first.to_numbers() != fit_second_stage(sets, seed=4).to_numbers()
+    other = fit_second_stage(sets, seed=4)
+    assert second_stage_numbers(first) == second_stage_numbers(again)
+    assert second_stage_numbers(first) != second_stage_numbers(other)
 
 
 def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
     one = made_up("one", 50)
     bare = QuestionSet("bare", one.quality, {}, {})
-    plain = replace(SecondStage.unfitted(), signals=fit_draft_signals()).to_numbers()
-    assert fit_second_stage([bare]).to_numbers() == plain
-    assert fit_second_stage([]).to_numbers() == plain
+    unfitted = replace(SecondStage.unfitted(), signals=fit_draft_signals())
+    plain = second_stage_numbers(unfitted)
+    assert second_stage_numbers(fit_second_stage([bare])) == plain
+    assert second_stage_numbers(fit_second_stage([])) == plain
     gaps = QuestionSet("gaps", {w: np.where(q > 0, np.nan, q) for w, q in one.quality.items()},
                one.answers, {})  # fmt: skip
     assert np.isfinite(fit_second_stage([gaps, one]).right).all()
 
 
 def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
-    fitted_stage().save(tmp_path)
+    save_second_stage(fitted_stage(), tmp_path)
     again = SecondStage.load(tmp_path)
     judged = again.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
     was = fitted_stage().judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
@@ -320,6 +323,8 @@ def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
 def test_a_broken_file_is_distinguished(harm: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(RouterFileError):
         SecondStage.load(tmp_path)
-    (tmp_path / "agreement.json").write_text(json.dumps(fitted_stage().to_numbers() | harm))
+    (tmp_path / "agreement.json").write_text(
+        json.dumps(second_stage_numbers(fitted_stage()) | harm)
+    )
     with pytest.raises(RouterFileError):
         SecondStage.load(tmp_path)

@@ -6,7 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from fit_abilities import fit_abilities
+from fit_abilities import canonical_name, fit_abilities
+from head_files import abilities_numbers
 from hypothesis import given, settings, strategies as st
 
 from baton.core import model_names
@@ -54,15 +55,15 @@ KNOWN = (
     ],
 )  # fmt: skip
 def test_a_name_is_read_from_any_packer(name: str, called: str, known: str | None) -> None:
-    assert model_names.canonical_name(name) == called
+    assert canonical_name(name) == called
     assert model_names.matching_model(name, KNOWN) == known
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.sampled_from(KNOWN)))
 def test_a_short_name_says_what_the_long_one_did(name: str) -> None:
-    called = model_names.canonical_name(name)
-    assert model_names.canonical_name(called) == called
+    called = canonical_name(name)
+    assert canonical_name(called) == called
     found = unseen_models.model_traits(Candidate(name))
     assert found.shape == (unseen_models.TRAIT_COUNT,)
     assert np.isfinite(found).all()
@@ -70,7 +71,7 @@ def test_a_short_name_says_what_the_long_one_did(name: str) -> None:
 
 def test_a_hostile_name_takes_no_time() -> None:
     for name in ("llama-" * 50_000, "1." * 100_000, "8b-q4_k_" * 50_000, "x" * 10**6):
-        model_names.canonical_name(name)
+        canonical_name(name)
         unseen_models.likely_billions(Candidate(name))
 
 
@@ -140,7 +141,8 @@ def test_what_was_measured_of_it_counts_by_any_name() -> None:
 
 def test_it_is_kept_as_plain_numbers() -> None:
     found = fit_abilities(measured_quality())
-    again = unseen_models.Abilities.from_numbers(json.loads(json.dumps(found.to_numbers())))
+    numbers = json.loads(json.dumps(abilities_numbers(found)))
+    again = unseen_models.Abilities.from_numbers(numbers)
     for name in ("gemma-2-9b", "qwen3-32b", "gpt-5", "?"):
         assert again.ability(Candidate(name)) == pytest.approx(
             found.ability(Candidate(name)), abs=0.01

@@ -99,20 +99,9 @@ class DraftSignals:
             return moved + is_short * novelty * (2.0 - novelty) * (line.level - expected)
         return _OTHER_TRUST * self.alone.shift((draft.confidence,))
 
-    def to_numbers(self) -> dict[str, object]:
-        """Return all of it as plain values, for a JSON file."""
-        return {
-            "families": {name: _numbers(line) for name, line in sorted(self.families.items())},
-            "alone": _numbers(self.alone),
-            "texts": {
-                name: {kind: round(level, 6) for kind, level in sorted(levels.items())}
-                for name, levels in sorted(self.texts.items())
-            },
-        }
-
     @classmethod
     def from_numbers(cls, numbers: object) -> DraftSignals:
-        """Return what `to_numbers` gave. Raises ValueError."""
+        """Return the lines of a file. Raises ValueError."""
         found = msgspec.convert(numbers, cls)
         size = len(DRAFT_FEATURES)
         lines = [(size, line) for line in found.families.values()] + [(1, found.alone)]
@@ -130,11 +119,3 @@ def text_figures(prompt: str, text: str) -> tuple[float, float]:
     words = [word.casefold() for word in _WORD.findall(text[: 4 * _MAX_CHARS])]
     copied = sum(word in known for word in words) / len(words) if words else 0.0
     return math.log1p(min(len(text), _MAX_CHARS)), copied
-
-
-def _numbers(line: SignalLine) -> dict[str, object]:
-    return {
-        "usual": [round(one, 6) for one in line.usual],
-        "worth": [round(one, 6) for one in line.worth],
-        "level": round(line.level, 6),
-    }

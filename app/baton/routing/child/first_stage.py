@@ -97,7 +97,7 @@ _MEMBERSHIP_POWER = 2.0
 
 _NEIGHBOUR_COUNT = 30
 
-_POINT_ARRAYS = ("vectors", "figures", "origin", "outcomes")
+POINT_ARRAYS = ("vectors", "figures", "origin", "outcomes")
 
 FIGURE_STEPS = 32.0
 _BATCH_ROWS = 1000
@@ -362,36 +362,6 @@ class FirstStage:
         """Return how many tokens an answer to each text likely has."""
         return np.expm1(np.clip(design @ self.tokens, 0.7, 9.0))
 
-    def save(self, folder: Path) -> None:
-        """Write both files."""
-        arrays: dict[str, Any] = {
-            "centre": self.basis.centre, "scale": self.basis.scale, "axes": self.axes,
-            "member": self.membership, "tokens": self.tokens, "trust": self.trust,
-        }  # fmt: skip
-        for place, block in enumerate(self.sets):
-            arrays[f"linear{place}"], arrays[f"near{place}"] = block.linear, block.likeness
-            arrays[f"means{place}"] = block.means
-            arrays[f"cuts{place}"], arrays[f"values{place}"] = block.trees.cuts, block.trees.values
-        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
-        for place, block in enumerate(self.sets):
-            arrays[f"columns{place}"] = block.trees.columns.astype(np.int16)
-        for name in _POINT_ARRAYS:
-            arrays[f"point_{name}"] = getattr(self.points, name)
-        np.savez(folder / ARRAYS_FILE, **arrays)
-        words = {
-            "format": FORMAT,
-            "figures": list(FEATURE_NAMES),
-            "known": self.known_range,
-            "slope": self.slope,
-            "ways": self.ways,
-            "blocks": [
-                {"name": b.name, "workers": list(b.workers), "transfer": b.transfer}
-                for b in self.sets
-            ],
-            "abilities": self.abilities.to_numbers(),
-        }
-        (folder / METADATA_FILE).write_text(json.dumps(words, indent=1) + "\n", "utf-8")
-
     @classmethod
     def load(cls, folder: Path) -> FirstStage:
         """Read both files. Raises RouterFileError."""
@@ -409,7 +379,7 @@ class FirstStage:
 
     @classmethod
     def _from_arrays(cls, words: Mapping[str, Any], arrays: Mapping[str, Any]) -> FirstStage:
-        points = Points(*(arrays[f"point_{name}"] for name in _POINT_ARRAYS))
+        points = Points(*(arrays[f"point_{name}"] for name in POINT_ARRAYS))
         exact = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
         if not all(np.isfinite(array).all() for array in exact.values()):
             raise RouterFileError("Some numbers are missing.")

@@ -1,6 +1,6 @@
 """The scorer: a child process that holds the trained router and answers in milliseconds.
 
-`python -m baton.ipc.child_entry scorer` speaks the messages of `routing.messages` on stdin and
+The child `scorer` speaks the messages of `routing.messages` on stdin and
 stdout. It holds no secret, connects nowhere, writes nothing, and ends at once when its parent does.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from baton.core.routing_types import Candidate
 from baton.ipc.messages import Failed, FinalReply, Message, Stopped
-from baton.ipc.parent_channel import Failure, ParentChannel, serve
+from baton.ipc.parent_channel import Failure, ParentChannel, connect_parent
 from baton.routing.messages import (
     REQUESTS,
     CompareTexts,
@@ -172,13 +172,6 @@ def _median_seconds(model: RouterModel) -> float:
     return sorted(times)[_SAMPLE_COUNT // 2]
 
 
-def _work(parent: ParentChannel) -> None:
-    gc.disable()  # imports leave nothing to free, and it is a tenth of their time
-    # While the parent prepares its order; an error here is met again by what needs them.
-    threading.Thread(target=_import_early, daemon=True).start()
-    Scorer(parent).serve()
-
-
 def _import_early() -> None:
     with suppress(Exception):
         import_module("onnxruntime")
@@ -187,7 +180,11 @@ def _import_early() -> None:
 
 def main() -> None:
     """Run until the parent is gone."""
-    serve(REQUESTS, _work)
+    with connect_parent(REQUESTS) as parent:
+        gc.disable()  # imports leave nothing to free, and it is a tenth of their time
+        # While the parent prepares its order; an error here is met again by what needs them.
+        threading.Thread(target=_import_early, daemon=True).start()
+        Scorer(parent).serve()
 
 
 if __name__ == "__main__":

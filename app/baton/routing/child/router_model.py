@@ -231,15 +231,6 @@ class KindHead:
         usual = standardise(figures, self.centre, self.scale)
         return softmax(kind_design(texts, vectors, usual) @ self.worth)
 
-    def save(self, folder: Path) -> None:
-        """Write the file."""
-        np.savez(
-            folder / KINDS_FILE,
-            centre=self.centre.astype(np.float32),
-            scale=self.scale.astype(np.float32),
-            worth=self.worth.astype(np.float16),
-        )
-
     @classmethod
     def load(cls, folder: Path) -> KindHead:
         """Read the file. Raises RouterFileError."""
@@ -311,10 +302,6 @@ class LengthHead:
         """Return how many tokens 99 of 100 answers to each text don't exceed: 16 to 8,192."""
         return np.expm1(np.clip(np.nan_to_num(design @ self.worth, nan=np.inf), *LOG_TOKENS_RANGE))
 
-    def save(self, folder: Path) -> None:
-        """Write the file."""
-        np.savez(folder / LENGTHS_FILE, worth=self.worth.astype(np.float32))
-
     @classmethod
     def load(cls, folder: Path) -> LengthHead:
         """Read the file. Raises RouterFileError."""
@@ -363,10 +350,6 @@ class TurnHead:
         if weights.shape != TURN_SHAPE:
             raise RouterFileError(f"{file} is of another format.")
         return cls(weights)
-
-    def save(self, folder: Path) -> None:
-        """Write its file."""
-        np.savez_compressed(folder / TURNS_FILE, head=self.weights.astype(np.float32))
 
     def scores(
         self, vector: Vectors, position: Sequence[float], workers: Sequence[Sequence[float]]

@@ -301,12 +301,6 @@ class SecondStage:
         right[1 + VOTE_FEATURES.index("right")] = asked[1 + VOTE_FEATURES.index("asked")] = 1.0
         return cls(right, asked, np.zeros(size), np.ones(size))
 
-    def save(self, folder: Path) -> None:
-        """Write its file."""
-        (folder / AGREEMENT_FILE).write_text(
-            json.dumps(self.to_numbers(), indent=1) + "\n", "utf-8"
-        )
-
     @classmethod
     def load(cls, folder: Path) -> SecondStage:
         """Read its file. Raises RouterFileError."""
@@ -315,17 +309,9 @@ class SecondStage:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RouterFileError(f"{folder / AGREEMENT_FILE}: {error}") from error
 
-    def to_numbers(self) -> dict[str, object]:
-        """Return all of it as plain values, for a JSON file."""
-        heads: dict[str, object] = {
-            name: [round(float(value), 6) for value in getattr(self, name)]
-            for name in ("right", "asked", "centre", "scale")
-        }
-        return {**heads, "signals": self.signals.to_numbers()}
-
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, object]) -> SecondStage:
-        """Return what `to_numbers` gave. Raises KeyError, TypeError, ValueError."""
+        """Return the stage of a file. Raises KeyError, TypeError, ValueError."""
         right, asked, centre, scale = (
             np.array(numbers[name], np.float64) for name in ("right", "asked", "centre", "scale")
         )

@@ -238,18 +238,9 @@ class Abilities:
         total = sum(weights.values())
         return {worker: weight / total for worker, weight in weights.items()}
 
-    def to_numbers(self) -> dict[str, object]:
-        """Return all of it as plain values, for a JSON file."""
-        return {
-            "workers": {worker: round(a, 4) for worker, a in sorted(self.workers.items())},
-            "worth": [round(float(value), 4) for value in self.worth],
-            "level": {name: round(a, 4) for name, a in sorted(self.level.items())},
-            "error": round(self.error, 4),
-        }
-
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, object]) -> Abilities:
-        """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
+        """Return the abilities of a file. Raises KeyError, TypeError, ValueError."""
         workers, worth = numbers["workers"], numbers["worth"]
         level, error = numbers["level"], numbers["error"]
         if not (isinstance(workers, dict) and isinstance(level, dict) and isinstance(worth, list)):
@@ -269,6 +260,3 @@ def _remember(cache: dict[_Asked, _Known], asked: _Asked, known: _Known) -> None
     if len(cache) >= _MAX_CACHED_WORKERS:
         cache.clear()
     cache[asked] = known
-
-
-# Fitting
