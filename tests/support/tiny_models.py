@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from baton.core.messages import Card
+from baton.workers.local import LocalWorker
 from baton.workers.local.child.llama_loader import c
 from baton.workers.local.child.model_context import Context
 from support.adapter_files import adapter
 from support.gguf_writer import Tensor, Value, facts, vocabulary, whole
+from support.local_worker_calls import local_worker
 
 WIDTH, WORDS, INSIDE, HEAD = 64, 300, 128, 32
+FIRST_WORD = 259
+"""The first token that is more than a byte."""
+
 HEADS, KV_HEADS, LAYERS, WINDOW = 4, 2, 4, 256
 
 _SSM = {"conv_kernel": 4, "inner_size": 128, "state_size": 32, "time_step_rank": 4}
@@ -26,15 +33,18 @@ _OWN: dict[str, dict[str, Value]] = {
 }
 
 
-def tiny(folder: Path, kind: str, seed: int = 0) -> Path:
-    """Write a tiny model of a kind of which every second layer is an ordinary one."""
+def tiny(folder: Path, kind: str, seed: int = 0, template: str = "") -> Path:
+    """Write a tiny model of a kind of which every second layer is an ordinary one.
+
+    `template` is its chat template.
+    """
     file = folder / f"{kind}.gguf"
-    file.write_bytes(_bytes_of(kind, seed))
+    file.write_bytes(_bytes_of(kind, seed, template))
     return file
 
 
 @cache
-def _bytes_of(kind: str, seed: int) -> bytes:
+def _bytes_of(kind: str, seed: int, template: str) -> bytes:
     usual: dict[str, Value] = {
         "attention.key_length": HEAD,
         "attention.value_length": HEAD,
@@ -46,7 +56,15 @@ def _bytes_of(kind: str, seed: int) -> bytes:
         recurrent = kind == "qwen35" and at % 2 == 0
         parts = {**_always(kind), **(_recurrent() if recurrent else _attention_shapes(kind))}
         tensors += [Tensor(f"blk.{at}.{name}", shape) for name, shape in parts.items()]
-    return whole(keys | vocabulary(WORDS), tensors, seed)
+    own: dict[str, Value] = {"tokenizer.chat_template": template} if template else {}
+    return whole(keys | vocabulary(WORDS) | own, tensors, seed)
+
+
+def tiny_worker(folder: Path, **process: Any) -> LocalWorker:
+    """Return a worker with a tiny model: a token is a byte, an answer without a form is chance."""
+    return local_worker(
+        Card("tiny", "local", "Tiny", context=8192), tiny(folder, "llama"), **process
+    )
 
 
 def tiny_adapter(folder: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from baton.core.errors import ModelFileError, WorkerError
 from baton.core.messages import Card
 from baton.ipc import process
 from baton.workers.local import LocalWorker, check_model, starter, try_model
-from support.adapter_files import write_with_template
 from support.local_worker_calls import CAPITAL, ask, local_worker
+from support.tiny_models import FIRST_WORD, WORDS, tiny
 
 pytestmark = pytest.mark.local_model
 
@@ -25,6 +26,12 @@ NESTED = (
 """Two lists that look the same are compared for hours, within one operation."""
 
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+IMPATIENT_RUNNER = """
+from baton.workers.local.child import chat_template, main
+chat_template.RENDER_SECONDS, chat_template._WATCH_SECONDS = 0.2, 0.02
+main.main()
+"""
 
 Damage = Callable[[bytearray], object]
 
@@ -45,9 +52,9 @@ def no_number(data: bytearray) -> None:
 
 def one_token_twice(data: bytearray) -> None:
     at, seen = _value_at(data, "tokenizer.ggml.tokens") + 12, dict[int, bytes]()
-    for number in range(2000):
+    for number in range(WORDS):
         (size,) = struct.unpack_from("<Q", data, at)
-        if number > 500 and size in seen:
+        if number > FIRST_WORD and size in seen:
             data[at + 8 : at + 8 + size] = seen[size]
             return
         seen[size] = bytes(data[at + 8 : at + 8 + size])
@@ -55,19 +62,36 @@ def one_token_twice(data: bytearray) -> None:
 
 
 def no_weights(data: bytearray) -> None:
-    data[-40_000_000:] = b"\xff" * 40_000_000
+    half = len(data) // 2
+    data[half:] = b"\xff" * (len(data) - half)
 
 
 def damaged(folder: Path, damage: Damage) -> LocalWorker:
-    data = bytearray(starter().path.read_bytes())
+    return worker_of(damaged_file(folder, damage))
+
+
+def damaged_file(folder: Path, damage: Damage) -> Path:
+    data = bytearray(tiny(folder, "llama").read_bytes())
     damage(data)
     file = folder / "damaged.gguf"
     file.write_bytes(data)
-    return worker_of(file)
+    return file
 
 
 def worker_of(file: Path) -> LocalWorker:
     return local_worker(Card("x", "local", "X", context=512), file)
+
+
+def model_with(folder: Path, template: str) -> Path:
+    """Write a tiny model with a chat template; return its path."""
+    return tiny(folder, "llama", template=template)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let model processes give a template up sooner."""
+    runner = [sys.executable, "-P", "-c", IMPATIENT_RUNNER]
+    monkeypatch.setattr(process, "command", lambda _: runner)
 
 
 async def refusal(worker: LocalWorker, *texts: str) -> ModelFileError:
@@ -90,8 +114,8 @@ async def test_a_file_of_which_llama_cpp_crashes_is_called_broken(
     assert (await refusal(worker)).message == said
     assert started == [], "the same file isn't loaded again"
     monkeypatch.undo()
-    worker.model.path.write_bytes(starter().path.read_bytes())
-    assert (await ask(worker, CAPITAL)).text, "another one is"
+    tiny(tmp_path, "llama").replace(worker.model.path)
+    assert (await ask(worker, CAPITAL, max_tokens=1)).usage, "another one is"
     await worker.aclose()
 
 
@@ -105,10 +129,7 @@ async def test_a_file_without_numbers_is_called_broken(tmp_path: Path) -> None:
 async def test_a_check_shows_no_path_of_who_built_the_library(
     tmp_path: Path, damage: Damage
 ) -> None:
-    data = bytearray(starter().path.read_bytes())
-    damage(data)
-    file = tmp_path / "damaged.gguf"
-    file.write_bytes(data)
+    file = damaged_file(tmp_path, damage)
     with pytest.raises(ModelFileError) as refused:
         await check_model(file)
     assert "/" not in str(refused.value).replace("llama/", "")
@@ -127,6 +148,7 @@ def test_build_paths_are_taken_out_of_what_a_child_printed() -> None:
     assert "see /etc/hosts" in shown, "that is a path of this machine"
 
 
+@pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(
     ("template", "why"),
     [
@@ -141,7 +163,7 @@ def test_build_paths_are_taken_out_of_what_a_child_printed() -> None:
 async def test_a_template_that_cannot_be_used_is_said_at_once(
     tmp_path: Path, template: str, why: str
 ) -> None:
-    file = write_with_template(tmp_path / "bad.gguf", template)
+    file = model_with(tmp_path, template)
     worker = worker_of(file)
     assert why in (await refusal(worker)).message
     await worker.aclose()
@@ -152,15 +174,16 @@ async def test_a_template_that_cannot_be_used_is_said_at_once(
 async def test_a_template_may_bring_a_long_text_of_its_own(tmp_path: Path) -> None:
     """Some bring a thousand tokens on what the model is; of more than fit, that is what is said."""
     own = "{{ 'You are kind. ' * %d }}{{ messages[-1].content }}"
-    await try_model(write_with_template(tmp_path / "talkative.gguf", own % 300))
-    with pytest.raises(ModelFileError, match=r"template makes 8,0.. tokens of one word"):
-        await try_model(write_with_template(tmp_path / "bad.gguf", own % 2000))
+    await try_model(model_with(tmp_path, own % 50))
+    with pytest.raises(ModelFileError, match=r"template makes 40,0.. tokens of one word"):
+        await try_model(model_with(tmp_path, own % 2000))
 
 
+@pytest.mark.usefixtures("_impatient")
 async def test_one_that_fails_only_later_is_said_too(tmp_path: Path) -> None:
     """A template sees how many prompts there are, so that a first one proves little."""
-    template = "{{ messages[-1].content }}{% if messages | length > 2 %}" + NESTED + "{% endif %}"
-    file = write_with_template(tmp_path / "bad.gguf", template)
+    template = "{{ messages[-1].content }}{% if messages | length > 2 %}" + ENDLESS + "{% endif %}"
+    file = model_with(tmp_path, template)
     await try_model(file)
     worker = worker_of(file)
     assert (await ask(worker, CAPITAL, max_tokens=1)).usage
@@ -174,7 +197,7 @@ async def test_a_template_that_refuses_one_conversation_answers_others(tmp_path:
         "{% if messages | length > 2 %}{{ raise_exception('Only one.') }}{% endif %}"
         "{{ messages[-1].content }}"
     )
-    worker = worker_of(write_with_template(tmp_path / "strict.gguf", template))
+    worker = worker_of(model_with(tmp_path, template))
     with pytest.raises(WorkerError, match=r"refuses this conversation: Only one\. Start") as no:
         await ask(worker, CAPITAL, "Paris.", "And of Italy?")
     assert not isinstance(no.value, ModelFileError)
@@ -183,7 +206,7 @@ async def test_a_template_that_refuses_one_conversation_answers_others(tmp_path:
 
 
 async def test_what_stands_in_for_a_broken_template_is_said(tmp_path: Path) -> None:
-    file = write_with_template(tmp_path / "broken.gguf", "{% for %}")
+    file = model_with(tmp_path, "{% for %}")
     assert await check_model(file) == (
         "The model's chat template is broken, so its answers may ramble."
     )

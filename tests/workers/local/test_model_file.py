@@ -159,7 +159,6 @@ def test_the_busy_stay_and_the_numbers_are_reported() -> None:
     with pytest.raises(MemoryOccupied, match=r"5\.0 GB .* hold 6\.0 GB; 10\.0 GB are") as refused:
         memory.make_room(MemoryHolder(0), 5 * GB)
     assert "memory_gb" in refused.value.hint
-    assert (refused.value.needed, refused.value.free) == (5 * GB, 4 * GB)
     assert busy.resident
 
 

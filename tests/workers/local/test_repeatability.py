@@ -18,12 +18,14 @@ pytestmark = pytest.mark.local_model
 STORY = "Tell me a short story about a river and a town near the sea."
 
 
-@pytest.mark.parametrize("turns", [(STORY,), (STORY, "Once there was a river.", "Go on.")])
-@pytest.mark.parametrize(("temperature", "seed"), [(0.0, 1), (1.2, 7)])
+@pytest.mark.parametrize(
+    ("turns", "temperature", "seed"),
+    [((STORY,), 0.0, 1), ((STORY, "Once there was a river.", "Go on."), 1.2, 7)],
+)
 async def test_an_answer_with_a_seed_does_not_depend_on_what_was_before(
     turns: tuple[str, ...], temperature: float, seed: int
 ) -> None:
-    asked = replace(request(*turns, max_tokens=48, temperature=temperature), seed=seed)
+    asked = replace(request(*turns, max_tokens=16, temperature=temperature), seed=seed)
     worker = small()
     try:
         cold = (await listen(worker, asked)).text
@@ -42,8 +44,8 @@ async def test_an_answer_with_a_seed_does_not_depend_on_what_was_before(
 async def test_a_conversation_with_a_seed_goes_on_alike_in_a_new_process() -> None:
     """The answer's words, which were computed one by one, are read again."""
     worker = small()
-    first: Answer = await listen(worker, request(STORY, max_tokens=40, temperature=0))
-    asked = replace(request(STORY, first.text, "Go on.", max_tokens=40, temperature=1.2), seed=3)
+    first: Answer = await listen(worker, request(STORY, max_tokens=20, temperature=0))
+    asked = replace(request(STORY, first.text, "Go on.", max_tokens=20, temperature=1.2), seed=3)
     warm = (await listen(worker, asked)).text
     await worker.aclose()
     cold = (await listen(worker, asked)).text
@@ -53,7 +55,7 @@ async def test_a_conversation_with_a_seed_goes_on_alike_in_a_new_process() -> No
 
 def test_the_figures_after_a_prompt_are_the_same_to_the_last_bit_however_it_was_read() -> None:
     model = llama.Model(starter().path)
-    prompt = model.tokenise(STORY * 20, False)[: 2 * model.batch + 1]
+    prompt = model.tokenise(STORY * 20, False)[: model.batch + 1]
 
     def figures(ctx: PromptContext) -> list[float]:
         row = c.llama_get_logits_ith(ctx.native, -1)
@@ -67,7 +69,7 @@ def test_the_figures_after_a_prompt_are_the_same_to_the_last_bit_however_it_was_
         return figures(ctx)
 
     cold = read(0)
-    for known in (40, model.batch, len(prompt) - 2, len(prompt) - 1, len(prompt)):
+    for known in (40, len(prompt) - 2, len(prompt) - 1, len(prompt)):
         assert read(known) == cold, known
     model.free()
 

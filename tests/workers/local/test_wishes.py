@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -26,12 +27,20 @@ PERSON = {
 }
 
 
-@pytest.fixture
-async def worker() -> AsyncIterator[LocalWorker]:
+@pytest.fixture(scope="module")
+def worker() -> Iterator[LocalWorker]:
+    """A worker that is loaded once for all tests but those of what it has read."""
     model = starter()
     made = LocalWorker(model.card, ModelProcess(model.path, Memory(0), LoadSettings(2048)))
     yield made
-    await made.aclose()
+    asyncio.run(made.aclose())
+
+
+@pytest.fixture
+async def fresh(worker: LocalWorker) -> LocalWorker:
+    """The same, when it has read nothing."""
+    await worker.aclose()
+    return worker
 
 
 async def test_an_answer_keeps_to_a_schema(worker: LocalWorker) -> None:
@@ -68,37 +77,37 @@ async def test_an_answer_ends_before_a_stop_text(worker: LocalWorker) -> None:
     assert answer.usage.tokens_out < 80
 
 
-async def test_a_prompt_that_was_read_ahead_is_answered_the_same(worker: LocalWorker) -> None:
+async def test_a_prompt_that_was_read_ahead_is_answered_the_same(fresh: LocalWorker) -> None:
     asked = request("Tell me about the sea in a few words.", max_tokens=24, temperature=0)
-    plain = await listen(worker, asked)
-    await worker.aclose()
-    worker.warm()
-    worker.read_ahead(asked)
-    answer = await listen(worker, asked)
+    plain = await listen(fresh, asked)
+    await fresh.aclose()
+    fresh.warm()
+    fresh.read_ahead(asked)
+    answer = await listen(fresh, asked)
     assert answer.text == plain.text
     assert answer.usage.cached == plain.usage.cached == 0, "it was read for this very answer"
-    worker.read_ahead(request("Something else altogether, which nobody asks."))
-    assert (await listen(worker, asked)).text == plain.text
+    fresh.read_ahead(request("Something else altogether, which nobody asks."))
+    assert (await listen(fresh, asked)).text == plain.text
 
 
-async def test_what_was_read_for_a_client_is_not_reused_for_another(worker: LocalWorker) -> None:
+async def test_what_was_read_for_a_client_is_not_reused_for_another(fresh: LocalWorker) -> None:
     asked = request("Tell me about the sea in a few words.", max_tokens=4, temperature=0)
     own, one, other = (replace(asked, client=client) for client in ("", "one", "other"))
     for first in (own, one, other):
-        assert (await listen(worker, first)).usage.cached == 0
-        assert (await listen(worker, first)).usage.cached > 0
-    worker.read_ahead(one)
-    assert (await listen(worker, own)).usage.cached == 0
+        assert (await listen(fresh, first)).usage.cached == 0
+        assert (await listen(fresh, first)).usage.cached > 0
+    fresh.read_ahead(one)
+    assert (await listen(fresh, own)).usage.cached == 0
 
 
 async def test_what_is_read_for_a_client_is_not_shared_while_it_is_used(
-    worker: LocalWorker,
+    fresh: LocalWorker,
 ) -> None:
     asked = request("Tell me about the sea.", max_tokens=120, temperature=0)
     one, other = (replace(asked, client=client) for client in ("one", "other"))
-    async with aclosing(worker.stream(one)) as chunks:
+    async with aclosing(fresh.stream(one)) as chunks:
         async for chunk in chunks:
             if isinstance(chunk, Text):
                 break
-        assert (await listen(worker, replace(other, max_tokens=2))).usage.cached == 0
-        assert (await listen(worker, replace(one, max_tokens=2))).usage.cached > 0
+        assert (await listen(fresh, replace(other, max_tokens=2))).usage.cached == 0
+        assert (await listen(fresh, replace(one, max_tokens=2))).usage.cached > 0

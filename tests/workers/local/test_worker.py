@@ -15,7 +15,7 @@ import pytest
 from baton.core.errors import ContextTooLong, ModelFileError
 from baton.core.messages import Chunk, Finish, Loading, Reading, Request, Text, Writing
 from baton.platform.machine_limits import physical_cores
-from baton.workers.local import LocalWorker, Memory, probe_library, starter
+from baton.workers.local import LocalWorker, Memory, probe_llama, starter
 from support.local_worker_calls import CAPITAL, Answer, ask, local_worker, request, small
 
 pytestmark = pytest.mark.local_model
@@ -301,9 +301,7 @@ async def test_a_smaller_context_is_kept_to() -> None:
 
 async def test_what_the_doctor_asks() -> None:
     before = children()
-    llama = await probe_library("llama")
+    llama = await probe_llama()
     assert "CPU" in llama.system
     assert llama.version
-    onnx = await probe_library("onnxruntime")
-    assert "CPUExecutionProvider" in onnx.providers
     assert children() == before

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from baton.workers.local.native_probe import (
         check_model as check_model,
         probe_gpus as probe_gpus,
-        probe_library as probe_library,
+        probe_llama as probe_llama,
     )
     from baton.workers.local.speed_benchmark import (
         is_machine_busy as is_machine_busy,
@@ -61,7 +61,7 @@ else:
         ),
         model_memory="LoadedModel Memory list_loaded_models memory_of_process",
         model_process="LoadSettings ModelProcess",
-        native_probe="check_model probe_gpus probe_library",
+        native_probe="check_model probe_gpus probe_llama",
         speed_benchmark="is_machine_busy measure_speed try_model",
         worker="GenerationSettings LocalWorker",
     )

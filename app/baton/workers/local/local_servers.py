@@ -191,7 +191,7 @@ def merge_server_models(found: Iterable[ServerModel], taken: Iterable[str]) -> l
     return [replace(model, id=suggest_id(model.model, used)) for model in merged]
 
 
-async def list_server_models(base_url: str, limit: float = TIMEOUT_SECONDS) -> list[ListedModel]:
+async def list_server_models(base_url: str) -> list[ListedModel]:
     """Return the models of the server at an address of this machine; none where none answers.
 
     `cloud` are those of which it says who sells them.
@@ -203,7 +203,7 @@ async def list_server_models(base_url: str, limit: float = TIMEOUT_SECONDS) -> l
         return []
     host = "127.0.0.1" if host == "localhost" else host
     place = ServerAddress("", host, port, f"{url.path.rstrip('/')}/models", _openai)
-    return list(_usable(place, await _ask(place, limit)))
+    return list(_usable(place, await _ask(place, TIMEOUT_SECONDS)))
 
 
 def _ollama_host(value: str) -> tuple[str, int]:

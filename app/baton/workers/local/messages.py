@@ -70,13 +70,11 @@ class CheckFile(Message, tag="check"):
     path: Path
 
 
-class DescribeLibrary(Message, tag="info"):
-    """Load a native library and describe it."""
-
-    library: Literal["llama", "onnxruntime"]
+class DescribeLlama(Message, tag="info"):
+    """Load llama.cpp and describe it."""
 
 
-REQUESTS = LoadModel | AnswerPrompt | CheckFile | DescribeLibrary
+REQUESTS = LoadModel | AnswerPrompt | CheckFile | DescribeLlama
 
 # Replies
 
@@ -181,13 +179,6 @@ class LlamaInfo(Message, tag="llama"):
     devices: list[GpuDevice]
 
 
-class OnnxInfo(Message, tag="onnxruntime"):
-    """ONNX Runtime's version, and what it can compute on."""
-
-    version: str
-    providers: list[str]
-
-
 REPLIES = (
     ModelLoading
     | ModelLoaded
@@ -200,5 +191,4 @@ REPLIES = (
     | PromptCounted
     | FileChecked
     | LlamaInfo
-    | OnnxInfo
 )

@@ -66,12 +66,7 @@ class MemoryUser(Protocol):
 
 
 class NotEnoughMemory(ModelFileError):
-    """There isn't enough memory for a model: `needed`, and how much is `free` for it, in bytes."""
-
-    def __init__(self, message: str, hint: str, needed: int, free: int) -> None:
-        super().__init__(message, hint)
-        self.needed = needed
-        self.free = free
+    """There isn't enough memory for a model."""
 
 
 class MemoryOccupied(NotEnoughMemory):
@@ -311,13 +306,10 @@ def _check_room(
 def _over_limit(needed: int, held: int, limit: int, load: ModelLoad | None) -> NotEnoughMemory:
     others = f", and models that are answering hold {show_size(held)}" if held else ""
     kind = MemoryOccupied if held else NotEnoughMemory
-    free = max(limit - held, 0)
     return kind(
         f"This model needs about {show_size(needed)} of memory{others};"
         f" {show_size(limit)} are allowed.",
-        f"{_remedy(load, free)}, or raise `memory_gb` under [local].",
-        needed,
-        free,
+        f"{_remedy(load, max(limit - held, 0))}, or raise `memory_gb` under [local].",
     )
 
 
@@ -329,8 +321,6 @@ def _memory_in_use(needed: int, held: int, free: int, load: ModelLoad | None) ->
         f"This model needs about {show_size(needed)} of memory, and {show_size(free)} are"
         f" free now{others}.",
         f"{_remedy(load, free)}, or close other programs.",
-        needed,
-        free,
     )
 
 
@@ -367,9 +357,7 @@ def list_loaded_models() -> list[LoadedModel]:
     for process in psutil.process_iter():
         # It may end meanwhile, or belong to another user.
         with suppress(psutil.Error, OSError):
-            command = process.cmdline()[-2:]  # of a checkout, or frozen
-            is_runner = command in (["baton.ipc.child_entry", "runner"], ["--child", "runner"])
-            if is_runner and process.username() == me:
+            if process.cmdline()[-2:] == ["--child", "runner"] and process.username() == me:
                 path, memory = _model(process), _memory(process)
                 started = process.create_time()
                 found.append(LoadedModel(process.pid, process.ppid(), path, memory, started))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -207,67 +207,67 @@ class ModelProcess(Supervisor):
 
         if request.adapter:
             check_gguf(Path(request.adapter))
-        self._slots = self._slots or asyncio.Semaphore(self.settings.slots)
+        self._alone = self._alone or asyncio.Lock()
         closings = self.closings
+        async with self._slot():
+            self._refuse_long_request(request)
+            self._refuse_request_in_quarantine(request)
+            delays = iter(supervisor.BACKOFF_SECONDS)
+            wrote = is_alone = False
+            session: ModelSession | None = None
+            while True:
+                releases = self._memory.releases
+                try:
+                    async with self._alone if is_alone else nullcontext():
+                        self._refuse_deadly_request(request)
+                        session = await self._ready_session(closings)
+                        async with aclosing(self._attempt(request, session, is_alone)) as chunks:
+                            async for chunk in chunks:
+                                wrote = wrote or isinstance(chunk, Text)
+                                yield chunk
+                    self._is_doubted, self._has_answered = False, True
+                    self.forgive(request.adapter, *([request.mark] if self._deaths else []))
+                    return
+                except MemoryOccupied:  # none of it is loaded now, so it keeps no room meanwhile
+                    await self._memory.wait_for_release(releases)
+                except NotEnoughMemory:
+                    if not await self._memory.find_gpus():  # asking them takes a child's start
+                        raise
+                except ChildDied as death:
+                    closed = closings != self.closings
+                    if not closed:
+                        self.living()
+                        self._judge_file(session)
+                    # A process's last words may be of another's request.
+                    reason = "Its process ended." if request.prompt.client else str(death)
+                    cause = session.cause_of_death(request, is_alone) if session else "model"
+                    is_counted = cause == "model" or is_alone
+                    is_formed = bool(request.prompt.grammar or request.prompt.schema)
+                    delay = next(delays, None) if is_counted else FORM_SECONDS * is_formed
+                    if cause == "request" and not wrote:
+                        await self._try_file(session, closings)
+                        raise _crashed(request, reason) from death
+                    if delay is None or wrote or closed or cause == "request":
+                        raise _unavailable(request, reason, wrote) from death
+                    yield Retrying(f"{request.worker} failed. {reason}", delay)
+                    await asyncio.sleep(delay)
+                    is_alone = is_alone or cause == "maybe"
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncGenerator[None]:
+        """Hold one of the slots, in the order of those who wait."""
+        import asyncio
+
+        self._slots = self._slots or asyncio.Semaphore(self.settings.slots)
         try:
             async with self._slots:
                 self._open_requests += 1
                 try:
-                    async with aclosing(self._answer(request, closings)) as chunks:
-                        async for chunk in chunks:
-                            yield chunk
+                    yield
                 finally:
                     self._open_requests -= 1
         finally:
             self._memory.notify_release()
-
-    async def _answer(self, request: ModelRequest, closings: int) -> AsyncGenerator[Chunk]:
-        """Answer a request that has a slot, in as many attempts as it takes."""
-        import asyncio
-
-        self._alone = self._alone or asyncio.Lock()
-        self._refuse_long_request(request)
-        self._refuse_request_in_quarantine(request)
-        delays = iter(supervisor.BACKOFF_SECONDS)
-        wrote = is_alone = False
-        session: ModelSession | None = None
-        while True:
-            releases = self._memory.releases
-            try:
-                async with self._alone if is_alone else nullcontext():
-                    self._refuse_deadly_request(request)
-                    session = await self._ready_session(closings)
-                    async with aclosing(self._attempt(request, session, is_alone)) as chunks:
-                        async for chunk in chunks:
-                            wrote = wrote or isinstance(chunk, Text)
-                            yield chunk
-                self._is_doubted, self._has_answered = False, True
-                self.forgive(request.adapter, *([request.mark] if self._deaths else []))
-                return
-            except MemoryOccupied:  # none of it is loaded now, so it keeps no room meanwhile
-                await self._memory.wait_for_release(releases)
-            except NotEnoughMemory:
-                if not await self._memory.find_gpus():  # asking them takes a child's start
-                    raise
-            except ChildDied as death:
-                closed = closings != self.closings
-                if not closed:
-                    self.living()
-                    self._judge_file(session)
-                # A process's last words may be of another's request.
-                reason = "Its process ended." if request.prompt.client else str(death)
-                cause = session.cause_of_death(request, is_alone) if session else "model"
-                is_counted = cause == "model" or is_alone
-                is_formed = bool(request.prompt.grammar or request.prompt.schema)
-                delay = next(delays, None) if is_counted else FORM_SECONDS * is_formed
-                if cause == "request" and not wrote:
-                    await self._try_file(session, closings)
-                    raise _crashed(request, reason) from death
-                if delay is None or wrote or closed or cause == "request":
-                    raise _unavailable(request, reason, wrote) from death
-                yield Retrying(f"{request.worker} failed. {reason}", delay)
-                await asyncio.sleep(delay)
-                is_alone = is_alone or cause == "maybe"
 
     def _judge_file(self, session: ModelSession | None) -> None:
         """Raise ModelFileError where a child has just died of the file, which is remembered."""

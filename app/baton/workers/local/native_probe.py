@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from baton.core.errors import ModelFileError, WorkerUnavailable
 from baton.core.machine import Gpu
@@ -15,26 +15,22 @@ from baton.ipc.process import ChildDied, environment, error_of, start_child
 from baton.workers.local.messages import (
     REPLIES,
     CheckFile,
-    DescribeLibrary,
+    DescribeLlama,
     FileChecked,
     LlamaInfo,
 )
 
 
-async def probe_library(
-    library: Literal["llama", "onnxruntime"], environ: Mapping[str, str] = os.environ
-) -> Any:
-    """Load a native library in a child and return its LlamaInfo or OnnxInfo.
-
-    Raises WorkerUnavailable.
-    """
-    reply = await _ask(library, environ, DescribeLibrary(library))
+async def probe_llama(environ: Mapping[str, str] = os.environ) -> LlamaInfo:
+    """Load llama.cpp in a child and return what it is. Raises WorkerUnavailable."""
+    reply = await _ask("llama", environ, DescribeLlama())
     if isinstance(reply, Failed):
-        raise WorkerUnavailable(str(reply.message or f"{library} can't be loaded."), reply.hint)
-    return reply
+        raise WorkerUnavailable(str(reply.message or "llama can't be loaded."), reply.hint)
+    info: LlamaInfo = reply
+    return info
 
 
-async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> str:
+async def check_model(path: Path) -> str:
     """Have llama.cpp load all of a model file but its weights, in a child.
 
     Returns a sentence on what is wrong with its chat template, or "". That takes part of a second,
@@ -42,7 +38,7 @@ async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> st
     itself can't be, nothing is known of the file, and none is raised.
     """
     try:
-        reply = await _ask(one_line(path.name), environ, CheckFile(path))
+        reply = await _ask(one_line(path.name), os.environ, CheckFile(path))
     except WorkerUnavailable as error:  # llama.cpp crashed
         hint = "The file is broken: download it again, or choose another."
         raise ModelFileError(error.message, hint) from error
@@ -69,7 +65,7 @@ _no_gpus = False
 """Whether llama.cpp has said that it can use no GPU: that stays so as long as Baton runs."""
 
 
-async def probe_gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
+async def probe_gpus() -> tuple[Gpu, ...]:
     """Return the GPUs that llama.cpp can use here, and what is free on them; none if it can't say.
 
     Their drivers are for the caller to look up.
@@ -78,7 +74,7 @@ async def probe_gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]
     if _no_gpus:
         return ()
     try:
-        info: LlamaInfo = await probe_library("llama", environ)
+        info = await probe_llama()
     except WorkerUnavailable:
         return ()
     _no_gpus = not info.devices

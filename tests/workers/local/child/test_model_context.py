@@ -22,7 +22,7 @@ from baton.workers.local.child.model_context import (
     places,
 )
 from baton.workers.local.child.prompt import Prompt
-from baton.workers.local.child.sequence import Sequence
+from baton.workers.local.child.scheduler import Sequence
 from baton.workers.reasoning_filter import ThoughtFilter
 from support.tiny_models import WORDS, tiny, tiny_adapter
 

@@ -1,6 +1,6 @@
 """The model process: a child that holds one model and answers several prompts at once.
 
-`python -m baton.ipc.child_entry runner` speaks the messages of `workers.local.messages` on stdin
+The child `runner` speaks the messages of `workers.local.messages` on stdin
 and stdout. It holds no secret, connects nowhere, and ends at once when its parent does.
 """
 
@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from baton.ipc.messages import Message
-from baton.ipc.parent_channel import Failure, ParentChannel, serve
+from baton.ipc.parent_channel import Failure, ParentChannel, connect_parent
 from baton.workers.local.messages import (
     REQUESTS,
     AnswerPrompt,
     CheckFile,
-    DescribeLibrary,
+    DescribeLlama,
     FileChecked,
     LoadModel,
     ModelLoaded,
     ModelLoading,
-    OnnxInfo,
     PromptCounted,
 )
 
@@ -38,14 +37,13 @@ if TYPE_CHECKING:
     from baton.workers.local.child import llama
     from baton.workers.local.child.model_context import Context
     from baton.workers.local.child.prompt import PromptReader
-    from baton.workers.local.child.scheduler import Scheduler
-    from baton.workers.local.child.sequence import Sequence
+    from baton.workers.local.child.scheduler import Scheduler, Sequence
 
 LOADING_SECONDS = 0.05
 
 _LATER_MODULES = (
     "baton.workers.local.child.chat_template",
-    "baton.workers.local.child.sequence",
+    "baton.workers.local.child.scheduler",
     "numpy",
 )
 """What is wanted once the model is loaded; numpy only with the first word."""
@@ -78,7 +76,7 @@ class Runner:
             else:
                 return
 
-    def _do(self, request: LoadModel | AnswerPrompt | CheckFile | DescribeLibrary) -> None:
+    def _do(self, request: LoadModel | AnswerPrompt | CheckFile | DescribeLlama) -> None:
         try:
             match request:
                 case LoadModel():
@@ -90,18 +88,10 @@ class Runner:
                     self._scheduler.add(self._sequence(request))
                 case CheckFile(path=path):
                     self._check(path)
-                case DescribeLibrary(library=library):
-                    self._describe(library)
+                case DescribeLlama():
+                    self._parent.send(_start_llama().info())
         except Failure as failure:
             self._parent.send(failure.reply(request.id))
-
-    def _describe(self, library: str) -> None:
-        if library == "llama":
-            self._parent.send(_start_llama().info())
-        else:
-            onnxruntime = importlib.import_module("onnxruntime")
-            providers = onnxruntime.get_available_providers()
-            self._parent.send(OnnxInfo(onnxruntime.__version__, providers))
 
     def _check(self, path: Path) -> None:
         from baton.workers.local.child.prompt import PromptReader
@@ -198,8 +188,7 @@ class Runner:
         from baton.workers.local.child.llama_loader import LlamaError
         from baton.workers.local.child.model_context import NO_ADAPTER, AppliedAdapter
         from baton.workers.local.child.sampler import FIRST_TOKENS
-        from baton.workers.local.child.scheduler import failure_of
-        from baton.workers.local.child.sequence import Sequence
+        from baton.workers.local.child.scheduler import Sequence, failure_of
 
         try:
             adapter = self._adapters.get(request.adapter)
@@ -274,19 +263,16 @@ def _start_llama() -> ModuleType:
     return llama
 
 
-def _work(parent: ParentChannel) -> None:
-    gc.disable()  # imports leave nothing to free, and it is a tenth of their time
-    # They are imported while the parent prepares its order, and while the model is read, which
-    # takes one core.
-    importing = threading.Thread(target=lambda: [*map(importlib.import_module, _LATER_MODULES)])
-    importing.daemon = True
-    importing.start()
-    Runner(parent).serve()
-
-
 def main() -> None:
     """Run until the parent is gone or nothing was asked for too long."""
-    serve(REQUESTS, _work)
+    with connect_parent(REQUESTS) as parent:
+        gc.disable()  # imports leave nothing to free, and it is a tenth of their time
+        # They are imported while the parent prepares its order, and while the model is read, which
+        # takes one core.
+        importing = threading.Thread(target=lambda: [*map(importlib.import_module, _LATER_MODULES)])
+        importing.daemon = True
+        importing.start()
+        Runner(parent).serve()
 
 
 if __name__ == "__main__":

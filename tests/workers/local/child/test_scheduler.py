@@ -8,7 +8,7 @@ import time
 import pytest
 
 from baton.ipc.messages import Message
-from baton.workers.local.child.sequence import TextStream
+from baton.workers.local.child.scheduler import TextStream
 from baton.workers.local.messages import AnswerText
 from baton.workers.reasoning_filter import ThoughtFilter
 
