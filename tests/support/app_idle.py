@@ -30,6 +30,20 @@ CALM_ROUNDS = 3
 FRAME_SECONDS = 0.1
 """How often a screen is drawn at the least; besides, it is drawn whenever the app has calmed."""
 
+PERIODS = {
+    "chat.downloads.REPORT_SECONDS": 0.05,
+    "chat.onboarding.MEASURE_SECONDS": 0.05,
+    "chat.side_bar.REFRESH_SECONDS": 0.1,
+    "prompt_queue.FRAME_SECONDS": 0.02,
+    "screens.conversations_screen.SEARCH_DELAY_SECONDS": 0.02,
+    "screens.models_screen.TICK_SECONDS": 0.05,
+    "screens.traffic_screens.REFRESH_SECONDS": 0.05,
+    "screens.workflow_screen.REFRESH_SECONDS": 0.05,
+    "widgets.composer.PAUSE_SECONDS": 0.02,
+    "widgets.composer.TYPING_SECONDS": 0.05,
+}
+"""How long the app waits for more, or until it looks again: for people, not for tests."""
+
 _at_work: set[asyncio.Future[Any]] = set()
 _parsed: dict[tuple[object, ...], list[RuleSet]] = {}
 """The rules of each style sheet of this process, by its text, its place and the theme's values."""
@@ -62,7 +76,14 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textual.app, "wait_for_idle", rest)
     monkeypatch.setattr(textual.screen, "UPDATE_PERIOD", FRAME_SECONDS)
     monkeypatch.setattr(Stylesheet, "_parse_rules", parse_once)
+    for name, seconds in PERIODS.items():
+        monkeypatch.setattr(f"baton.tui.{name}", seconds)
+    monkeypatch.setattr("baton.workers.local.is_machine_busy", _is_never_busy)
     _at_work.clear()
+
+
+async def _is_never_busy() -> bool:
+    return False
 
 
 async def _rest_of_screen(*_: object) -> bool:

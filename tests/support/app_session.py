@@ -25,9 +25,10 @@ from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
+from baton.tui import prompt_queue
 from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
-from baton.tui.prompt_queue import FRAME_SECONDS, QueuedPrompt
+from baton.tui.prompt_queue import QueuedPrompt
 from baton.workers.scripted_worker import Script, ScriptedWorker
 
 CARD = Card(
@@ -108,7 +109,7 @@ async def settled(
         if condition() and not _is_at_work(app):
             looks += 1
             await app.animator.wait_until_complete()
-            await pilot.pause(FRAME_SECONDS)
+            await pilot.pause(prompt_queue.FRAME_SECONDS)
             continue
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds} s; the screen shows:\n{screen_text(app)}")
@@ -251,7 +252,7 @@ async def open_app(
     if cloud is not None:
         workers[card.id] = ScriptedWorker(cloud, card)
         ceilings = {Scope.DAY: 2 * NANO} if ceilings is None else ceilings
-    kept, ledger = store or Store.open(None), Ledger.open(None, bounds=bounds)
+    kept, ledger = store or Store(None), Ledger(None, bounds=bounds)
     orchestra = Orchestra(
         Services(workers, kept, ledger=ledger, redactor=redactor),
         "small",

@@ -42,11 +42,12 @@ def split_gguf(data: bytes, count: int) -> list[bytes]:
         )
         head = struct.pack("<4sIQQ", b"GGUF", 3, len(mine), 3 + (keys if number == 0 else 0))
         head += (kept if number == 0 else b"") + own
-        body = b""
+        body, length = [], 0
         for info, offset, size in mine:
-            head += info + struct.pack("<Q", len(body))
-            body += data[base + offset : base + offset + size] + bytes(-size % 32)
-        parts.append(head + bytes(-len(head) % 32) + body)
+            head += info + struct.pack("<Q", length)
+            body += [data[base + offset : base + offset + size], bytes(-size % 32)]
+            length += size + -size % 32
+        parts.append(b"".join((head, bytes(-len(head) % 32), *body)))
     return parts
 
 

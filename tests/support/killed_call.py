@@ -56,7 +56,7 @@ class StoppingLedger(Ledger):
 
 async def call(home: Path, port: int, kind: str, run: str, point: str) -> None:
     """Make one call."""
-    ledger = StoppingLedger.open(home / "ledger.db")
+    ledger = StoppingLedger(home / "ledger.db")
     assert isinstance(ledger, StoppingLedger)
     ledger.point = point
     record: list[CallUsage] = []

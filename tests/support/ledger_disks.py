@@ -24,7 +24,7 @@ def on_small_disk(disk: Path) -> None:
 
 async def _spend(disk: Path) -> dict[str, Any]:
     path, records, filling = disk / "ledger.db", disk / "ledgers", disk / "filling"
-    ledger = Ledger.open(path, records=records)
+    ledger = Ledger(path, records=records)
     sent: dict[str, int] = {}
     sentences: set[str] = set()
     for room in (4_000_000, 400_000, 60_000, 20_000, 8_000, 4_096, 1, 0):
@@ -41,7 +41,7 @@ async def _spend(disk: Path) -> dict[str, Any]:
                 break
     filling.unlink()
     await ledger.aclose()
-    ledger = Ledger.open(path, records=records)
+    ledger = Ledger(path, records=records)
     standing = await ledger.standing({})
     hold = await ledger.hold(bill({Scope.DAY: 1000 * DOLLAR}))
     await ledger.void(hold.call)
@@ -73,7 +73,7 @@ def under_another_name(ledger: Path, place: Path) -> None:
 
 
 async def _refusal(place: Path) -> str:
-    ledger = Ledger.open(place)
+    ledger = Ledger(place)
     try:
         await ledger.hold(bill({Scope.DAY: DOLLAR}))
     except StoreError as error:

@@ -75,7 +75,7 @@ def spend(path: Path, name: str, tasks: int) -> None:
 
     async def main() -> None:
         now = [NOON]
-        ledger = Ledger.open(path, clock=lambda: now[0])
+        ledger = Ledger(path, clock=lambda: now[0])
         dice = random.Random(name)
         for line in sys.stdin:
             schedule = int(line)
@@ -135,7 +135,7 @@ def call_until_killed(path: Path, bills: Path) -> None:
     """
 
     async def main() -> None:
-        ledger = Ledger.open(path)
+        ledger = Ledger(path)
         book = os.open(bills, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         while True:
             hold = await ledger.hold(bill({Scope.DAY: 1000 * DOLLAR}))

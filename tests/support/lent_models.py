@@ -101,7 +101,7 @@ def have_ended(processes: list[psutil.Process], seconds: float = 2) -> bool:
 
 async def _hand_over(folder: Path, idle: float, model: Path | None) -> None:
     process = borrowing_process(None, model)
-    await ask(LocalWorker(starter().card, process), CAPITAL)
+    await ask(LocalWorker(starter().card, process), CAPITAL, max_tokens=1)
     child = process.release()
     assert child is not None
     assert start_lender(folder, idle, [child])

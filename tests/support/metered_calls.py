@@ -162,7 +162,7 @@ class MeteredGateway:
         self.cloud = cloud
         self.price, self.room = price, room
         self._terms = RunTerms(room, patience=patience)
-        self.ledger = ledger or Ledger.open(home / "ledger.db")
+        self.ledger = ledger or Ledger(home / "ledger.db")
         self._shared = gateway is not None
         self.gateway = gateway or gateway_of(home)
         self.gateway.record = self.ledger.sent

@@ -41,7 +41,7 @@ async def live(
 ) -> list[str]:
     """Play prompts into this test's own history, one conversation each; return the runs' ids."""
     paths = find_paths()
-    store, ledger = Store.open(paths.database), Ledger.open(paths.ledger)
+    store, ledger = Store(paths.database), Ledger(paths.ledger)
     workers = {
         card.id: ScriptedWorker((scripts or {}).get(card.id, echo_script), card) for card in cards
     }

@@ -35,7 +35,7 @@ def remember(items: Iterable[RatedPrompt], together: int = 200) -> None:
     conversations = [_conversation(listed[start : start + together]) for start in starts]
 
     async def put() -> None:
-        store = Store.open(find_paths().database)
+        store = Store(find_paths().database)
         await store.archive.import_({"baton_export": 1, "conversations": conversations})
         await store.aclose()
 

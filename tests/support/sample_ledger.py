@@ -48,7 +48,7 @@ def spend(file: Path, days_ago: float = 0) -> SampleCalls:
     clock = partial(_earlier, 86400 * days_ago)
 
     async def run() -> SampleCalls:
-        ledger = Ledger.open(file, clock)
+        ledger = Ledger(file, clock)
         try:
             first = await ledger.hold(bill("aaaa1111"))
             await ledger.sent(first.call, "api.openai.com", BODY)

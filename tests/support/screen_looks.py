@@ -70,7 +70,7 @@ class Look:
 @pytest.fixture
 def look(snap_compare: Callable[..., bool], tmp_path: Path) -> Iterator[Look]:
     """Give what compares a screen with its snapshot."""
-    store, ledger = Store.open(None), Ledger.open(None, lambda: NOW)
+    store, ledger = Store(None), Ledger(None, lambda: NOW)
     yield Look(snap_compare, store, ledger, tmp_path)
     asyncio.run(store.aclose())
     asyncio.run(ledger.aclose())

@@ -36,8 +36,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
         def compose(
             settings: Settings, paths: Paths, *, history: bool = True, **_: object
         ) -> Baton:
-            store = Store.open(paths.database if history else None)
-            ledger = Ledger.open(paths.ledger)
+            store = Store(paths.database if history else None)
+            ledger = Ledger(paths.ledger)
             terms = RunTerms(mode=settings.mode, offline=settings.offline)
             orchestra = Orchestra(
                 Services(workers, store, ledger=ledger), next(iter(workers)), terms

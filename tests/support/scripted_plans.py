@@ -270,8 +270,8 @@ async def open_orchestra(
 
     Without a `home` its history and its ledger are kept in memory.
     """
-    store = Store.open(home / "baton.db" if home else None)
-    ledger = Ledger.open(home / "ledger.db" if home else None)
+    store = Store(home / "baton.db" if home else None)
+    ledger = Ledger(home / "ledger.db" if home else None)
     given: dict[str, object] = {"ceilings": {Scope.DAY: ceiling}, **terms}
     names = {worker.card.id: worker for worker in workers}
     orchestra = ScriptedOrchestra(

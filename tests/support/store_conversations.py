@@ -37,7 +37,7 @@ def chat(path: Path, name: str, turns: int) -> None:
     """Ask one thing after the other, and print each number once its answer is on disk."""
 
     async def main() -> None:
-        store = Store.open(path)
+        store = Store(path)
         place = ConversationPosition()
         for number in range(turns):
             begun = await store.begin(Prompt(f"{name} asks {number}"), place, Label.CLOUD)
@@ -56,7 +56,7 @@ def write_slowly(path: Path, seed: int) -> None:
     dice = random.Random(seed)
 
     async def main() -> None:
-        store = Store.open(path)
+        store = Store(path)
         with path.with_name("acknowledged").open("a") as notes:
             while True:
                 begun = await store.begin(Prompt("piece by piece"), NEW, Label.CLOUD)

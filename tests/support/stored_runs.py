@@ -87,7 +87,7 @@ def store_run(*events: ev.Event, prompt: str = "Compare them") -> str:
     """Put a run into the history and return its id; one without a terminal event was lost."""
 
     async def put() -> str:
-        store = Store.open(find_paths().database)
+        store = Store(find_paths().database)
         begun = await store.begin(Prompt(prompt), NEW, Label.CLOUD)
         for event in events:
             await store.append(begun.run, event)

@@ -431,6 +431,8 @@ def events_swapped(stream: RecordedStream, chance: random.Random) -> Mutant | No
         return None
     events = [*stream.events]
     at = chance.randrange(len(events) - 1)
+    if stream.id == "moonshot/two_counts" and last_count(stream) in (at, at + 1):
+        return None  # the other count would be the last, which is the bill
     events[at], events[at + 1] = events[at + 1], events[at]
     return _made(stream, "events_swapped", Rule.ANY, stream_bytes(stream.with_events(*events)))
 

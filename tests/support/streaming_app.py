@@ -37,8 +37,8 @@ def write_for_ever(request: Request) -> Iterable[Chunk | float]:
 
 
 async def main(folder: Path) -> None:
-    store = Store.open(folder / "baton.db")
-    ledger = Ledger.open(folder / "ledger.db")
+    store = Store(folder / "baton.db")
+    ledger = Ledger(folder / "ledger.db")
     worker = ScriptedWorker(write_for_ever, CARD)
     orchestra = Orchestra(Services({"small": worker}, store, ledger=ledger), "small")
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))

@@ -59,7 +59,7 @@ class Terminal:
         for _ in range(20):
             before, start = len(self.raw), time.perf_counter()
             self.send(line)
-            while time.perf_counter() - start < 3:
+            while time.perf_counter() - start < 1:
                 self.read()
                 if len(self.raw) > before + echo or not self._child.isalive():
                     return

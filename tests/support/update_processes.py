@@ -199,7 +199,7 @@ def _prepare(world: World) -> None:
 
 _IN_CHILD = """
 import sys
-if sys.orig_argv[-2:] == ["baton.ipc.child_entry", "fetcher"]:
+if sys.orig_argv[-2:] == ["--child", "fetcher"]:
     sys.path.append({tests!r})
     from support.update_processes import watched_in_child
     watched_in_child({root!r}, {number})

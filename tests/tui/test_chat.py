@@ -1,4 +1,4 @@
-"""The conversation as a person lives it."""
+"""The conversation as the user sees it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from baton.core.ports import ConversationPosition
 from baton.history import Store
 from baton.tui.chat.conversation import ConversationController
 from baton.tui.chat.runs import RunController
-from baton.tui.prompt_queue import FRAME_SECONDS, RunFollower
+from baton.tui.prompt_queue import RunFollower
 from support.app_session import AppSession, open_app, slow, sorry, until
 
 Script = Iterable[Chunk | BaseException | float]
@@ -45,7 +45,7 @@ def count(request: Request) -> Script:
     yield Text(f"I was shown {len(request.messages)} messages.")
 
 
-async def test_a_person_at_another_window_hears_of_a_long_answer(
+async def test_a_user_at_another_window_hears_of_a_long_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baton.tui.app.NOTICE_SECONDS", 0.0)
@@ -222,7 +222,7 @@ async def test_escape_stops_what_runs_and_then_gives_back_what_waits(tmp_path: P
         assert prompts_of(session) == ["first"]
 
 
-async def test_what_a_stop_left_waiting_is_played_on_enter(tmp_path: Path) -> None:
+async def test_enter_sends_what_a_stop_left_waiting(tmp_path: Path) -> None:
     async with open_app(tmp_path, slow) as session:
         await session.send("first")
         await session.wait_until(lambda: "word1" in session.screen_text())
@@ -237,10 +237,10 @@ async def test_what_a_stop_left_waiting_is_played_on_enter(tmp_path: Path) -> No
         assert prompts_of(session) == ["first", "second"]
 
 
-async def test_enter_in_the_moment_of_the_stop_plays_what_waits(
+async def test_enter_in_the_moment_of_the_stop_sends_what_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The queue has looked for the last time whether to go on, and its task is about to end."""
+    """The queue has looked for the last time whether to continue, and its task is about to end."""
     changed = RunController.changed
 
     def change_and_press_enter(runs: RunController, follower: RunFollower | None) -> None:
@@ -264,7 +264,7 @@ async def test_leaving_begins_nothing_that_waits_and_keeps_it_as_a_draft(tmp_pat
         called.append(request.messages[-1].text)
         return slow(request)
 
-    store = Store.open(None)
+    store = Store(None)
     async with open_app(tmp_path, script, store=store) as session:
         await session.send("first")
         await session.wait_until(lambda: "word1" in session.screen_text())
@@ -299,7 +299,7 @@ async def test_the_first_escape_stops_a_paid_call(tmp_path: Path) -> None:
         assert [p.prompt.text for p in session.chat.queue.waiting] == ["second"]
 
 
-async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Path) -> None:
+async def test_a_waiting_prompt_runs_in_the_same_conversation(tmp_path: Path) -> None:
     sent: list[str] = []
 
     def script(request: Request) -> Script:
@@ -378,11 +378,12 @@ async def test_the_footer_shows_that_a_question_is_open(tmp_path: Path) -> None:
         await session.ask("one")
         await session.send("two")
         await session.wait_until(lambda: session.chat.question)
-        await session.pilot.pause(3 * FRAME_SECONDS)  # what the run does is drawn, and covered
+        await session.settled()  # what the run does is drawn, and covered
         assert "waiting for your choice" in session.screen_text()
         assert "loading" not in session.screen_text()
         await session.press("escape")  # don't leave the oldest out
         await session.wait_until(lambda: "Ask it in a new conversation" in session.screen_text())
+        session.chat.footer.message = ""  # as after twelve seconds
         await session.wait_until(lambda: "waiting for your choice" in session.screen_text())
         await session.press("escape")  # leave it
         await session.wait_for_answer()
@@ -442,7 +443,7 @@ async def test_a_draft_is_kept_for_its_conversation(tmp_path: Path) -> None:
         assert session.chat.composer.text == "unfinished"
 
 
-async def test_a_first_prompt_is_no_draft_once_it_is_sent(
+async def test_a_first_prompt_isnt_a_draft_once_it_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the emptied prompt is kept late, in the conversation that was made meanwhile."""
@@ -493,19 +494,23 @@ async def test_leaving_a_conversation_does_not_stop_its_answer(tmp_path: Path) -
         assert "word59" in session.screen_text()
 
 
-@pytest.mark.sampled(0.5)
 async def test_scrolling_up_stays_while_text_streams(tmp_path: Path) -> None:
+    heights: list[int] = []
+
     def script(request: Request) -> Script:
-        for number in range(150):
+        for number in range(60):
             yield Text(f"line {number}\n\n")
-            yield 0.02
+            if number == 30:
+                yield from until(lambda: heights)
+            yield 0.01
 
     async with open_app(tmp_path, script) as session:
         await session.send("write")
         transcript = session.chat.transcript
         await session.wait_until(lambda: transcript.scroll_y == transcript.max_scroll_y > 10)
-        session.chat.transcript.scroll_to(y=2, animate=False)
-        await session.pilot.pause(0.5)
+        transcript.scroll_to(y=2, animate=False)
+        heights.append(transcript.max_scroll_y)
+        await session.wait_until(lambda: transcript.max_scroll_y > heights[0] + 10)
         assert session.chat.transcript.scroll_y == 2
         await session.wait_for_answer()
         assert session.chat.transcript.scroll_y == 2
@@ -528,7 +533,7 @@ async def test_a_long_conversation_shows_its_end_and_the_rest_on_demand(
 ) -> None:
     monkeypatch.setattr("baton.tui.widgets.transcript.STEP_TURNS", 6)
     monkeypatch.setattr("baton.tui.widgets.transcript.MAX_TURNS", 18)
-    store = Store.open(None)
+    store = Store(None)
     conversation = await long_conversation(store, 40)
     async with open_app(tmp_path, store=store, conversation=conversation) as session:
         transcript = session.chat.transcript
@@ -638,7 +643,7 @@ async def test_what_is_typed_while_a_prompt_is_being_sent_is_another_prompt(
 
 async def test_quitting_while_streaming_keeps_the_text(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     async with open_app(tmp_path, slow, store=store) as session:
         await session.send("write")
         await session.wait_until(lambda: "word5" in session.screen_text())
@@ -742,7 +747,7 @@ async def test_an_open_question_does_not_keep_the_app(tmp_path: Path) -> None:
 
 
 async def test_the_systems_signals_end_it_in_good_order(tmp_path: Path) -> None:
-    store = Store.open(None)
+    store = Store(None)
     async with open_app(tmp_path, slow, store=store) as session:
         await session.send("write")
         await session.wait_until(lambda: "word3" in session.screen_text())
@@ -770,7 +775,7 @@ async def test_an_edited_message_only_covers_what_was_being_written(tmp_path: Pa
         assert session.chat.composer.text == "half a prompt"
 
 
-async def test_an_answer_that_was_cut_at_its_cap_goes_on(tmp_path: Path) -> None:
+async def test_an_answer_that_was_cut_at_its_cap_continues(tmp_path: Path) -> None:
     def cut(request: Request) -> list[Chunk]:
         first = len(request.messages) == 2
         ending = Usage(9, 1, Finish.LENGTH if first else Finish.STOP)

@@ -54,7 +54,7 @@ async def choose(session: AppSession, label: str) -> None:
     await session.press("enter")
 
 
-async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) -> None:
+async def test_a_new_user_is_shown_what_suits_their_machine(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     async with open_app_with_library(library_setup, tmp_path) as session:
         seen = session.screen_line()
@@ -67,7 +67,7 @@ async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) ->
         assert "(Tab to get here)" in seen
         assert session.chat.composer.prompt.has_focus, "it takes no focus by itself"
         assert library_setup.model_source.begun == []
-        assert library_setup.model_source.looked == [], "nothing connects before the person chose"
+        assert library_setup.model_source.looked == [], "nothing connects before the user chose"
 
 
 async def test_typing_ahead_downloads_nothing(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_typing_ahead_downloads_nothing(tmp_path: Path) -> None:
         assert list(library_setup.library.models()) == []
 
 
-async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) -> None:
+async def test_the_download_continues_while_the_starter_answers(tmp_path: Path) -> None:
     library_setup = new_library_setup(tmp_path)
     library_setup.model_source.hold()
     async with open_app_with_library(library_setup, tmp_path) as session:
@@ -103,7 +103,7 @@ async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) ->
         await session.wait_until(lambda: sorted(library_setup.joined) == ["scout-2b", "talker-9b"])
         await session.wait_for_text("Talker 9B is here and answers from now on.")
         await session.wait_for_text("`baton bench --conductor` measures whether it plans better")
-        assert library_setup.conductor == "", "a download conducts only where the person says so"
+        assert library_setup.conductor == "", "a download conducts only where the user says so"
         assert session.chat.context.worker == "talker-9b"
         await session.ask("hello again")
         assert session.chat.transcript.turns[-1].worker == "talker-9b"
@@ -199,7 +199,7 @@ async def test_a_new_conversation_greets_only_once(tmp_path: Path) -> None:
 async def test_who_has_a_history_and_no_model_is_advised_once(
     tmp_path: Path,
 ) -> None:
-    library_setup, store = new_library_setup(tmp_path), Store.open(None)
+    library_setup, store = new_library_setup(tmp_path), Store(None)
     async with open_app_with_library(library_setup, tmp_path, store=store) as session:
         await session.ask("hello")
     async with open_app_with_library(library_setup, tmp_path, store=store) as session:
@@ -375,8 +375,10 @@ async def test_offline_it_says_how_models_are_carried_over(tmp_path: Path) -> No
         assert "Download in the background" not in seen
 
 
-@pytest.mark.sampled(0.5)
-async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: Path) -> None:
+async def test_without_a_network_the_offer_stays_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.tui.chat.downloads.GROUP_FAILURES_SECONDS", 0.3)
     library_setup = new_library_setup(tmp_path)
     error = WorkerUnavailable("The hub could not be reached.", "Try again.")
     library_setup.model_source.errors = {"scout-2b": error, "talker-9b": error}
@@ -385,7 +387,7 @@ async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: P
         said = "Scout 2B and Talker 9B: download stopped. The hub could not be reached. Try again."
         await session.wait_until(lambda: said in session.screen_line())
         assert "`baton models import DIR` here" in session.screen_line()
-        assert library_setup.get("talker-9b").state is ModelState.COMING, "it can be gone on with"
+        assert library_setup.get("talker-9b").state is ModelState.COMING, "it can be continued"
 
 
 async def test_what_to_do_without_a_network_is_said_once(

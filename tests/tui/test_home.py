@@ -51,7 +51,7 @@ __all__ = ["look"]
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 
@@ -104,7 +104,7 @@ async def test_tab_and_enter_open_one_and_the_prompt_has_the_focus_again(
         assert not rows(session)
 
 
-async def test_a_click_opens_an_interrupted_one_where_c_goes_on(
+async def test_a_click_opens_an_interrupted_one_where_c_continues(
     tmp_path: Path, store: Store
 ) -> None:
     await interrupt(store)
@@ -234,7 +234,8 @@ async def test_what_was_deleted_is_not_offered_any_more(tmp_path: Path, store: S
         await session.press("ctrl+s")
         await session.wait_for_text("2 conversations")
         await session.press("ctrl+d")
-        await session.wait_for_text("1 conversation")
+        await session.wait_for_text("deleted; Ctrl+Z brings it back")
+        await session.settled()
         await session.press("escape")
         await session.wait_until(lambda: [r.recent.title for r in rows(session)] == ["one"])
 

@@ -86,13 +86,13 @@ async def table(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     await settled(pilot, lambda: isinstance(app.screen, ModelsScreen) and app.screen._data.verdicts)
     await settled(pilot, lambda: "40 %" in app.chat.footer.beside)
     await pilot.press("down")
-    await pilot.pause(0.7)
+    await settled(pilot)
 
 
 async def detail(pilot: Pilot[None], library_setup: LibrarySetup) -> None:
     await table(pilot, library_setup)
     await pilot.press("a", "end")
-    await pilot.pause(0.7)
+    await settled(pilot)
 
 
 async def roles(pilot: Pilot[None], library_setup: LibrarySetup) -> None:

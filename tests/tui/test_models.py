@@ -20,6 +20,7 @@ from baton.models.ports import ExternalModel, LibraryModel, ModelState
 from baton.presentation.model_rows import ModelRow
 from baton.tui import model_table
 from baton.tui.chat.downloads import ActiveDownload, Downloads, downloads_text
+from baton.tui.screens import models_screen
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_library import (
     CODER,
@@ -426,14 +427,14 @@ async def test_what_cannot_be_done_is_said_in_the_table(
         await session.wait_until(
             lambda: "Baton is offline, so nothing was fetched." in session.screen_text()
         )
-        await session.pilot.pause(0.7)
+        await session.pilot.pause(3 * models_screen.TICK_SECONDS)
         assert "Baton is offline" in session.screen_text(), "it stays until the cursor moves"
         await session.press("up")
         await session.wait_until(lambda: "Baton is offline" not in session.screen_text())
         assert library_setup.model_source.begun == []
 
 
-async def test_another_program_s_model_is_used_where_it_lies(
+async def test_another_program_s_model_is_used_where_it_is(
     library_setup: LibrarySetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "foreign.gguf"
@@ -459,7 +460,7 @@ async def test_another_program_s_model_is_used_where_it_lies(
         assert path.exists()
 
 
-# What comes while the person does something else
+# What comes while the user does something else
 
 
 async def test_what_goes_wrong_is_said_in_the_conversation(
@@ -476,7 +477,7 @@ async def test_what_goes_wrong_is_said_in_the_conversation(
         await session.ask("hello")
 
 
-async def test_paused_ones_wait_for_the_person(library_setup: LibrarySetup, tmp_path: Path) -> None:
+async def test_paused_ones_wait_for_the_user(library_setup: LibrarySetup, tmp_path: Path) -> None:
     library_setup.put(TALKER, here=False, paused=True)
     async with open_app_with_library(library_setup, tmp_path) as session:
         await session.wait_until(
@@ -544,7 +545,7 @@ async def test_a_view_that_is_scrolled_up_stays_there(
     def long(request: Request) -> Iterable[Chunk]:
         yield Text("\n\n".join(f"line {number}" for number in range(80)))
 
-    store = Store.open(None)
+    store = Store(None)
     async with open_app_with_library(library_setup, tmp_path, long, store=store) as session:
         await session.ask("hello")
         await session.press("escape", "g")

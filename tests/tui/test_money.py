@@ -511,7 +511,7 @@ async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("baton.tui.chat.conversation.DELETED_SECONDS", 0)
-    store = Store.open(None)
+    store = Store(None)
     async with open_app(
         tmp_path, sorry, cloud=remote_script(), terms=BUDGET, store=store
     ) as session:

@@ -1,4 +1,4 @@
-"""What lies over the conversation: finding, deleting, models."""
+"""What covers the conversation: finding, deleting, models."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ async def test_every_conversation_and_every_match_can_be_reached(
 ) -> None:
     monkeypatch.setattr(conversations_screen, "FIRST_ROWS", 2)
     async with open_app(tmp_path, say) as session:
-        prompts = [f"heron number {number}" for number in range(9)]
+        prompts = [f"heron number {number}" for number in range(5)]
         await open_conversations(session, *prompts)
         await to_conversations(session)
         assert "the newest 2 conversations" in session.screen_text()
-        await go_down_until(session, "9 conversations")
+        await go_down_until(session, "5 conversations")
         assert "heron number 0" in session.screen_text()
         await session.press(*"heron")
         await session.wait_until(lambda: "the newest 2 matches" in session.screen_text())
-        await go_down_until(session, "18 matches")
+        await go_down_until(session, "10 matches")
         await session.press("pagedown", "pagedown", "enter")
         await session.wait_until(lambda: "heron number 0" in session.screen_text().splitlines()[0])
 

@@ -109,7 +109,7 @@ async def over(pilot: Pilot[None], key: str, name: str, *typed: str) -> None:
     await pilot.press(key)
     await settled(pilot, lambda: type(app.screen).__name__ == name)
     await pilot.press(*typed)
-    await pilot.pause(0.4)
+    await settled(pilot)
     for field in app.screen.query("Input"):
         field.cursor_blink = False  # type: ignore[attr-defined]
 
@@ -263,7 +263,7 @@ async def offer(pilot: Pilot[None]) -> None:
     )
     await pilot.press("enter")
     await settled(pilot, lambda: app.screen.query("OfferCard"))
-    await pilot.pause(0.25)  # the picture of the run is drawn once more
+    await settled(pilot)  # the picture of the run is drawn once more
 
 
 async def replaced(pilot: Pilot[None]) -> None:
@@ -411,7 +411,7 @@ async def live(pilot: Pilot[None]) -> None:
     await settled(
         pilot, lambda: app.screen.query("WorkflowView") and "writing" in app.chat.footer.status
     )
-    await pilot.pause(0.3)
+    await settled(pilot)
 
 
 async def parts(pilot: Pilot[None]) -> None:

@@ -30,7 +30,7 @@ def footer(session: AppSession) -> str:
 
 async def lose(path: Path, text: str) -> str:
     """Leave an answer behind whose Baton was killed; return its conversation."""
-    store = Store.open(path)
+    store = Store(path)
     begun = await store.begin(Prompt("Tell me of herons"), NEW, Label.CLOUD)
     await store.write(begun.answer, text, TurnStatus.LOST, "small")
     await store.aclose()
@@ -139,7 +139,7 @@ async def test_on_an_answer_the_brackets_show_the_versions_of_its_prompt(tmp_pat
 @pytest.mark.parametrize("text", ["A heron is", ""])
 async def test_an_answer_lost_to_a_crash_can_be_gone_on_with(tmp_path: Path, text: str) -> None:
     conversation = await lose(tmp_path / "baton.db", text)
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     async with open_app(tmp_path, store=store, conversation=conversation) as session:
         await session.wait_for_text("the rest was lost. c continues from there; so does /continue.")
         await session.press("escape")

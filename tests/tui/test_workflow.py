@@ -312,7 +312,7 @@ ESC = "\x1b]52;c;AAAA\x07"
 
 
 async def test_checks_skips_and_revisions_are_shown_and_nothing_is_obeyed(tmp_path: Path) -> None:
-    store = Store.open(None)
+    store = Store(None)
     steps = (
         Step("small", f"Draft {ESC}it.", ("prompt", f"file:a{ESC}b.txt"), Need("code")),
         Step("gpt[b]x", "Improve it.", ("1",), Need("code", 4), optional=True),
