@@ -1,4 +1,4 @@
-"""The command line: stdout is data, stderr is talk, and exit codes live here.
+"""The command line: stdout is data, stderr is talk; and with `--child NAME` one of the children.
 
 Importing this loads next to nothing: each command's module is imported when it is called.
 """
@@ -7,24 +7,43 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import NoReturn
 
 from baton.cli import interrupts
 
 INTERRUPTED = 130
 
+CHILDREN = {
+    "fetcher": "baton.download.child.main",
+    "lender": "baton.ipc.lender",
+    "library_loader": "baton.doctor.child.library_loader",
+    "gateway": "baton.workers.cloud.child.main",
+    "network_watch": "baton.doctor.child.network_watch",
+    "runner": "baton.workers.local.child.main",
+    "scorer": "baton.routing.child.main",
+    "tools": "baton.workers.tools.child.main",
+}
+"""The module whose `main` each child process runs; see `ipc.process.command`."""
+
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command that `args` (by default this process's) asks for, and exit with its code."""
+    from baton.platform.import_stubs import import_without
+
+    words = sys.argv[1:] if args is None else args
+    if words[:1] == ["--child"]:
+        if (module := CHILDREN.get(" ".join(words[1:]))) is None:
+            sys.exit("baton: there is no such child process")
+        import_without("typing_extensions", "msgspec")
+        import_module(module).main()
+        sys.exit()
     interrupts.install_handler()
     try:
         os.umask(0o077)
         _forget_openssl()
         _open_standard_streams()
-        words = sys.argv[1:] if args is None else args
         if words[:1] == ["ask"]:
-            from baton.platform.import_stubs import import_without
-
             import_without("typing_extensions", "msgspec")
             start_children(words[1:])
         from baton.cli.root import run

@@ -14,27 +14,15 @@ from traceback import walk_tb
 
 import click
 
+from baton.cli.exit_codes import exit_code
 from baton.cli.options import ALIASES
 from baton.cli.output import emit, notify, unwritable_error
 from baton.core.errors import (
     BatonError,
-    BudgetExceeded,
     ConfigError,
-    ModelFileError,
-    SecretMissing,
     StoreError,
-    WorkerError,
 )
 from baton.core.sanitiser import one_line
-
-EXIT_CODES: dict[type[BatonError], int] = {
-    ConfigError: 2,
-    SecretMissing: 3,
-    BudgetExceeded: 4,
-    ModelFileError: 5,
-    WorkerError: 6,
-}
-"""The exit code of each cause, its subclasses included; of any other error it is 1."""
 
 _ENVIRONMENT_ERRORS = {
     getattr(errno, name)
@@ -71,11 +59,6 @@ def report_error(error: BatonError) -> int:
     """Say on stderr what happened, and return the exit code."""
     notify(f"baton: {error}")
     return exit_code(type(error))
-
-
-def exit_code(kind: type[BatonError]) -> int:
-    """Return the exit code of a command that ended with such an error."""
-    return next((EXIT_CODES[cls] for cls in kind.__mro__ if cls in EXIT_CODES), 1)
 
 
 def discard_stdout() -> int:

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from baton.cli import interrupts
-from baton.cli.error_report import exit_code, report_error
+from baton.cli.error_report import report_error
+from baton.cli.exit_codes import exit_code
 from baton.cli.json_output import (
     event_object,
     is_only_planned,

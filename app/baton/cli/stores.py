@@ -28,7 +28,7 @@ async def user_history() -> AsyncIterator[Store]:
     """Open the user's history; report on stderr what is wrong with it."""
     from baton.history import Store
 
-    store = Store.open(find_paths().database)
+    store = Store(find_paths().database)
     try:
         if store.warning:
             notify(f"baton: {store.warning}")

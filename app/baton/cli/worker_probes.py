@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from baton.cli.error_report import exit_code
+from baton.cli.exit_codes import exit_code
 from baton.cli.json_output import error_object
 from baton.cli.output import (
     confirm_or_exit,

@@ -18,11 +18,16 @@ from baton.cli.options import AliasedGroup, complete_worker, offline_option
 from baton.cli.output import can_ask, emit, emit_document, notify
 from baton.cli.worker_probes import (
     checked_host,
+    confirm_cost,
     detection_text,
     model_text,
     new_models,
+    report_addresses,
     select_models,
     server_model_object,
+    single_addresses,
+    try_addresses,
+    try_worker,
 )
 from baton.compose import Baton, compose
 from baton.compose.worker_entries import AddOptions, add_worker, append_workers, detected_entries
@@ -225,14 +230,6 @@ def test(worker: str, yes: bool, as_json: bool) -> int:
 
     One with several addresses is tried at each.
     """
-    from baton.cli.worker_probes import (
-        confirm_cost,
-        report_addresses,
-        single_addresses,
-        try_addresses,
-        try_worker,
-    )
-
     paths = find_paths()
     settings = load_settings(paths.config_file)
     alone = single_addresses(settings, worker)

@@ -327,7 +327,7 @@ def compose(
     if warm in workers:
         workers[warm].warm()
 
-    router = _router(paths, workers.get(warm or ""), find_borrower)
+    router = _router(workers.get(warm or ""), find_borrower)
     if warm is not None:
         router.warm()
 
@@ -340,7 +340,7 @@ def compose(
     from baton.history import Store
 
     ledger = open_ledger(paths)
-    store = Store.open(paths.database if history else None)
+    store = Store(paths.database if history else None)
     away = RemoteWorkers(settings, paths, ledger)
     remote = {
         entry.id: away.worker(entry)
@@ -406,7 +406,7 @@ def open_ledger(paths: Paths) -> Ledger:
     """Begin to open this user's ledger, and all that would remember a lost one."""
     from baton.money import Ledger
 
-    return Ledger.open(
+    return Ledger(
         paths.ledger,
         records=paths.ledger_records,
         history=paths.database,
@@ -521,9 +521,7 @@ def skill_table(store: Store | None) -> SkillTable:
     return SkillTable(partial(read_scores, shipped_folder()), own)
 
 
-def _router(
-    paths: Paths, warm: Worker | None, find_borrower: Callable[[], Borrower | None] = lambda: None
-) -> LearnedRouter:
+def _router(warm: Worker | None, find_borrower: Callable[[], Borrower | None]) -> LearnedRouter:
     """Return the learned router; while that worker loads, prompts wait for the router as well."""
     from baton.routing import LearnedRouter
 

@@ -158,7 +158,7 @@ def _new_entry(target: str, settings: Settings, options: AddOptions) -> dict[str
     """Return the entry for a target, without its place and its price. Raises ConfigError."""
     taken = [entry.id for entry in settings.roster]
     if target.startswith(("http://", "https://")):
-        return _server_entry(target, settings, options, taken)
+        return _server_entry(target, options, taken)
     from baton.workers.cloud import (
         did_you_mean,
         full_names,
@@ -202,9 +202,7 @@ def _twin_id(model: str, settings: Settings) -> str:
     return next((entry.id for entry in same), "")
 
 
-def _server_entry(
-    url: str, settings: Settings, options: AddOptions, taken: Sequence[str]
-) -> dict[str, Any]:
+def _server_entry(url: str, options: AddOptions, taken: Sequence[str]) -> dict[str, Any]:
     """Return the entry for a server; which model it has it is asked, on this machine only."""
     from baton.workers.local import list_server_models, suggest_id
 

@@ -214,7 +214,6 @@ class Charge:
     run: str
     session: str
     worker: str
-    provider: str
     model: str
     purpose: Purpose
     status: Status

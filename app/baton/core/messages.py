@@ -501,9 +501,12 @@ def conversation_messages(
     return tuple(shown)
 
 
-def conversation_title(text: str, limit: int = 48) -> str:
+MAX_TITLE_CHARS = 48
+
+
+def conversation_title(text: str) -> str:
     """Name a conversation by the first words of its first prompt, cut at a word's end."""
     line = " ".join(text.split())
-    if len(line) <= limit:
+    if len(line) <= MAX_TITLE_CHARS:
         return line or "Untitled"
-    return line[: limit - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
+    return line[: MAX_TITLE_CHARS - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"

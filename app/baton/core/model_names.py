@@ -89,23 +89,6 @@ def parse_model_name(model: str) -> ModelName:
     )
 
 
-def canonical_name(model: str) -> str:
-    """Return a model's name in Baton's form, `llama-3.1-8b`; its own name if it is unknown.
-
-    The result parses to the same ModelName.
-    """
-    seen = parse_model_name(model)
-    if not seen.family:
-        return plain_name(model)
-    version = f"{seen.version:g}" if seen.version else ""
-    words = seen.variant.split("-")
-    head = seen.family + ("" if seen.family == "o" or not version else "-") + version
-    if "o" in words:
-        head, words = head + "o", [word for word in words if word != "o"]
-    size = f"{seen.billions:g}b" if seen.billions else ""
-    return "-".join(filter(None, (head, *words, size, "" if seen.tuned else "base")))
-
-
 def matching_model(model: str, known: Iterable[str]) -> str | None:
     """Return which of the known workers a model is, or None.
 

@@ -128,8 +128,8 @@ class Header:
     tokens, and `windowed` says by layer whether it is of that kind; such layers have their own
     lengths of keys and values. `state` is what recurrent layers keep in all, in bytes.
 
-    `weights` are the bytes of all tensors, `largest` those of the largest, `size` those of the
-    whole file as its header promises it. Of a model in several `parts`, this is one part.
+    `weights` are the bytes of all tensors, `size` those of the whole file as its header promises
+    it. Of a model in several `parts`, this is one part.
     `sampling` is how the file recommends that words are chosen.
     """
 
@@ -152,7 +152,6 @@ class Header:
     feed_forward: int = 0
     heads: int = 0
     weights: int = 0
-    largest: int = 0
     size: int = 0
     parts: int = 1
     template: str = ""
@@ -229,7 +228,6 @@ def _parse(reader: _Reader, size: int | None) -> Header:
         feed_forward=max(data.by_layer("feed_forward_length", zeros), default=0),
         heads=max(data.by_layer("attention.head_count", zeros), default=0),
         weights=weights.bytes,
-        largest=weights.largest,
         size=weights.end,
         parts=max(parts, 1),
         template=data.text("tokenizer.chat_template"),
@@ -432,7 +430,7 @@ class _TensorSizes:
         self, reader: _Reader, count: int, values: Mapping[str, Value], size: int | None
     ) -> None:
         alignment = _alignment(values)
-        self.bytes = self.largest = self.numbers = 0
+        self.bytes = self.numbers = 0
         names = set()
         offset = ends = 0  # with the gap before the next one, and without
         for _ in range(count):
@@ -445,7 +443,6 @@ class _TensorSizes:
             numbers, extent = _tensor_extent(shape, type)
             self.numbers += numbers
             self.bytes += extent
-            self.largest = max(self.largest, extent)
             ends = offset + extent
             offset = ends + -ends % alignment
         if len(names) < count:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
+from baton.core.folded_search import LETTER, MARKS, WIDE, SearchQuery, Snippet, fold
 from baton.core.history_types import SearchHit
 from baton.core.messages import Role
-from baton.core.text_search import LETTER, MARKS, WIDE, SearchQuery, Snippet, fold
 from baton.history.rows import encode_json, reject_bad_values
 from baton.platform.sqlite import Connection, Row, clean_text, is_read_only
 

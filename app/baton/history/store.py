@@ -64,6 +64,8 @@ from baton.platform.sqlite import (
     version_warning,
 )
 
+_MAX_PAST_RUNS = 2_000
+
 
 class Store:
     """History in one SQLite file. Every method returns only when its change is on disk.
@@ -73,6 +75,10 @@ class Store:
     """
 
     def __init__(self, path: Path | None) -> None:
+        """Begin to open the history at this path (None: in memory, forgotten at the end).
+
+        Returns at once. What goes wrong is raised by the first call.
+        """
         self._database = DatabaseThread(path, HISTORY, partial(open_history, path))
         self._read = self._database.read
         self._write = self._database.write
@@ -80,14 +86,6 @@ class Store:
         self.clients = ClientHistory(self._database)
         self.feedback = FeedbackHistory(self._database)
         self.archive = Archive(self._database)
-
-    @classmethod
-    def open(cls, path: Path | None) -> Store:
-        """Begin to open the history at this path (None: in memory, forgotten at the end).
-
-        Returns at once. What goes wrong is raised by the first call.
-        """
-        return cls(path)
 
     @property
     def warning(self) -> str:
@@ -241,9 +239,9 @@ class RunHistory:
         """Return what the user asked last, each text once, the newest last."""
         return await self._database.read(queries.recent_prompts, limit)
 
-    async def finished(self, since: float, limit: int = 2_000) -> list[PastRun]:
+    async def finished(self, since: float) -> list[PastRun]:
         """Return the newest finished runs since then with their events, oldest first."""
-        return await self._database.read(queries.past_runs, since, limit)
+        return await self._database.read(queries.past_runs, since, _MAX_PAST_RUNS)
 
     async def of_hidden(self, older_than_seconds: float = 0) -> list[str]:
         """Return the runs of the conversations that `purge_hidden` would remove."""

@@ -113,10 +113,6 @@ class InstalledFiles:
         files += [path for name in _SETTINGS_FILES for path in self._config.glob(name)]
         return _collect("history, ledger and settings", [path for path in files if _is_file(path)])
 
-    def keys(self) -> RemovableFiles:
-        """Return the file of keys in plain text, where there is one."""
-        return _collect("keys in plain text", [self._config / "keys.toml"])
-
     def remove(self, thing: RemovableFiles) -> list[str]:
         """Delete it; return a sentence for each path that stays."""
         return [stays for path in thing.paths if (stays := _remove_path(path))]

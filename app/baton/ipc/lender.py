@@ -1,6 +1,6 @@
 """The background process: it holds loaded models and lends them to every Baton of one BATON_HOME.
 
-`python -m baton.ipc.child_entry lender` is started detached, with the children that it takes over.
+The child `lender` is started detached, with the children that it takes over.
 It knows no settings, keys or history, writes no file but its lock and its socket, and passes on
 prompts and answers without keeping them. It ends when it was not used for a while, when memory is
 short, or when it is asked to, and its children with it.

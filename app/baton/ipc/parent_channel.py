@@ -11,9 +11,9 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from baton.ipc import messages
 from baton.ipc.messages import Beat, Cancel, Failed, Message
@@ -133,12 +133,13 @@ class ParentChannel:
             time.sleep(BEAT_SECONDS)
 
 
-def serve(requests: Any, work: Callable[[ParentChannel], None]) -> NoReturn:
-    """Run a child, which takes a union of requests, until its work or its parent ends."""
+@contextlib.contextmanager
+def connect_parent(requests: Any) -> Iterator[ParentChannel]:
+    """Yield a child's channel, which takes a union of requests; the process ends with the block."""
     keep_quiet_and_private()
     status = 1
     try:
-        work(ParentChannel(*take_pipes(), requests))
+        yield ParentChannel(*take_pipes(), requests)
         status = 0
     except Exception:
         _print_exception()

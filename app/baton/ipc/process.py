@@ -120,24 +120,18 @@ def error_of(failed: Failed) -> BatonError:
 
 
 def command(name: str) -> list[str]:
-    """Return the command that starts the child of that name, from a checkout or frozen.
-
-    What this process ignores of the environment (PYTHONPATH), its children ignore as well.
-    """
-    if getattr(sys, "frozen", False):
-        return [sys.executable, "--child", name]
-    return [*_module_runner(), "baton.ipc.child_entry", name]
+    """Return the command that starts the child of that name; see `cli.CHILDREN`."""
+    return own_command("--child", name)
 
 
 def own_command(*words: str) -> list[str]:
-    """Return the command that runs one of Baton's own, from a checkout or frozen."""
+    """Return the command that runs one of Baton's own, from a checkout or frozen.
+
+    What this process ignores of the environment (PYTHONPATH), it ignores as well.
+    """
     if getattr(sys, "frozen", False):
         return [sys.executable, *words]
-    return [*_module_runner(), "baton", *words]
-
-
-def _module_runner() -> list[str]:
-    return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m"]
+    return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "baton", *words]
 
 
 def environment(

@@ -48,7 +48,7 @@ class LedgerContext:
 
 def hold(connection: Connection, bill: HoldRequest, here: LedgerContext) -> Hold:
     """Set money aside for a call. Raises BudgetExceeded."""
-    granted = _decide_hold(connection, bill, here, _rooms_of_bill(connection, bill, here))
+    granted = _decide_hold(connection, bill, _rooms_of_bill(connection, bill, here))
     granted = replace(granted, call=os.urandom(6).hex())
     day, month = _day_and_month(here.now)
     values = {
@@ -80,15 +80,13 @@ def hold(connection: Connection, bill: HoldRequest, here: LedgerContext) -> Hold
 def quote_hold(connection: Connection, bill: HoldRequest, here: LedgerContext) -> Hold:
     """Return what would be held, once it may wait for it. Raises BudgetExceeded."""
     try:
-        return _decide_hold(connection, bill, here, _rooms_of_bill(connection, bill, here))
+        return _decide_hold(connection, bill, _rooms_of_bill(connection, bill, here))
     except MoneyHeld:
         rooms = without_holds(_rooms_of_bill(connection, bill, here))
-        return _decide_hold(connection, bill, here, rooms)
+        return _decide_hold(connection, bill, rooms)
 
 
-def _decide_hold(
-    connection: Connection, bill: HoldRequest, here: LedgerContext, rooms: Sequence[ScopeBalance]
-) -> Hold:
+def _decide_hold(connection: Connection, bill: HoldRequest, rooms: Sequence[ScopeBalance]) -> Hold:
     reason, workers = _freezes(connection)
     if bill.price.is_free and clean_text(bill.worker) not in workers:
         reason = ""  # it can't spend, whatever was overcharged by others
@@ -140,7 +138,7 @@ def is_turn_reached(
     if _call_ahead(connection, bill, here, ticket) is not None:
         return False
     try:
-        _decide_hold(connection, bill, here, _rooms_of_bill(connection, bill, here))
+        _decide_hold(connection, bill, _rooms_of_bill(connection, bill, here))
     except BudgetExceeded as error:
         return not isinstance(error, MoneyHeld)
     return True

@@ -67,6 +67,14 @@ class Ledger:
         reread: Callable[[], Mapping[Scope, int]] = dict,
         bounds: Mapping[Scope, tuple[int, str]] = {},
     ) -> None:
+        """Begin to open the ledger at this path (None: in memory, forgotten at the end).
+
+        Returns at once. What goes wrong is raised by the first call. A ceiling that is
+        set once the ledger is open, by any Baton, rules over those that bills bring along. Before
+        that it is in the settings, which `reread` returns: the lower of both rules. `bounds`
+        are the environment's ceilings and their variables, which nothing raises. A folder of
+        `records` and the `history` remember a ledger that is lost or set back.
+        """
         self._path = path
         self._clock = clock
         self._memory = None if path is None else LedgerRecords(path, records, history)
@@ -77,27 +85,6 @@ class Ledger:
         self._retrying: asyncio.Task[None] | None = None
         self._reread = self._database.submit(reread)
         self._database.submit(self._recover)
-
-    @classmethod
-    def open(
-        cls,
-        path: Path | None,
-        clock: Callable[[], float] = time.time,
-        *,
-        records: Path | None = None,
-        history: Path | None = None,
-        reread: Callable[[], Mapping[Scope, int]] = dict,
-        bounds: Mapping[Scope, tuple[int, str]] = {},
-    ) -> Ledger:
-        """Begin to open the ledger at this path (None: in memory, forgotten at the end).
-
-        Returns at once. What goes wrong is raised by the first call. A ceiling that is
-        set once the ledger is open, by any Baton, rules over those that bills bring along. Before
-        that it is in the settings, which `reread` returns: the lower of both rules. `bounds`
-        are the environment's ceilings and their variables, which nothing raises. A folder of
-        `records` and the `history` remember a ledger that is lost or set back.
-        """
-        return cls(path, clock, records=records, history=history, reread=reread, bounds=bounds)
 
     @property
     def warning(self) -> str:

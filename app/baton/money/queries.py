@@ -114,7 +114,6 @@ def to_charge(row: Row) -> Charge:
         run=row["run"],
         session=row["session"],
         worker=row["worker"],
-        provider=row["provider"],
         model=row["model"],
         purpose=Purpose(row["purpose"]),
         status=Status(row["status"]),

@@ -282,7 +282,7 @@ class TerminalInfo:
     inside: tuple[str, ...]
 
 
-def inspect_terminal(environ: Mapping[str, str] = os.environ) -> TerminalInfo:
+def inspect_terminal() -> TerminalInfo:
     """Look this terminal up."""
     columns, lines = shutil.get_terminal_size()
     places = (("TMUX", "tmux"), ("STY", "screen"), ("SSH_CONNECTION", "SSH"))
@@ -290,9 +290,9 @@ def inspect_terminal(environ: Mapping[str, str] = os.environ) -> TerminalInfo:
         attached=os.isatty(0) and os.isatty(1),
         columns=columns,
         lines=lines,
-        colours=_count_colours(environ),
-        term=environ.get("TERM", ""),
-        inside=tuple(name for variable, name in places if environ.get(variable)),
+        colours=_count_colours(os.environ),
+        term=os.environ.get("TERM", ""),
+        inside=tuple(name for variable, name in places if os.environ.get(variable)),
     )
 
 

@@ -349,7 +349,7 @@ class RequestRunner:
         if asked.conditions.is_kept:
             return own, self.store
         if self._forgetful is None:
-            store = Store.open(None)
+            store = Store(None)
             self._closing.push_async_callback(store.aclose)
             made = Orchestra(replace(own.services, store=store), own.default, own.terms)
             self._forgetful = made, store

@@ -76,6 +76,7 @@ CHAT: list[BindingType] = [
     _key("chat.editor", "ctrl+o", "editor", "write in your editor"),
     _key("chat.side", "ctrl+t", "side", "side bar: show or hide it", first=True),
 ]
+"""Of several actions on one key, Esc or Tab, the first that is possible is done."""
 SIDE: list[BindingType] = [
     _footer_key("side.edit", "enter", "edit", "edit", "take the prompt back to edit it"),
     _footer_key("side.remove", "d,delete", "remove", "remove", "don't send the prompt"),

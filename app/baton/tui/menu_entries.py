@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from textual.fuzzy import Matcher
 
+from baton.core.folded_search import SearchQuery, fold
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line, sanitise
-from baton.core.text_search import SearchQuery, fold
 from baton.platform.durable_files import expand_home
 from baton.presentation.run_story import CardsById, worker_name
 from baton.tui import slash_commands

@@ -34,7 +34,6 @@ class ConversationState:
     id: str | None = None
     title: str = ""
     label: Label = Label.CLOUD
-    sent_from: str | None = None
 
 
 @dataclass(slots=True, eq=False)

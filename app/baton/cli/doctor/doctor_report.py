@@ -67,19 +67,14 @@ def _unwritable_report_error(file: Path, why: str) -> StoreError:
     )
 
 
-def write_report(
-    file: Path,
-    findings: Iterable[CheckResult],
-    as_json: bool,
-    environ: Mapping[str, str] = os.environ,
-) -> None:
+def write_report(file: Path, findings: Iterable[CheckResult], as_json: bool) -> None:
     """Write the report, readable by the user alone, as a whole or not at all. Raises StoreError.
 
     It takes an earlier one's place, and nothing else's.
     """
-    scrubber = Scrubber.from_environ(environ)
+    scrubber = Scrubber.from_environ(os.environ)
     clean = [CheckResult(f.name, f.state, scrubber.clean(f.text)) for f in findings]
-    text = _report_json(clean, scrubber) if as_json else _report_text(clean, scrubber)
+    text = _report_json(clean) if as_json else _report_text(clean, scrubber)
     check_report_path(file)  # minutes may have passed
     try:
         replace_file(file, text)
@@ -119,7 +114,7 @@ def _report_text(findings: list[CheckResult], scrubber: Scrubber) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _report_json(findings: list[CheckResult], scrubber: Scrubber) -> str:
+def _report_json(findings: list[CheckResult]) -> str:
     broken = any(finding.state is CheckState.BROKEN for finding in findings)
     document = {
         "report": _HEADING,

@@ -347,10 +347,10 @@ async def check_router(context: CheckContext) -> str:
 
 async def check_llama(context: CheckContext) -> str:
     """Load llama.cpp, and report what it was built for and which of its variants runs."""
-    from baton.workers.local import probe_library
+    from baton.workers.local import probe_llama
 
     try:
-        info = await probe_library("llama", context.environ)
+        info = await probe_llama(context.environ)
     except BatonError as error:
         if "SIGILL" not in error.message:
             raise

@@ -106,7 +106,7 @@ class _Removal:
         self._paths = paths
         self._store = FolderModelStore(paths.models)
         self._program, self._unpacked = belongings.program(), belongings.unpacked()
-        self.history, self._keys_file = belongings.history(), belongings.keys()
+        self.history = belongings.history()
         self.models = self._store.models()
         self.models_size = sum(held.bytes for held in self.models)
         self.keys = _stored_keys(paths)

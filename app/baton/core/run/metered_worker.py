@@ -49,6 +49,7 @@ class CallUsage:
 
     worker: str
     request: Request
+    began: float
     tokens_out: int = 0
     seconds: float = 0.0
     first_token: float | None = None
@@ -59,8 +60,9 @@ class CallUsage:
     held: int = 0
     cost: int = 0
 
-    def count(self, chunk: Chunk, elapsed: float) -> None:
-        """Add what a chunk says, so many seconds after the call began."""
+    def count(self, chunk: Chunk) -> None:
+        """Add what a chunk says that has just come."""
+        elapsed = time.monotonic() - self.began
         match chunk:
             case Loading():
                 self.loading = elapsed
@@ -271,47 +273,34 @@ class MeteredWorker:
         if call.worker != card.id:
             raise ValueError(f"a call of {call.worker!r} was handed to {card.id!r}")
         for _ in range(MAX_REFUSED_SETTINGS):
+            hold, text = None, _AnswerText(call)
+            if call.bill is not None:
+                turn = HoldTurn(self._budget.ledger, replace(call.bill, share=self._share()))
+                async with aclosing(turn):
+                    hold = await turn.take()
+                    if hold is None:
+                        yield Queued()
+                        hold = await turn.wait()
+            tally = _begin_usage(call, hold)
             try:
-                async with aclosing(self._stream_once(call)) as chunks:
+                async with aclosing(self._worker.stream(tally.request)) as chunks:
                     async for chunk in chunks:
-                        yield chunk
+                        for shown in text.take(chunk):
+                            tally.count(shown)
+                            yield shown
                 return
-            except SettingRefused as refused:
-                reason = refused.message
+            except BatonError as error:
+                for rest in text.rest():
+                    tally.count(rest)
+                    yield rest
+                if not isinstance(error, SettingRefused):
+                    raise
+                reason = error.message
+            finally:
+                tally.seconds = time.monotonic() - tally.began
+                await uninterrupted(self._close(tally, hold))
             yield Retrying(reason, 0.0)
         raise WorkerError(reason, "Nothing was charged. Choose another worker.")
-
-    async def _stream_once(self, call: PreparedCall) -> AsyncGenerator[Chunk]:
-        card = self._worker.card
-        tally = CallUsage(card.id, call.request)
-        hold: Hold | None = None
-        if call.bill is not None:
-            turn = HoldTurn(self._budget.ledger, replace(call.bill, share=self._share()))
-            try:
-                hold = await turn.take()
-                if hold is None:
-                    yield Queued()
-                    hold = await turn.wait()
-            finally:
-                await turn.leave()
-            tally.held = hold.amount
-            tally.request = replace(call.request, max_tokens=hold.cap, call=hold.call)
-        start = time.monotonic()
-        text = _AnswerText(call)
-        try:
-            async with aclosing(self._worker.stream(tally.request)) as chunks:
-                async for chunk in chunks:
-                    for shown in text.take(chunk):
-                        tally.count(shown, time.monotonic() - start)
-                        yield shown
-        except BatonError:
-            for rest in text.rest():
-                tally.count(rest, time.monotonic() - start)
-                yield rest
-            raise
-        finally:
-            tally.seconds = time.monotonic() - start
-            await uninterrupted(self._close(tally, hold))
 
     async def _close(self, tally: CallUsage, hold: Hold | None) -> None:
         """Settle what was held, then record the call: the record names what was charged."""
@@ -345,6 +334,14 @@ class MeteredWorker:
             return await ledger.leave(hold.call)
         await ledger.void(hold.call)
         return 0
+
+
+def _begin_usage(call: PreparedCall, hold: Hold | None) -> CallUsage:
+    """Return what a call that begins now has used; its answer is capped by what it `hold`s."""
+    request, held = call.request, 0
+    if hold is not None:
+        request, held = replace(request, max_tokens=hold.cap, call=hold.call), hold.amount
+    return CallUsage(call.worker, request, time.monotonic(), held=held)
 
 
 class _AnswerText:
@@ -383,7 +380,7 @@ POLL_SECONDS = 0.1
 
 
 class HoldTurn:
-    """One call that takes money; call `leave` in the end, however it went."""
+    """One call that takes money; call `aclose` in the end, however it went."""
 
     def __init__(self, ledger: Ledger, bill: HoldRequest) -> None:
         self._ledger = ledger
@@ -423,13 +420,13 @@ class HoldTurn:
             await asyncio.sleep(POLL_SECONDS)
             if (hold := await self.take()) is not None:
                 return hold
-        await self.leave()
+        await self.aclose()
         try:
             return await self._ledger.hold(self._bill)
         except MoneyHeld as held:  # it was waited for, so it is a refusal like any other
             raise BudgetExceeded(held.message, held.hint) from held
 
-    async def leave(self) -> None:
+    async def aclose(self) -> None:
         """Make way for those behind, if it still waits."""
         ticket, self._ticket = self._ticket, 0
         if ticket:

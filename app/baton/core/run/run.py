@@ -95,6 +95,9 @@ class Run:
         try:
             # Recording is never half done: a cancellation waits until the ids are known.
             recorded = await uninterrupted(self._record())
+            ids = recorded.run, recorded.conversation, recorded.prompt, recorded.answer
+            await self._emit(ev.Started(*ids))
+            self._read_ahead(recorded)
             self._executor = executor = await self._prepare(recorded)
             self._services.saver.add(self._store, recorded.answer, lambda: executor.text)
             await executor.execute()
@@ -134,12 +137,6 @@ class Run:
     async def _prepare(self, recorded: RecordedRun) -> PlanExecutor:
         """Find out who may answer. Raises WorkerError where the default worker may not."""
         request, services = self._request, self._services
-        await self._emit(
-            ev.Started(recorded.run, recorded.conversation, recorded.prompt, recorded.answer)
-        )
-        if services.trained is not None and not request.limits.alone:
-            services.trained.warm_for(recorded.turns[-1].text)
-        self._read_ahead(recorded)
         budget = RunBudget(
             services.ledger,
             services.redactor,
@@ -171,6 +168,8 @@ class Run:
         What a tool computes isn't a prompt for it, nor is what is likely to be split.
         """
         limits, text = self._request.limits, Material(recorded.turns).question
+        if self._services.trained is not None and not limits.alone:
+            self._services.trained.warm_for(recorded.turns[-1].text)
         worker = self._services.workers[self._request.worker]
         if not isinstance(worker, ForesightedWorker) or is_computable(text) or may_have_parts(text):
             return

@@ -211,7 +211,8 @@ class StepExecution:
                     await run.emit(ev.StepStarted(number, self.worker))
                     async with aclosing(metered.stream(call)) as chunks:
                         async for chunk in chunks:
-                            await self._take(chunk)
+                            if event := self._take(chunk):
+                                await run.emit(event)
                             if may_stop and (end := watch.end_before_repeat(self.text)):
                                 self.text, self.ending = self.text[:end].rstrip(), Finish.REPETITION
                                 break
@@ -317,21 +318,18 @@ class StepExecution:
             return self._route  # all there is goes to it
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
 
-    async def _take(self, chunk: Chunk) -> None:
-        """Keep what the worker yields, and emit it as events."""
-        emit, number = self._run.emit, self.number
+    def _take(self, chunk: Chunk) -> ev.Event | None:
+        """Keep what the worker yields; return it as an event, if it is one."""
         match chunk:
             case Text(text=text):
                 self.text += text
-                await emit(ev.StepText(number, text))
+                return ev.StepText(self.number, text)
             case Usage():
-                self.ending = chunk.finish
-                self.usage = chunk
-            case _:
-                if isinstance(chunk, Retrying):
-                    self.text = ""
-                if (event := chunk_event(number, self.worker, chunk)) is not None:
-                    await emit(event)
+                self.ending, self.usage = chunk.finish, chunk
+                return None
+            case Retrying():
+                self.text = ""
+        return chunk_event(self.number, self.worker, chunk)
 
 
 def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:

@@ -23,8 +23,8 @@ class ConductorStrategy:
     A document too long for one worker is always read by the template: no conductor could see it.
     """
 
-    def __init__(self, depth: int = MAX_CORRECTIONS) -> None:
-        self._left = depth
+    def __init__(self) -> None:
+        self._left = MAX_CORRECTIONS
         self._conductor: Conductor | None = None
         self._name = ""
         self._kept: tuple[int, ...] = ()

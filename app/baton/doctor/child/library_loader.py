@@ -1,6 +1,6 @@
 """Loads the modules that a JSON list on stdin names, and prints the name of each before it does.
 
-`python -m baton.ipc.child_entry library_loader`: where it ends early, the last line is the culprit.
+The child `library_loader`. Where it ends early, the last line is the culprit.
 """
 
 from __future__ import annotations

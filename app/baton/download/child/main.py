@@ -1,6 +1,6 @@
 """The download process: asks hubs, fetches models and updates, and hashes files.
 
-`python -m baton.ipc.child_entry fetcher` speaks the messages of `download.messages` on stdin and
+The child `fetcher` speaks the messages of `download.messages` on stdin and
 stdout; each request runs in a thread of its own. Only this process connects to hubs, and it may
 hold the account's token (HF_TOKEN). It writes only to the targets that it is given, and ends at
 once when its parent does. What has come until then is kept.
@@ -33,7 +33,7 @@ from baton.download.messages import (
 )
 from baton.ipc import messages
 from baton.ipc.messages import Failed, FinalReply, Message
-from baton.ipc.parent_channel import Failure, ParentChannel, serve
+from baton.ipc.parent_channel import Failure, ParentChannel, connect_parent
 
 if TYPE_CHECKING:
     from baton.download.child.hub_metadata import HubMetadata
@@ -144,12 +144,9 @@ def _without_token(failed: Failed) -> Failed:
     return failed
 
 
-def _serve(parent: ParentChannel) -> None:
-    while True:
-        job = Job(parent, parent.receive())
-        threading.Thread(target=job.run, daemon=True).start()
-
-
 def main() -> None:
     """Run until the parent is gone."""
-    serve(REQUESTS, _serve)
+    with connect_parent(REQUESTS) as parent:
+        while True:
+            job = Job(parent, parent.receive())
+            threading.Thread(target=job.run, daemon=True).start()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -99,7 +98,7 @@ def _fetch_small(web: hub_client.HubClient, url: str, most: int) -> bytes:
         raise hub_client.connection_failure(error, url) from error
 
 
-def _release_client(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.HubClient:
+def _release_client(source: str) -> hub_client.HubClient:
     """Return a client for an address that the user named, as for a mirror; http is their choice.
 
     No account's token goes there.
@@ -110,7 +109,7 @@ def _release_client(source: str, environ: Mapping[str, str] = os.environ) -> hub
             f"{one_line(re.sub('//[^/]*@', '//…@', source))!r} isn't the address of a release.",
             "It begins with https:// (or http://), and holds no password, ? or #.",
         )
-    kept = {name: value for name, value in environ.items() if name not in _ACCOUNT_VARIABLES}
+    kept = {name: value for name, value in os.environ.items() if name not in _ACCOUNT_VARIABLES}
     return hub_client.HubClient(
         {**kept, "HF_ENDPOINT": source, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
     )

@@ -177,12 +177,12 @@ def _transfer(
     with explain_write_errors(folder, wanted.name):
         make_folder(folder)
         with partials.lock_partial(folder, key, waiting, stopped):
-            return _existing_hash(wanted, path, report, stopped) or _complete(
+            return _existing_hash(wanted, report, stopped) or _complete(
                 wanted, path, begin, report, stopped
             )
 
 
-def _existing_hash(wanted: _Target, path: Path, report: ProgressReport, stopped: Stop) -> str:
+def _existing_hash(wanted: _Target, report: ProgressReport, stopped: Stop) -> str:
     """Return the sha256 of a target that is here already, "" if it must be had."""
     if _file_size(wanted.target) != wanted.size:
         return ""

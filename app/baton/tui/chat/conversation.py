@@ -147,7 +147,7 @@ class ConversationController:
                 await store.select(at)
                 turns = await store.thread(conversation)
             stored = await store.conversation(conversation)
-            chat = ConversationState(stored.id, stored.title, stored.label, stored.sent_from)
+            chat = ConversationState(stored.id, stored.title, stored.label)
             context.enter(chat)
             await self._transcript.show(turns, stored.sent_from, at)
         run = await store.runs.last(context.chat.id) if context.chat.id else None

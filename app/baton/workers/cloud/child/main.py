@@ -1,6 +1,6 @@
 """The gateway: the one child process that sends requests to remote workers.
 
-`python -m baton.ipc.child_entry gateway` speaks the messages of `workers.cloud.messages` on stdin
+The child `gateway` speaks the messages of `workers.cloud.messages` on stdin
 and stdout. It alone holds keys, which never go over the pipes. It connects to where calls go and
 nowhere else, and ends at once when its parent does.
 """
