@@ -11,7 +11,7 @@ from baton import Card, Orchestra, Plan, Prompt, ScriptedWorker, Services, Step,
 async def main() -> None:
     """Let one worker greet, and the other repeat it."""
     cards = [Card(name, "scripted", name.title()) for name in ("ann", "bob")]
-    store = Store.open(None)  # in memory
+    store = Store(None)  # in memory
     services = Services({card.id: ScriptedWorker(card=card) for card in cards}, store)
     orchestra = Orchestra(services, default="ann")
     steps = (Step("ann", "Say hello."), Step("bob", "Repeat it.", access=("1",)))

@@ -36,7 +36,7 @@ class LineFinder:
 async def main(text: str, words: str) -> None:
     """Ask the worker, and print what it writes as it comes."""
     workers: dict[str, baton.Worker] = {"finder": LineFinder(text)}
-    store = baton.Store.open(None)  # in memory; a path keeps the history
+    store = baton.Store(None)  # in memory; a path keeps the history
     orchestra = baton.Orchestra(baton.Services(workers, store), default="finder")
     async with orchestra.run(baton.Prompt(words), limits=baton.PromptLimits(alone=True)) as run:
         async for event in run:

@@ -83,7 +83,7 @@ async def open_metered_worker(
         assert tally.usage is not None, "the call was not confirmed"
 
     with tempfile.TemporaryDirectory() as folder:
-        ledger = Ledger.open(Path(folder) / "ledger.db")
+        ledger = Ledger(Path(folder) / "ledger.db")
         environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "k" * 20}
         environ |= {"ANTHROPIC_API_KEY": "k" * 20, "GEMINI_API_KEY": "k" * 20}
         gateway = Gateway(ledger.sent, keys_file=Path(folder) / "keys.toml", environ=environ)
@@ -197,7 +197,7 @@ async def _pairs(count: int) -> float:
         {Scope.DAY: 10**5 * NANO, Scope.MONTH: 10**5 * NANO},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        ledger = Ledger.open(Path(folder) / "ledger.db")
+        ledger = Ledger(Path(folder) / "ledger.db")
 
         async def some(calls: int) -> None:
             for _ in range(calls):

@@ -284,7 +284,7 @@ async def _fill(env: dict[str, str], turns: int) -> None:
     from baton.workers.scripted_worker import ScriptedWorker
 
     database = find_paths(env).database
-    store = Store.open(database)
+    store = Store(database)
     count = iter(range(turns))
     worker = ScriptedWorker(
         lambda request: [Text(f"This is answer {next(count)}, *in* `Markdown`.")]

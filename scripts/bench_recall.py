@@ -117,7 +117,7 @@ async def measure(bound: int, seed: int, chats: list[Chat], counts: Counter[str]
     text_match.OPENING_CHARS = min(32, bound)
     drawn = Random(seed).sample(chats, len(chats))
     private, other = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
-    store = Store.open(None)
+    store = Store(None)
     for chat in private:
         await say(store, chat, Label.LOCAL, "a")
     for name, way in WAYS.items():

@@ -25,7 +25,7 @@ from typing import Any
 
 import pysqlite3
 
-from baton.core.text_search import SearchQuery
+from baton.core.folded_search import SearchQuery
 from baton.history import Store
 from baton.history.search import match_expression
 from baton.platform.sqlite import check_stamp
@@ -118,7 +118,7 @@ def line(name: str, ours: list[float], bare: list[float], must: float | None) ->
 
 async def searches(path: Path) -> None:
     """Print how large the index is, and how long each query takes."""
-    store = Store.open(path)
+    store = Store(path)
     print(
         line(
             "the first search, which makes the index",
@@ -163,7 +163,7 @@ async def openings(path: Path) -> None:
     """Print how long it takes until the history can be used: on most days, and once a day."""
 
     async def ours() -> None:
-        store = Store.open(path)
+        store = Store(path)
         assert store.warning == ""
         await store.latest()
         await store.aclose()
@@ -192,7 +192,7 @@ async def main(messages: int) -> None:
     """Make the messages, then measure."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "baton.db"
-        store = Store.open(path)
+        store = Store(path)
         start = time.perf_counter()
         await store.archive.import_(document(messages))
         await store.aclose()

@@ -131,7 +131,7 @@ async def _keep_asking(folder: Path, servers: Sequence[ScriptedServer], load: Lo
     async def forget(tally: CallUsage) -> None:
         pass
 
-    ledger = Ledger.open(folder / "ledger.db")
+    ledger = Ledger(folder / "ledger.db")
     gateway = Gateway(
         ledger.sent,
         record_unsent=ledger.record_unsent,

@@ -92,7 +92,7 @@ TEMPLATES = "app/baton/workers/templates"
 SOURCES = ("app", "docs", "examples", "models", "packaging", "scripts", "tests")
 """Folders whose texts are searched for these words, beside the pages at the root."""
 
-TEXT_SUFFIXES = {".py", ".md", ".toml", ".tcss"}
+TEXT_SUFFIXES = {".c", ".h", ".md", ".ps1", ".py", ".sh", ".tcss", ".toml"}
 
 NOT_PROSE = {
     "CHANGELOG.md": "what was said of earlier versions stays",

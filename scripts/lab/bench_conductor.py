@@ -118,7 +118,7 @@ async def _cloud_orchestra(address: str) -> AsyncIterator[Orchestra]:
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        ledger, store = Ledger.open(home / "ledger.db"), Store.open(home / "baton.db")
+        ledger, store = Ledger(home / "ledger.db"), Store(home / "baton.db")
         environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "k" * 20}
         gateway = Gateway(ledger.sent, keys_file=home / "keys.toml", environ=environ)
         card = Card(
@@ -175,7 +175,7 @@ async def _steps(rounds: int) -> tuple[float, float, float]:
     request = Request((Message(Role.USER, "Do it."),))
     times: list[tuple[float, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        store = Store.open(Path(folder) / "baton.db")
+        store = Store(Path(folder) / "baton.db")
         orchestra = Orchestra(Services({name: worker}, store), name)
         events: list[Event] = []
         await _run_seconds(orchestra, plan, events)

@@ -108,7 +108,7 @@ async def replay_orchestra(
 
     A ceiling is there to be used up by the last question. Nothing is kept.
     """
-    ledger, store = Ledger.open(None), Store.open(None)
+    ledger, store = Ledger(None), Store(None)
     ceilings = {Scope.MONTH: MAX_AMOUNT_NANOS if table.ceiling is None else table.ceiling}
     workers = {
         model: ReplayWorker(table.recordings, model, price) for model, price in table.models.items()

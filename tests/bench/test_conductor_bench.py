@@ -71,7 +71,7 @@ Make = Callable[..., Orchestra]
 @pytest_asyncio.fixture
 async def make() -> AsyncIterator[Make]:
     """Give what makes an orchestra of scripted workers, the first as default, and a calculator."""
-    store = Store.open(None)
+    store = Store(None)
 
     def made(*workers: ScriptedWorker, trained: TrainedConductor | None = None) -> Orchestra:
         tool = ScriptedWorker(computes, TOOL)

@@ -53,7 +53,7 @@ Make = Callable[..., Orchestra]
 @pytest_asyncio.fixture
 async def make() -> AsyncIterator[Make]:
     """Give what makes an orchestra of one scripted worker, with as much money as it likes."""
-    store, ledger = Store.open(None), Ledger.open(None)
+    store, ledger = Store(None), Ledger(None)
 
     def made(script: Script, card: Card = HERE) -> Orchestra:
         worker = ScriptedWorker(script, card)
@@ -183,10 +183,11 @@ LIES = {
     "builtins when called": "def add(a, b):\n    import builtins\n    builtins.abs = lambda x: 0\n"
     "    builtins.all = lambda x: True\n    return a - b",
     "the jail": "import sys\nj = sys.modules['baton.workers.tools.child.sandbox_guest']\n"
-    "j._judged = lambda e: (0, 'Passed: 1 check.')\nraise ValueError",
+    "j._classify_error = lambda e: (0, 'Passed: 1 check.')\nraise ValueError",
     "the jail when called": "def add(a, b):\n    import sys\n"
     "    j = sys.modules['baton.workers.tools.child.sandbox_guest']\n"
-    "    j._judged = j._outcome = lambda *e: (0, 'Passed: 1 check.')\n    raise ValueError",
+    "    j._classify_error = j._run_to_outcome = lambda *e: (0, 'Passed: 1 check.')\n"
+    "    raise ValueError",
     "tracing": "import sys\ndef trace(frame, event, arg):\n"
     "    if frame.f_code.co_filename == 'tests.py' and event == 'line':\n"
     "        try: frame.f_lineno += 1\n        except ValueError: pass\n    return trace\n"

@@ -25,7 +25,7 @@ QUESTION = "What is the capital of France?"
 
 MODULES = [
     *("json", "os", "site", "sitecustomize", "usercustomize", "encodings/__init__", "runpy"),
-    *("baton/__init__", "baton/cli", "baton/ipc/child_entry", "baton", "click", "textual"),
+    *("baton/__init__", "baton/cli", "baton", "click", "textual"),
     *("llama_cpp/__init__", "numpy", "onnxruntime", "tokenizers", "litellm", "keyring", "ctypes"),
     *("lib/python3.11/site", "lib/python3.11/os", "lib/python3.11/encodings/__init__"),
     *("site-packages/usercustomize", "__main__", "entry", "pyimod01_archive"),

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from baton.ipc import process
-from baton.workers.local import probe_library
+from baton.workers.local import probe_llama
 from support.local_worker_calls import CAPITAL, ask, small
 from support.openssl_config import library
 
@@ -70,8 +70,7 @@ async def test_the_library_for_that_processor_is_chosen(
     on: Callable[[str], None], processor: str, expected: str
 ) -> None:
     on(processor)
-    assert (await probe_library("llama")).processor == expected
-    assert (await probe_library("onnxruntime")).providers
+    assert (await probe_llama()).processor == expected
 
 
 @pytest.mark.parametrize("processor", ["Nehalem", "SandyBridge", "Haswell"])
@@ -87,7 +86,7 @@ async def test_the_starter_answers_paris_there(on: Callable[[str], None], proces
 @pytest.mark.parametrize("below", ["Conroe", "qemu64"])
 async def test_llama_cpp_runs_even_below_that(on: Callable[[str], None], below: str) -> None:
     on(below)
-    assert (await probe_library("llama")).processor == "x64"
+    assert (await probe_llama()).processor == "x64"
 
 
 async def test_this_machines_own_is_used_and_no_variable_brings_another(
@@ -96,7 +95,7 @@ async def test_this_machines_own_is_used_and_no_variable_brings_another(
     canary, planted = tmp_path / "canary", tmp_path / "libggml-trap.so"
     library(planted, canary)
     monkeypatch.setattr(process, "command", lambda name: [str(folder), "--child", name])
-    found = await probe_library("llama", {**os.environ, "GGML_BACKEND_PATH": str(planted)})
+    found = await probe_llama({**os.environ, "GGML_BACKEND_PATH": str(planted)})
     assert found.processor
     assert not canary.exists()
     ctypes.CDLL(str(planted))

@@ -15,6 +15,12 @@ from support.command_line import Call, CallResult, Process
 from support.sample_ledger import SampleCalls, spend
 
 
+@pytest.fixture(autouse=True)
+def _idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show no other program at work: a measurement waits until there is none."""
+    monkeypatch.setattr("psutil.cpu_percent", lambda _: 0.0)
+
+
 @pytest.fixture
 def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
     """Call a command in this process, with some bytes piped in."""

@@ -1,4 +1,4 @@
-"""`baton ask` as a person or a script calls it, with the real starter model."""
+"""`baton ask` as a user or a script calls it, with the real starter model."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ def test_a_doubt_stands_beside_the_answer_on_stderr_and_in_json(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weather = "What's the weather in Lisbon today?"
-    said = call("ask", weather, "--max-tokens", "20", "--no-stream")
+    said = call("ask", weather, "--max-tokens", "2", "--no-stream")
     assert "No worker here can look up what is happening now" in said.err
     assert "look up" not in said.out
-    assert "look up" not in call("ask", weather, "--max-tokens", "20", "-q").err
-    again = call("ask", "-c", "And the weather in Porto today?", "--max-tokens", "20")
+    assert "look up" not in call("ask", weather, "--max-tokens", "2", "-q").err
+    again = call("ask", "-c", "And the weather in Porto today?", "--max-tokens", "2")
     assert "baton: Not looked up." in again.err
     monkeypatch.setenv("BATON_WARNINGS", "false")
-    muted = call("ask", weather, "--max-tokens", "20")
+    muted = call("ask", weather, "--max-tokens", "2")
     assert "look up" not in muted.err
-    done = call("ask", weather, "--max-tokens", "20", "--json")
+    done = call("ask", weather, "--max-tokens", "2", "--json")
     [warning] = [w for w in json.loads(done.out)["warnings"] if w["kind"] != "incomplete"]
     assert warning["kind"] == "needs_current_data"
     assert set(warning) == {"kind", "message", "hint"}
@@ -110,7 +110,7 @@ def test_a_strategy_is_followed_and_shown(call: Call) -> None:
 
 
 @pytest.mark.sampled(0.5)
-def test_a_plan_is_drawn_and_then_played(call: Call) -> None:
+def test_a_plan_is_drawn_and_then_run(call: Call) -> None:
     drawn = call("plan", CAPITAL)
     assert (drawn.code, drawn.err) == (0, "")
     way = drawn.out.rstrip().rsplit("Run it: baton ", 1)[1]
@@ -121,7 +121,7 @@ def test_a_plan_is_drawn_and_then_played(call: Call) -> None:
 
 
 @pytest.mark.sampled(0.34)
-def test_a_run_that_was_killed_goes_on(call: Call) -> None:
+def test_a_run_that_was_killed_continues(call: Call) -> None:
     asking = [*BATON, "ask", "--strategy", "vote", CAPITAL, "--events"]
     with subprocess.Popen(asking, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as it:
         assert it.stdout is not None
@@ -201,7 +201,7 @@ def test_c_takes_no_value_and_continue_names_a_conversation(scripted: Scripted, 
 
 def test_c_never_continues_the_conversation_of_a_program(scripted: Scripted, call: Call) -> None:
     async def begin() -> None:
-        store = Store.open(find_paths().database)
+        store = Store(find_paths().database)
         place = ConversationPosition(program="Claude Code")
         await store.begin(Prompt("Fix it"), place, Label.CLOUD, "token")
         await store.aclose()
@@ -419,7 +419,7 @@ def test_a_prompt_of_a_megabyte_is_refused_and_kept(call: Call) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("content", [b"not a model at all", b"GGUF" + b"\xff" * 2000, None])
-def test_what_is_no_model_is_one_sentence_and_code_5(
+def test_what_is_not_a_model_is_one_sentence_and_code_5(
     call: Call, tmp_path: Path, content: bytes | None
 ) -> None:
     file = tmp_path / "some.gguf"

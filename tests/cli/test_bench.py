@@ -89,7 +89,7 @@ def test_real_money_needs_a_budget_that_is_kept(
     assert row["accuracy"] == pytest.approx(1 / 3)
     assert float(str(row["cost_usd"])) == cloud.billed / 1e9
     usage = call("usage", "--json")
-    assert json.loads(usage.out)["usage"][0]["calls"] == 3  # the person's own ledger
+    assert json.loads(usage.out)["usage"][0]["calls"] == 3  # the user's own ledger
     assert json.loads(call("history", "ls", "--json").out)["conversations"] == []
 
 
@@ -127,9 +127,9 @@ def test_code_is_graded_by_its_tests(call: Call, home: Path, here: Path) -> None
         done = call(*words)
     assert done.code == 0, done.err
     lines = (here / "out.jsonl").read_text().splitlines()
-    played = [json.loads(line)["result"] for line in lines]
-    scores = {one["question"]: one["score"] for one in played}
-    assert scores == {"right": 1, "wrong": 0}, played
+    results = [json.loads(line)["result"] for line in lines]
+    scores = {one["question"]: one["score"] for one in results}
+    assert scores == {"right": 1, "wrong": 0}, results
 
 
 def test_code_is_not_executed_where_nothing_does_it_safely(

@@ -80,7 +80,7 @@ def benched(monkeypatch: pytest.MonkeyPatch) -> Bench:
         tool = Card("calculator", "tool", "Calculator")
 
         def compose(settings: Settings, paths: Paths, **_: object) -> Baton:
-            ledger, store = Ledger.open(paths.ledger), Store.open(None)
+            ledger, store = Ledger(paths.ledger), Store(None)
             everyone = {**workers, tool.id: ScriptedWorker(card=tool)}
             orchestra = Orchestra(Services(everyone, store, ledger=ledger), next(iter(everyone)))
             if trained is not None:
@@ -151,7 +151,7 @@ def test_a_model_that_plans_no_better_changes_nothing(
         ("large-7b", "and conducts already."),
     ],
 )
-def test_what_the_person_chose_stays(
+def test_what_the_user_chose_stays(
     call: Call, benched: Bench, large: str, named: str, said: str
 ) -> None:
     write_settings(find_paths().config_file, {"conductor": named})

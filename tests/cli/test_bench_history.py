@@ -1,4 +1,4 @@
-"""`baton bench --history`: another pace or ceiling on prompts that were really played."""
+"""`baton bench --history`: another pace or ceiling on prompts that were really run."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def ledger_totals() -> tuple[int, int]:
     """Return what the ledger holds: charged in all, and how many requests left."""
 
     async def look() -> tuple[int, int]:
-        ledger = Ledger.open(find_paths().ledger)
+        ledger = Ledger(find_paths().ledger)
         rows, sent = await ledger.usage("day"), await ledger.egress()
         await ledger.aclose()
         return sum(row.charged for row in rows), len(sent)
@@ -121,7 +121,7 @@ def test_without_options_the_settings_decide(call: Call) -> None:
     assert found["ceilings_usd"] == {"day": "1"}
 
 
-def test_what_the_person_said_counts_as_it_is(call: Call) -> None:
+def test_what_the_user_said_counts_as_it_is(call: Call) -> None:
     day(
         *(PlayedPrompt(prompt, Signal.BAD, "single") for prompt in HARD[:3]),
         *(PlayedPrompt(prompt, Signal.GOOD, "single") for prompt in EASY[:2]),
@@ -140,7 +140,7 @@ def test_private_prompts_stay_here_under_any_policy(call: Call) -> None:
     assert found["rows"][1]["asked"] == 0
 
 
-def test_whom_the_person_named_no_policy_decides(call: Call) -> None:
+def test_whom_the_user_named_no_policy_decides(call: Call) -> None:
     day(PlayedPrompt(HARD[0], worker="gpt"), PlayedPrompt(EASY[0]))
     found = bench_report(call)
     assert (found["named"], found["prompts"]) == (1, 1)
@@ -151,7 +151,7 @@ def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
     day(PlayedPrompt(HARD[0]), PlayedPrompt(EASY[0]))
 
     async def hide() -> None:
-        store = Store.open(find_paths().database)
+        store = Store(find_paths().database)
         conversations = await store.conversations()
         await store.hide(next(c.id for c in conversations if c.title.startswith("Prove")))
         assert len(await store.runs.finished(0)) == 1
@@ -162,7 +162,7 @@ def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
     assert bench_report(call)["prompts"] == 1
 
 
-def test_a_person_reads_what_is_known_and_what_is_expected(call: Call) -> None:
+def test_a_user_reads_what_is_known_and_what_is_expected(call: Call) -> None:
     day(PlayedPrompt(HARD[0], Signal.GOOD), PlayedPrompt(HARD[1]), PlayedPrompt(EASY[0]))
     done = call("bench", "--history", "7d", "--policy", "frugal", "--budget", "0.10")
     assert done.code == 0

@@ -34,7 +34,7 @@ def test_a_fresh_baton_can_not_spend_and_says_how_to_allow_it(call: Call) -> Non
 
 def test_a_ceiling_is_set_in_the_file_and_for_running_batons(call: Call) -> None:
     async def run() -> None:
-        running = Ledger.open(find_paths().ledger)
+        running = Ledger(find_paths().ledger)
         try:
             await running.standing({})
             done = await asyncio.to_thread(call, "budget", "set", "day", "$2.50")
@@ -61,7 +61,7 @@ def test_a_ceiling_that_was_edited_holds_for_running_batons_too(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
-        running = Ledger.open(find_paths().ledger)
+        running = Ledger(find_paths().ledger)
         try:
             await running.standing({})
             monkeypatch.setenv("EDITOR", "sed -i -e s/2/0.5/ -e /month/d")
@@ -131,7 +131,7 @@ def test_the_pace_is_set_and_shown(call: Call) -> None:
         ("day", "NaN"),
     ],
 )
-def test_what_is_no_amount_or_policy_changes_nothing(call: Call, args: tuple[str, ...]) -> None:
+def test_what_is_not_an_amount_or_policy_changes_nothing(call: Call, args: tuple[str, ...]) -> None:
     done = call("budget", "set", "--", *args)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert not find_paths().config_file.exists()
@@ -224,7 +224,7 @@ def test_a_freeze_is_reported_and_lifted(call: Call, home: Path) -> None:
     async def freeze() -> None:
         from baton.core.money import BilledTokens
 
-        ledger = Ledger.open(find_paths().ledger)
+        ledger = Ledger(find_paths().ledger)
         held = await ledger.hold(bill("r"))
         await ledger.settle(held.call, BilledTokens(10, 5000))
         await ledger.aclose()

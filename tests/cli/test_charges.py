@@ -144,7 +144,7 @@ def test_a_prompt_that_waits_for_money_says_so_once_in_a_pipe(
     waits = paths.config_file.read_text().replace("[budget]", "[budget]\nwait = 1")
     paths.config_file.write_text(waits)
     with asyncio.Runner() as runner:
-        ledger = Ledger.open(paths.ledger)
+        ledger = Ledger(paths.ledger)
         runner.run(
             ledger.hold(replace(bill("another"), wanted=1990, ceilings={Scope.DAY: 2 * NANO}))
         )

@@ -296,7 +296,7 @@ def test_an_unreadable_offline_switch_stops_what_could_connect(
         assert "neither on nor off" in done.err
 
 
-def test_the_rule_in_place_of_a_conductor_is_no_error(
+def test_the_rule_in_place_of_a_conductor_is_not_an_error(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BATON_CONDUCTOR", "rule")

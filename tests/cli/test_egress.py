@@ -71,7 +71,7 @@ def test_the_export_holds_everything_oldest_first(
 
 def test_what_was_not_kept_is_reported(call: Call, home: Path) -> None:
     async def send() -> None:
-        ledger = Ledger.open(find_paths().ledger)
+        ledger = Ledger(find_paths().ledger)
         held = await ledger.hold(bill("r", keep=False))
         await ledger.sent(held.call, "api.openai.com", BODY)
         await ledger.leave(held.call)
@@ -91,8 +91,8 @@ def test_removing_a_conversation_takes_along_what_it_sent(call: Call, home: Path
     from baton.history import Store
 
     async def talk() -> str:
-        store = Store.open(find_paths().database)
-        ledger = Ledger.open(find_paths().ledger)
+        store = Store(find_paths().database)
+        ledger = Ledger(find_paths().ledger)
         begun = await store.begin(Prompt("Hello"), NEW, Label.CLOUD)
         for run in (begun.run, "another"):
             held = await ledger.hold(bill(run))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.error_report import exit_code
+from baton.cli.exit_codes import exit_code
 from baton.core.errors import ERROR_CLASSES, BatonError, MoneyHeld, stored_name
 from baton.workers.local.model_memory import NotEnoughMemory
 from support.command_line import Call, write_settings
@@ -72,7 +72,7 @@ def test_too_little_memory_is_5_everywhere(
 
 
 def test_every_error_is_stored_as_one_with_the_same_code() -> None:
-    errors = [NotEnoughMemory("m", "", 1, 0), MoneyHeld("m", "", "day"), BatonError("m")]
+    errors = [NotEnoughMemory("m", ""), MoneyHeld("m", "", "day"), BatonError("m")]
     for error in errors:
         assert exit_code(ERROR_CLASSES[stored_name(error)]) == exit_code(type(error))
 

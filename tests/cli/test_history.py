@@ -32,7 +32,7 @@ def hold_conversation(*prompts: str, label: Label = Label.CLOUD) -> str:
     """Hold a conversation with a worker that repeats what it hears; return the id."""
 
     async def talk() -> str:
-        store = Store.open(find_paths().database)
+        store = Store(find_paths().database)
         worker = ScriptedWorker()
         orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
         place = ConversationPosition()
@@ -53,7 +53,7 @@ def hold_program_conversation(program: str, text: str) -> str:
     """Begin a conversation of a program; return its id."""
 
     async def talk() -> str:
-        store = Store.open(find_paths().database)
+        store = Store(find_paths().database)
         place = ConversationPosition(program=program)
         begun = await store.begin(Prompt(text), place, Label.CLOUD, "token")
         await store.aclose()
@@ -182,7 +182,7 @@ def test_show_prints_the_transcript(call: Call) -> None:
     assert call("history", "show", "nothing").code == 2
 
 
-def test_rm_asks_the_person_or_wants_y(call: Call) -> None:
+def test_rm_asks_the_user_or_wants_y(call: Call) -> None:
     id = hold_conversation("Lisbon with kids")
     refused = call("history", "rm", id)
     assert refused.code == 2
@@ -246,7 +246,7 @@ def test_a_markdown_export_keeps_turns_apart_and_is_read_back(
 @pytest.mark.parametrize(
     "data", [b"", b"{}", b"[1]", b"\xff", b"[" * 200_000, b'{"baton_export": 9}', b"# x\n\ny"]
 )
-def test_what_is_no_export_is_refused(call: Call, data: bytes) -> None:
+def test_what_is_not_an_export_is_refused(call: Call, data: bytes) -> None:
     done = call("history", "import", "-", piped=data)
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
@@ -337,7 +337,7 @@ def test_what_has_no_answer_can_not_be_rated(call: Call) -> None:
     assert call("history", "rate", "good").code == 2
 
     async def begin() -> None:
-        store = Store.open(find_paths().database)
+        store = Store(find_paths().database)
         await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
         await store.aclose()
 

@@ -11,7 +11,7 @@ from baton.core.errors import ConfigError
 from baton.core.messages import Finish, Purpose
 from baton.core.plan_types import single_step_plan
 from baton.core.view import RunView
-from support.stored_runs import BEGUN, EVENTS as PLAYED
+from support.stored_runs import BEGUN, EVENTS as RUN_EVENTS
 
 CALL = ev.Called(
     at=0.9,
@@ -124,7 +124,7 @@ def test_every_event_is_one_line_of_json_with_money_as_text() -> None:
 
 
 def test_a_plan_says_who_really_did_each_step_and_how_that_ended() -> None:
-    shown = run_object(view(*PLAYED))
+    shown = run_object(view(*RUN_EVENTS))
     steps = [(step["step"], step["worker"], step["status"]) for step in shown["plan"]]
     assert steps == [
         (1, "small", "done"),
@@ -139,7 +139,7 @@ def test_a_plan_says_who_really_did_each_step_and_how_that_ended() -> None:
     assert (shown["answer"], shown["cost_usd"]) == ("It is well.", "0.002")
 
 
-def test_only_a_plan_of_which_nothing_was_played_is_planned() -> None:
+def test_only_a_plan_of_which_nothing_was_run_is_planned() -> None:
     drawn = view(*BEGUN[:5], ev.Cancelled(at=0.8))
     assert run_object(drawn, preview=True)["status"] == "planned"
     assert run_object(drawn)["status"] == "cancelled"

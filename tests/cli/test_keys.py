@@ -79,7 +79,7 @@ def test_plain_text_needs_a_yes(call: Call) -> None:
 
 
 @pytest.mark.parametrize("piped", [b"", b"\n", b"two words", b"\xff\xfe", b"a\x1bb"])
-def test_what_is_no_key_is_reported_and_not_shown(
+def test_what_is_not_a_key_is_reported_and_not_shown(
     call: Call, keyring: MemoryKeyring, piped: bytes
 ) -> None:
     done = call("keys", "set", "openai", piped=piped)

@@ -156,7 +156,7 @@ def test_a_plain_output_says_what_is_happening_only_now_and_then(
             (8, "step 1 of 2: writing"),
             (9, "step 1 of 2: writing 31 tokens/s"),
             (9, "step 2 of 2: writing"),
-            (9, "step 1 of 2: writing"),  # which goes on beside it
+            (9, "step 1 of 2: writing"),  # which is still running beside it
             (15, ""),
             (19, "step 2 of 2: writing 7 tokens/s"),
             (20, "step 2 of 2: writing 8 tokens/s"),

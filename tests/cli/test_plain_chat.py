@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from baton.cli import plain_session
 from baton.cli.output import Output
 from baton.cli.plain_commands import COMMANDS
-from baton.cli.plain_session import LATE_SECONDS, PlainSession
 from baton.core.permissions import ANYTHING
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
@@ -34,7 +34,7 @@ from support.terminal import Terminal
 CHAT = """
 import sys
 import baton.compose
-from baton.cli import main
+from baton.cli import main, plain_session
 from baton.compose import Baton, library
 from baton.compose.local_workers import LocalWorkers
 from baton.compose.remote_workers import RemoteWorkers
@@ -58,7 +58,7 @@ def script(request):
         yield from (Text("You said: "), Text(f"{prompt}. Prompts: {count}"))
 
 def compose(settings, paths):
-    store, ledger = Store.open(paths.database), Ledger.open(paths.ledger)
+    store, ledger = Store(paths.database), Ledger(paths.ledger)
     cards = [Card(name, "local", name.title(), context=8192) for name in ("scripted", "other")]
     workers = {card.id: ScriptedWorker(script, card) for card in cards}
     services = Services(workers, store, ledger=ledger)
@@ -68,8 +68,12 @@ def compose(settings, paths):
     return Baton(orchestra, store, ledger, settings, paths, stock, local, away)
 
 baton.compose.compose = compose
+plain_session.LATE_SECONDS = 0.2
 main(["--plain", *sys.argv[1:]])
 """
+LATE_SECONDS = 0.3
+"""How long after an answer Ctrl+C leaves a scripted chat, and a little more."""
+
 SCRIPTED = [sys.executable, "-I", "-c", CHAT]
 BATON = [sys.executable, "-I", "-m", "baton", "--plain"]
 
@@ -134,12 +138,17 @@ def test_ctrl_c_stops_an_answer_and_at_the_prompt_it_leaves() -> None:
         assert "Not sent yet" not in screen.text
 
 
-async def test_a_ctrl_c_just_after_an_answer_does_not_leave() -> None:
-    store = Store.open(None)
+async def test_a_ctrl_c_just_after_an_answer_does_not_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plain_session, "LATE_SECONDS", 0.2)
+    store = Store(None)
     orchestra = Orchestra(Services({"scripted": ScriptedWorker()}, store), "scripted")
     baton: Any = SimpleNamespace(orchestra=orchestra, store=store, settings=Settings())
     output = Output(plain=True)
-    session = PlainSession(baton, output, ANYTHING, worker=None, remember=lambda _: False)
+    session = plain_session.PlainSession(
+        baton, output, ANYTHING, worker=None, remember=lambda _: False
+    )
     await session.answer("Hello")
     session.interrupt()
     assert not session.left.done()
@@ -235,7 +244,7 @@ def test_the_help_names_every_command() -> None:
         assert all(f"/{one.name}" in screen.text for one in COMMANDS)
 
 
-def test_a_plan_is_played_only_if_the_person_agrees() -> None:
+def test_a_plan_is_run_only_if_the_user_agrees() -> None:
     with open_chat() as screen:
         screen.send("/plan Praise a river\r")
         screen.wait_for("2  Stop here (default)")
@@ -303,7 +312,7 @@ def test_an_offer_is_taken_by_its_number_and_refused_by_enter_or_what_was_typed_
         (b"Ol\xe9", "What you wrote is not UTF-8 text (byte 2) but seems to be WINDOWS-1252"),
     ],
 )
-def test_a_line_that_is_no_text_is_no_prompt(process: Process, line: bytes, said: str) -> None:
+def test_a_line_that_is_not_text_is_not_a_prompt(process: Process, line: bytes, said: str) -> None:
     done = process("--plain", piped=b"2 + 3\n" + line + b"\n\x1b[1m3 + 4\x1b[m\n")
     assert said in done.stderr.decode()
     assert b"2 + 3 = 5" in done.stdout

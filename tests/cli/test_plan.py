@@ -37,7 +37,7 @@ CLOUD = Card(
 )
 
 
-def test_a_plan_is_drawn_and_nothing_of_it_played(call: Call, scripted: Scripted) -> None:
+def test_a_plan_is_drawn_and_none_of_it_run(call: Call, scripted: Scripted) -> None:
     workers = scripted(small=None)
     done = call("plan", "--strategy", "vote", "What is 17 times 23?")
     assert (done.code, done.err) == (0, "")
@@ -50,8 +50,8 @@ def test_a_plan_is_drawn_and_nothing_of_it_played(call: Call, scripted: Scripted
     assert (way, run["status"]) == (f"resume {run['run_id']}", "cancelled")
     assert f"Plan of 3 steps kept, not run; `baton {way}` runs it." in call("trace").out
 
-    played = call(*way.split())
-    assert (played.code, played.out) == (0, "What is 17 times 23? \n")
+    done = call(*way.split())
+    assert (done.code, done.out) == (0, "What is 17 times 23? \n")
     assert len(workers["small"].requests) == 3
 
 
@@ -106,7 +106,7 @@ def test_several_steps_write_an_answer() -> None:
     assert text.endswith("The answer is what steps 1 and 3 write; it costs nothing.")
 
 
-def test_a_plan_is_a_list_that_a_person_can_read() -> None:
+def test_a_plan_is_a_list_that_a_user_can_read() -> None:
     cards = {"small": Card("small", "local", "Small"), "gpt": CLOUD}
     text = plan_text(PLAN, [0, 0, 23 * NANO // 1000, None], cards)
     assert text.splitlines() == [
@@ -152,7 +152,7 @@ DRAWN = json.dumps(
 @pytest.mark.local_model
 @pytest.mark.sampled
 @pytest.mark.parametrize(("typed", "posts"), [("\r", 0), ("2\r", 1)])
-def test_a_remote_conductor_is_asked_only_if_the_person_agrees(
+def test_a_remote_conductor_is_asked_only_if_the_user_agrees(
     call: Call, home: Path, typed: str, posts: int
 ) -> None:
     with Cloud(reply=Reply(text=DRAWN)) as cloud:

@@ -38,7 +38,7 @@ NEW_CONVERSATION = ConversationPosition()
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 
@@ -54,7 +54,7 @@ def says(*items: Said) -> Script:
     return lambda request: list(chunks)
 
 
-async def play_prompt(
+async def run_prompt(
     store: Store,
     script: Script,
     manner: OutputOptions = PLAINLY,
@@ -89,12 +89,12 @@ def stdout_is(descriptor: int) -> Iterator[None]:
 async def test_stdout_gets_the_answer_and_nothing_else(
     store: Store, capfd: pytest.CaptureFixture[str], form: str
 ) -> None:
-    assert await play_prompt(store, says("Par", "is\x1b[31m"), OutputOptions(form)) == 0
+    assert await run_prompt(store, says("Par", "is\x1b[31m"), OutputOptions(form)) == 0
     assert capfd.readouterr() == ("Paris\x1b[31m\n", "")  # a pipe gets the data as it is
 
 
 async def test_json_is_one_object(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
-    assert await play_prompt(store, says("Paris\n"), OutputOptions("json")) == 0
+    assert await run_prompt(store, says("Paris\n"), OutputOptions("json")) == 0
     out, err = capfd.readouterr()
     assert err == ""
     assert json.loads(out)["answer"] == "Paris\n"
@@ -103,7 +103,7 @@ async def test_json_is_one_object(store: Store, capfd: pytest.CaptureFixture[str
 async def test_events_are_lines_from_started_to_finished(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert await play_prompt(store, says("Par", "is"), OutputOptions("events")) == 0
+    assert await run_prompt(store, says("Par", "is"), OutputOptions("events")) == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert (lines[0]["event"], lines[-1]["event"]) == ("Started", "Finished")
     assert [line["text"] for line in lines if line["event"] == "StepText"] == ["Par", "is"]
@@ -120,7 +120,7 @@ async def test_events_are_lines_from_started_to_finished(
 async def test_a_failure_is_a_sentence_and_a_code_and_keeps_the_text(
     store: Store, capfd: pytest.CaptureFixture[str], error: Exception, code: int
 ) -> None:
-    assert await play_prompt(store, says("Par", error)) == code
+    assert await run_prompt(store, says("Par", error)) == code
     out, err = capfd.readouterr()
     assert out == "Par\n"
     assert err.startswith("baton: ")
@@ -132,7 +132,7 @@ async def test_a_failure_with_json_is_an_object_too(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = says("Par", WorkerUnavailable("scripted died."))
-    assert await play_prompt(store, script, OutputOptions("json")) == 6
+    assert await run_prompt(store, script, OutputOptions("json")) == 6
     shown = json.loads(capfd.readouterr().out)
     assert (shown["status"], shown["answer"]) == ("failed", "Par")
 
@@ -140,13 +140,13 @@ async def test_a_failure_with_json_is_an_object_too(
 async def test_a_cut_answer_is_never_silent(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert await play_prompt(store, says("Once", Usage(9, 1, Finish.LENGTH))) == 0
+    assert await run_prompt(store, says("Once", Usage(9, 1, Finish.LENGTH))) == 0
     latest = await store.latest()
     assert latest is not None
     way = f'`baton ask --continue={latest} "Go on."` continues it.'
     assert f"The answer was cut at its length cap; {way}" in capfd.readouterr().err
     assert (
-        await play_prompt(
+        await run_prompt(
             store, says("Once", Usage(9, 1, Finish.LENGTH)), OutputOptions(is_kept=False)
         )
         == 0
@@ -168,19 +168,19 @@ async def test_an_answer_that_is_not_whole_is_never_silent(
     store: Store, capfd: pytest.CaptureFixture[str], text: str, finish: Finish, message: str
 ) -> None:
     script = says(text, Usage(9, 1, finish))
-    assert await play_prompt(store, script) == 0
+    assert await run_prompt(store, script) == 0
     said = capfd.readouterr().err
     assert message in said
     remedy = "Try `--max-tokens 4096`." if finish is Finish.LENGTH else "Ask another worker"
     assert (remedy in said) is bool(message)
     assert "Go on." not in said
-    assert await play_prompt(store, script, OutputOptions("json")) == 0
+    assert await run_prompt(store, script, OutputOptions("json")) == 0
     shown = capfd.readouterr()
     warnings = json.loads(shown.out)["warnings"]
     assert [warning["kind"] for warning in warnings] == (["incomplete"] if message else [])
     assert all(message in warning["message"] for warning in warnings)
     assert all(remedy in warning["hint"] for warning in warnings)
-    assert await play_prompt(store, script, OutputOptions(quiet=True)) == 0
+    assert await run_prompt(store, script, OutputOptions(quiet=True)) == 0
     assert remedy not in capfd.readouterr().err
 
 
@@ -195,7 +195,7 @@ async def test_a_signal_ends_it_in_good_order(
             asyncio.get_running_loop().call_later(pause, os.kill, os.getpid(), number)
         yield 30.0
 
-    assert await play_prompt(store, left_amid, OutputOptions(form)) == 128 + number
+    assert await run_prompt(store, left_amid, OutputOptions(form)) == 128 + number
     await asyncio.sleep(0.1)  # the second one may come after the end, and must do no harm
     out = capfd.readouterr().out
     assert (json.loads(out)["status"] == "cancelled") if form == "json" else (out == "Par\n")
@@ -206,16 +206,16 @@ async def test_a_signal_ends_it_in_good_order(
 async def test_a_signal_that_was_to_be_ignored_ends_nothing(
     store: Store, capfd: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    """`nohup baton ask ...` goes on without its terminal, and one behind `&` at Ctrl+C."""
+    """`nohup baton ask ...` continues without its terminal, and one behind `&` at Ctrl+C."""
 
-    def goes_on(_: Request) -> Iterator[Chunk]:
+    def continues(_: Request) -> Iterator[Chunk]:
         yield Text("Par")
         os.kill(os.getpid(), number)
         yield Text("is")
 
     before = signal.signal(number, signal.SIG_IGN)
     try:
-        assert await play_prompt(store, goes_on) == 0
+        assert await run_prompt(store, continues) == 0
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
         signal.signal(number, before)
@@ -223,14 +223,14 @@ async def test_a_signal_that_was_to_be_ignored_ends_nothing(
     assert await stored_answer(store) == ("Paris", TurnStatus.DONE)
 
 
-async def test_a_closed_pipe_stops_the_writing_and_is_no_failure(
+async def test_a_closed_pipe_stops_the_writing_and_is_not_a_failure(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     slowly: list[Said] = ["is ", 0.05]
     with stdout_is(writing):
-        code = await play_prompt(store, says("Par", *slowly * 600))
+        code = await run_prompt(store, says("Par", *slowly * 600))
     os.close(writing)
     assert code == 0
     assert capfd.readouterr().err == ""
@@ -244,7 +244,7 @@ async def test_a_full_disk_behind_stdout_is_reported_and_the_answer_kept(
 ) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     with stdout_is(full):
-        code = await play_prompt(store, says("Paris"), OutputOptions("whole"))
+        code = await run_prompt(store, says("Paris"), OutputOptions("whole"))
     os.close(full)
     assert code == 1
     errors = capfd.readouterr().err
@@ -267,7 +267,7 @@ async def test_a_reader_that_pauses_holds_up_neither_the_run_nor_the_way_out(
 
     interrupting = asyncio.create_task(interrupt())
     with stdout_is(writing):
-        code = await asyncio.wait_for(play_prompt(store, says(LONG, 0.1, "y")), 60)
+        code = await asyncio.wait_for(run_prompt(store, says(LONG, 0.1, "y")), 60)
         await interrupting
         assert code == 128 + signal.SIGINT
         assert await stored_answer(store) == (LONG + "y", TurnStatus.DONE)
@@ -284,13 +284,13 @@ async def test_turns_that_no_longer_fit_are_left_out_only_when_requested(
             return [ContextTooLong(9000, 4096)]
         return [Text("word " * 2000)]
 
-    assert await play_prompt(store, forgetful, OutputOptions("whole")) == 0
+    assert await run_prompt(store, forgetful, OutputOptions("whole")) == 0
     place = ConversationPosition(await store.latest())
-    assert await play_prompt(store, says("two"), place=place) == 0
+    assert await run_prompt(store, says("two"), place=place) == 0
     capfd.readouterr()
-    assert await play_prompt(store, forgetful, place=place) == 6
+    assert await run_prompt(store, forgetful, place=place) == 6
     assert "--drop-oldest" in capfd.readouterr().err
-    assert await play_prompt(store, forgetful, OutputOptions(drop_oldest=True), place) == 0
+    assert await run_prompt(store, forgetful, OutputOptions(drop_oldest=True), place) == 0
     assert len(await store.thread(str(place.conversation))) == 8
 
 
@@ -545,7 +545,7 @@ def test_a_draft_that_is_taken_back_in_the_end_is_shown_again() -> None:
     assert screen.out == "Hm\nPa\nHm\n"
 
 
-def test_a_draft_that_stays_after_all_is_no_draft() -> None:
+def test_a_draft_that_stays_after_all_is_not_a_draft() -> None:
     with open_renderer(to_terminal=True) as (screen, form):
         events = [
             ev.Planned(DRAFT, False),
@@ -586,7 +586,7 @@ def test_parts_that_are_over_stand_above_one_that_is_rewritten() -> None:
     assert len([text for kind, text in screen.put if kind == "err"]) == 1
 
 
-def test_an_answer_that_grows_is_no_draft() -> None:
+def test_an_answer_that_grows_is_not_a_draft() -> None:
     with open_renderer(to_terminal=True) as (screen, form):
         events = [
             ev.Planned(DRAFT),

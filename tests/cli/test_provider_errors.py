@@ -65,6 +65,7 @@ def answering(row: dict[str, Any]) -> Iterator[str]:
         server.server_close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "model", "code", "said"),
     [

@@ -64,7 +64,7 @@ def test_everyday_words_are_computed(call: Call, request_text: str, tool: str, s
 
 
 @pytest.mark.parametrize("request_text", ["10^100", "1000^40", "was ist 10^120"])
-def test_a_result_of_many_zeros_is_no_loop(call: Call, request_text: str) -> None:
+def test_a_result_of_many_zeros_is_not_a_loop(call: Call, request_text: str) -> None:
     found = ask(call, request_text)
     zeros = 100 if request_text == "10^100" else 120
     digits = [sign for sign in found["answer"].partition("=")[2] if sign.isdigit()]

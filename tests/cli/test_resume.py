@@ -1,4 +1,4 @@
-"""`baton resume`: an interrupted run goes on, with what its finished steps wrote."""
+"""`baton resume`: an interrupted run continues, with what its finished steps wrote."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["scripted"]
 INTERRUPTED = [
     replace(event, strategy="plan") if isinstance(event, ev.Routed) else event for event in BEGUN
 ]
-"""No further decision is made: what is there is played."""
+"""No further decision is made: what is there is run."""
 
 
 def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripted) -> None:
@@ -67,7 +67,7 @@ def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripte
         ([], {}, ""),
     ],
 )
-def test_a_run_goes_on_within_its_bounds(
+def test_a_run_continues_within_its_bounds(
     call: Call, scripted: Scripted, typed: list[str], bounds: dict[str, Any], said: str
 ) -> None:
     scripted(small=lambda _: [Text("It is "), Text("well.")], large=None)
@@ -94,7 +94,7 @@ def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted)
     workers = scripted(small=None)
     first = store_run(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="one")
     store_run(ev.Planned(single_step_plan("small")), ev.Cancelled(at=0.1), prompt="two")
-    store_run(ev.Cancelled(at=0.1), prompt="three")  # without a plan there is nothing to go on with
+    store_run(ev.Cancelled(at=0.1), prompt="three")  # without a plan there is nothing to continue
     failed = ev.Failed("WorkerError", "small died.", "", at=0.1)
     store_run(ev.Planned(single_step_plan("small")), failed, prompt="four")  # it would fail again
     kept = ev.Offered("gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT, at=0.1)
@@ -165,7 +165,7 @@ def test_how_far_a_run_came_is_shown() -> None:
 
 
 @pytest.mark.sampled(0.5)
-def test_a_resumed_run_asks_before_it_spends_only_where_a_person_is_there(call: Call) -> None:
+def test_a_resumed_run_asks_before_it_spends_only_where_a_user_is_there(call: Call) -> None:
     with Cloud() as cloud:
         file = find_paths().config_file
         file.parent.mkdir(parents=True)

@@ -13,7 +13,7 @@ from support.terminal import Terminal
 
 pytestmark = pytest.mark.sampled(0.5)
 
-PLAYED = """
+CHAT = """
 import asyncio, sys, time
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,7 @@ def waits_for(here, go):
     return script
 
 async def main(script, prompts):
-    store = Store.open(None)
+    store = Store(None)
     services = Services({"scripted": ScriptedWorker(script)}, store)
     orchestra, place = Orchestra(services, "scripted"), ConversationPosition()
     for text in prompts:
@@ -59,7 +59,7 @@ sys.exit(asyncio.run(main({script}, {prompts})))
 
 
 def terminal(script: str, *prompts: str) -> Terminal:
-    code = PLAYED.replace("{script}", script).replace("{prompts}", repr(prompts))
+    code = CHAT.replace("{script}", script).replace("{prompts}", repr(prompts))
     return Terminal([sys.executable, "-I", "-c", code], os.environ, 160, 40)
 
 
@@ -73,7 +73,7 @@ def test_the_status_gives_way_to_the_answer_and_nothing_is_obeyed() -> None:
     assert b"\xc2\x9b" not in screen.raw
 
 
-def test_the_person_is_asked_before_turns_are_left_out() -> None:
+def test_the_user_is_asked_before_turns_are_left_out() -> None:
     screen = terminal("forgetful", "one", "two")
     screen.wait_for("Leave out the 2 oldest turns?")
     screen.wait_for("1  Leave them out")
@@ -90,7 +90,9 @@ def test_enter_alone_takes_the_safe_choice() -> None:
     assert "(--drop-oldest)" in screen.text
 
 
-def test_what_is_typed_while_the_question_is_not_to_be_seen_is_no_answer(tmp_path: Path) -> None:
+def test_what_is_typed_while_the_question_is_unseen_is_not_an_answer(
+    tmp_path: Path,
+) -> None:
     here, go = tmp_path / "here", tmp_path / "go"
     script = f"waits_for({str(here)!r}, {str(go)!r})"
     screen = terminal(script, "one", "two")
@@ -145,7 +147,7 @@ from baton.core.messages import Prompt
 from baton.core.labels import Label
 from baton.core.ports import ConversationPosition
 from baton.platform.settings import find_paths
-store = Store.open(find_paths().database)
+store = Store(find_paths().database)
 asyncio.run(store.begin(Prompt("Lisbon with kids"), ConversationPosition(), Label.CLOUD))
 asyncio.run(store.aclose())
 """
@@ -167,7 +169,7 @@ from baton.core.ports import ConversationPosition
 from baton.platform.settings import find_paths
 
 async def store(act):
-    store = Store.open(find_paths().database)
+    store = Store(find_paths().database)
     try:
         return await act(store)
     finally:

@@ -1,4 +1,4 @@
-"""Thoughts of a server's model are no answer: not printed, not kept, and never sent back."""
+"""Thoughts of a server's model aren't an answer: not printed, not kept, and never sent back."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def cloud() -> Iterator[Cloud]:
         yield cloud
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "written",
     [
@@ -43,6 +44,7 @@ def test_thoughts_are_counted_and_nothing_else(call: Call, cloud: Cloud, written
     assert "Forty." in json.dumps(messages)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("written", ["<think>", "analysis<|message|>"])
 def test_a_cap_that_went_into_thoughts_is_named_and_a_larger_one_is_offered(
     call: Call, cloud: Cloud, written: str

@@ -98,9 +98,9 @@ def test_what_a_call_cost_is_shown_and_how_sure_that_is() -> None:
 
 
 def test_what_left_can_be_looked_at(call: Call) -> None:
-    async def play() -> str:
-        store = Store.open(find_paths().database)
-        ledger = Ledger.open(find_paths().ledger)
+    async def run_prompt() -> str:
+        store = Store(find_paths().database)
+        ledger = Ledger(find_paths().ledger)
         begun = await store.begin(Prompt("Hello"), NEW, Label.CLOUD)
         for run in ("another", begun.run):
             held = await ledger.hold(bill(run))
@@ -112,7 +112,7 @@ def test_what_left_can_be_looked_at(call: Call) -> None:
         await store.aclose()
         return begun.run
 
-    run = asyncio.run(play())
+    run = asyncio.run(run_prompt())
     shown = call("trace", run).out
     assert f"Step 1 sent {len(BODY)} bytes to gpt (api.openai.com)." in shown
     assert "`baton egress show N` with N = 2" in shown
@@ -163,7 +163,7 @@ def test_a_deep_plan_stays_on_the_screen() -> None:
     assert "32 small, waiting, answers" in tree
 
 
-def test_an_interrupted_run_says_how_it_goes_on(call: Call) -> None:
+def test_an_interrupted_run_says_how_it_continues(call: Call) -> None:
     run = store_run(*BEGUN)
     shown = call("trace", run).out
     assert "· lost\n" in shown

@@ -70,7 +70,7 @@ def test_only_what_is_new_enough_counts(call: Call) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "7", "-1d", "0d", "", "d", "\u0667d"])
-def test_what_is_no_day_is_reported(call: Call, text: str) -> None:
+def test_what_is_not_a_day_is_reported(call: Call, text: str) -> None:
     done = call("usage", "--since", text)
     assert (done.code, "Write it like 2026-11-01" in done.err) == (2, True)
 

@@ -166,7 +166,7 @@ def llama_servers(hosts: Sequence[str], model: str) -> Iterator[dict[str, list[s
             try:
                 server = ThreadingHTTPServer((host, 8080), Handler)
             except OSError as error:
-                pytest.skip(f"{host}:8080 is no address here, or taken: {error}")
+                pytest.skip(f"{host}:8080 isn't an address here, or taken: {error}")
             running.callback(server.server_close)
             thread = threading.Thread(target=server.serve_forever)
             thread.start()
@@ -221,7 +221,7 @@ def test_models_of_another_host_need_a_price(home: Path) -> None:
     "host",
     ["http://10.0.0.2", "10.0.0.2:8000", "gpu/x", "user@gpu", "", "gp\u00fc", "a b", "gpu:1"],
 )
-def test_what_is_no_host_is_refused(call: Call, host: str) -> None:
+def test_what_is_not_a_host_is_refused(call: Call, host: str) -> None:
     done = call("workers", "detect", "--host", host)
     assert done.code == 2
     assert "is not the name of a host" in done.err
@@ -365,7 +365,7 @@ def test_what_a_server_says_of_its_failure_ends_with_one_stop(
         assert f": {sentence} Nothing was charged." in call("ask", "-m", "lab", "Hello?").err
 
 
-def test_a_model_in_the_home_of_an_unknown_user_is_no_file(call: Call, home: Path) -> None:
+def test_a_model_in_the_home_of_an_unknown_user_is_not_a_file(call: Call, home: Path) -> None:
     done = call("ask", "-m", "~unknown-user/x.gguf", "Hello?")
     assert done.code in (2, 5)
     assert "~unknown-user" in done.err

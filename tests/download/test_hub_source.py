@@ -25,6 +25,7 @@ from baton.core.errors import (
 )
 from baton.download import HubSource
 from baton.download.messages import Progress
+from baton.ipc import supervisor
 from support.fake_hub import LOOP, Fault, Hub
 from support.gguf_writer import Tensor, facts, header
 
@@ -508,6 +509,13 @@ async def test_gated_models_need_a_token(hub: Hub, tmp_path: Path) -> None:
 # The child
 
 
+@pytest.fixture
+def _quick_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a child that died be started again sooner."""
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1, 0.1, 0.1))
+
+
+@pytest.mark.usefixtures("_quick_restarts")
 async def test_a_killed_child_goes_on(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
     offer = add_repository(hub, "a/kill", content)
@@ -528,6 +536,7 @@ async def test_a_killed_child_goes_on(hub: Hub, own: HubSource, tmp_path: Path) 
     assert partials(tmp_path) == []
 
 
+@pytest.mark.usefixtures("_quick_restarts")
 async def test_a_child_that_keeps_dying(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     offer = add_repository(hub, "a/dies", big())
     hub.fault(Fault(cut=MIB, stall=True), times=0)

@@ -72,6 +72,7 @@ def test_the_first_says_that_a_process_stays_and_the_next_uses_it_silently(home:
     assert "background" not in ask(home), "it is said once"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "variables"),
     [

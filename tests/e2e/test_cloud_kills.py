@@ -102,7 +102,7 @@ def kills(part: int, count: int) -> list[Kill]:
 
 
 async def charges_of(home: Path, attempts: list[Kill]) -> dict[str, list[Charge]]:
-    ledger = Ledger.open(home / "ledger.db")
+    ledger = Ledger(home / "ledger.db")
     try:
         assert ledger.warning == ""
         return {kill.run: await ledger.charges(kill.run) for kill in attempts}

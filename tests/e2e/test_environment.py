@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_offline import BATON, CHEAP, PLAY, STRACE, missing
+from e2e.test_offline import BATON, CHEAP, RUN_ALL, STRACE, missing
 from support.openssl_config import PlantedLibrary
 
 WATCHED = [*STRACE[:-1], "trace=execve"]
 _STARTED = re.compile(r'execve\("((?:[^"\\]|\\.)*)".*\) = 0$', re.MULTILINE)
 
 COMMANDS = {
-    "cheap ones": [sys.executable, "-I", "-c", PLAY, json.dumps([(args, 0) for args in CHEAP])],
+    "cheap ones": [sys.executable, "-I", "-c", RUN_ALL, json.dumps([(args, 0) for args in CHEAP])],
     "models recommend": [*BATON, "models", "recommend"],
     "ask": [*BATON, "ask", "--worker", "calculator", "6 * 7"],
     "doctor": [*BATON, "doctor"],
@@ -92,7 +92,7 @@ def test_only_batons_own_programs_are_started_and_no_library_that_a_variable_nam
         )
 
 
-def test_certificates_that_a_person_names_are_looked_at(planted: PlantedLibrary) -> None:
+def test_certificates_that_a_user_names_are_looked_at(planted: PlantedLibrary) -> None:
     """Where a network puts its own certificate in between, as in companies."""
     done = subprocess.run(
         [*BATON, "models", "pull", "hf.co/nobody/nothing"],

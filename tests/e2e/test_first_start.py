@@ -26,7 +26,7 @@ licence = "mit"
 roles = ["chat"]
 kv_bytes = 23040
 """
-"""A model of the person's own catalogue: a copy of the starter, of which the hub says the rest."""
+"""A model of the user's own catalogue: a copy of the starter, of which the hub says the rest."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_starter_answers_at_once_and_a_better_model_comes_and_takes_over(
     app.wait_for("Paris")
     app.wait_for("finished in")
     app.wait_for("Better for this machine")
-    assert hub.log == [], "nothing connects before the person chose"
+    assert hub.log == [], "nothing connects before the user chose"
     hub.fault(Fault(rate=4_000_000), on="store", times=1)
     hub.fault(Fault(rate=12_000_000), on="store", times=0)
     app.send("/pull twin\r")

@@ -110,14 +110,14 @@ def check_call(name: str, call: str, home: Path) -> tuple[int, str, str]:
     return done
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", HOMES)
 def test_every_command_says_what_is_wrong_with_its_home(name: str, call: str, copied: Path) -> None:
     check_call(name, call, copied)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", HOMES)
 def test_the_doctor_sees_what_a_prompt_sees(name: str, copied: Path, tmp_path: Path) -> None:
     odd, twin = HOMES[name], tmp_path / "twin"
@@ -130,7 +130,7 @@ def test_the_doctor_sees_what_a_prompt_sees(name: str, copied: Path, tmp_path: P
         assert named_place(odd, twin).rstrip("/.") in out + said
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", HOMES)
 def test_the_app_opens_or_says_what_is_wrong_with_its_home(name: str, copied: Path) -> None:
     odd = HOMES[name]

@@ -61,7 +61,7 @@ model = "anthropic/claude-haiku-4-5"
 
 PARIS = "What is the capital of France?"
 
-PLAY = """
+RUN_ALL = """
 import json, os, sys
 from baton.cli import main
 os._exit = sys.exit  # which is how a command ends its process
@@ -72,7 +72,7 @@ for args, code in json.loads(sys.argv[1]):
         assert end.code == code, (args, end.code)
     sys.stdout.flush()
 """
-"""Plays commands one after the other in one process, each to its expected code."""
+"""Runs commands one after the other in one process, each to its expected code."""
 
 KEYS = {"OPENAI_API_KEY": "sk-canary-1", "ANTHROPIC_API_KEY": "sk-ant-canary-2"}
 
@@ -195,8 +195,8 @@ class Tracer:
         environ: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[str, TracedCalls]:
         """Run commands in one process, each to its expected code."""
-        play = [sys.executable, "-I", "-c", PLAY]
-        return self.run(json.dumps(commands), program=play, environ=environ)
+        program = [sys.executable, "-I", "-c", RUN_ALL]
+        return self.run(json.dumps(commands), program=program, environ=environ)
 
     def app(
         self,
@@ -413,7 +413,7 @@ def test_what_a_model_answers_makes_no_socket(
     assert not any("/litellm/" in file for file in seen.files)
 
 
-# Online: nothing opens a socket that the person didn't ask for
+# Online: nothing opens a socket that the user didn't ask for
 
 
 @pytest.mark.sampled(0.25)

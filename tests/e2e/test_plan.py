@@ -77,7 +77,7 @@ skills = {{ writing = 2, chat = 3 }}
 
 @pytest.mark.sampled(0.25)
 @pytest.mark.local_model
-def test_five_steps_are_planned_played_and_shown(cloud: Cloud, home: Path) -> None:
+def test_five_steps_are_planned_run_and_shown(cloud: Cloud, home: Path) -> None:
     app = Terminal(BATON, {**os.environ, "LAB_KEY": KEY}, 140, 40)
     app.wait_for("Ask anything")
     app.send("/strategy conductor\r")

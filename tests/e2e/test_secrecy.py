@@ -65,7 +65,7 @@ class ProgramOutput:
 def talk(
     folder: Path, calls: Sequence[tuple[str, str | None]], keys: Mapping[str, str] = KEYS
 ) -> ProgramOutput:
-    """Let a Baton in that folder play these prompts."""
+    """Let a Baton in that folder run these prompts."""
     frames = folder / "frames.log"
     command = [sys.executable, "-P", "-m", "support.baton_process", "--calls", json.dumps(calls)]
     errors = folder / "stderr.log"
@@ -130,7 +130,7 @@ def test_keys_are_found_nowhere(tmp_path: Path, home: Path, first: int) -> None:
     assert runners
     for line, environ in seen.children.items():
         assert not shows(SECRET, line)
-        assert not shows(SECRET, environ) or line.endswith("baton.ipc.child_entry gateway")
+        assert not shows(SECRET, environ) or line.endswith("--child gateway")
     assert (home / "data" / "ledger.db").exists()
     assert list(with_secret(tmp_path)) == []
 
@@ -192,7 +192,7 @@ def test_nothing_planted_in_a_folder_or_above_it_is_believed(
     while len(folders) < LEVELS:
         folders.append(folders[-1] / f"level{len(folders)}")
     folders[-1].mkdir(parents=True)
-    # One key is missing: the one that lies about must not be taken for it.
+    # One key is missing: one from a planted file must not be taken for it.
     keys = {name: key for name, key in KEYS.items() if name != "MISTRAL_API_KEY"}
     with Cloud(prices=PRICES) as cloud, Cloud(prices=PRICES) as trap:
         for level in planted:

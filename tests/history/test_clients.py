@@ -52,7 +52,7 @@ def bytes_of(folder: Path) -> bytes:
 
 
 async def test_a_token_finds_its_own_runs_by_their_whole_id_only(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     own, other = await say(store, "x", "y"), await say(store, "x", "y", client="b")
     person = await say(store, "x", "y", client="")
     for client, run in (("a", own.run), ("b", other.run)):
@@ -73,7 +73,7 @@ async def test_a_token_finds_its_own_runs_by_their_whole_id_only(tmp_path: Path)
 
 
 async def test_a_private_answer_is_recognised_while_it_is_written() -> None:
-    store = Store.open(None)
+    store = Store(None)
     begun = await store.begin(Prompt("Hi."), NEW, Label.LOCAL, "a")
     await store.save_progress({begun.answer: ANSWER[:24]})
     assert await label_of(store, "Hi.", ANSWER, "Go on.") is Label.LOCAL
@@ -82,13 +82,13 @@ async def test_a_private_answer_is_recognised_while_it_is_written() -> None:
 
 @pytest.mark.parametrize("way", ["kept", "restarted", "purged", "hidden", "made private later"])
 async def test_what_was_private_is_recognised(tmp_path: Path, way: str) -> None:
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     first = Label.CLOUD if way == "made private later" else Label.LOCAL
     begun = await say(store, SECRET, ANSWER, first)
     match way:
         case "restarted":
             await store.aclose()
-            store = Store.open(tmp_path / "baton.db")
+            store = Store(tmp_path / "baton.db")
         case "purged":
             await store.purge(begun.conversation)
         case "hidden":
@@ -104,7 +104,7 @@ async def test_what_was_private_is_recognised(tmp_path: Path, way: str) -> None:
 
 
 async def test_what_is_private_no_more_may_go_anywhere(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     begun = await say(store, SECRET, ANSWER)
     await store.relabel(begun.conversation, Label.CLOUD)
     assert await label_of(store, SECRET, ANSWER, "Go on.") is Label.CLOUD
@@ -113,13 +113,13 @@ async def test_what_is_private_no_more_may_go_anywhere(tmp_path: Path) -> None:
 
 async def test_an_older_history_is_made_recognisable(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     await say(store, LONG, ANSWER)
     await say(store, "open", "answer", Label.CLOUD)
     await store.aclose()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE turns SET fingerprint = NULL, opening = NULL, whole = NULL")
-    store = Store.open(path)
+    store = Store(path)
     assert await label_of(store, f"Once more: {LONG}") is Label.LOCAL
     assert await label_of(store, "open", "answer", "Go on.") is Label.CLOUD
     await store.aclose()
@@ -127,7 +127,7 @@ async def test_an_older_history_is_made_recognisable(tmp_path: Path) -> None:
 
 async def test_what_isnt_kept_leaves_only_fingerprints(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     await store.clients.keep_private_marks([(SECRET, ANSWER), (LONG, "No.")], "a", Label.LOCAL)
     assert await label_of(store, SECRET, ANSWER, "Go on.") is Label.LOCAL
     assert await label_of(store, LONG) is Label.LOCAL
@@ -139,7 +139,7 @@ async def test_what_isnt_kept_leaves_only_fingerprints(tmp_path: Path) -> None:
 
 async def test_a_run_that_is_withdrawn_leaves_what_was_before_it(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     first = await say(store, "Before it", "An answer", Label.CLOUD)
     place = ConversationPosition(
         first.conversation,
@@ -161,7 +161,7 @@ async def test_a_run_that_is_withdrawn_leaves_what_was_before_it(tmp_path: Path)
 
 
 async def test_a_private_prompt_that_is_withdrawn_stays_private() -> None:
-    store = Store.open(None)
+    store = Store(None)
     first = await say(store, "Before it", "An answer", Label.CLOUD)
     place = ConversationPosition(first.conversation, first.answer)
     refused = await say(store, LONG, "", place=place)
@@ -171,7 +171,7 @@ async def test_a_private_prompt_that_is_withdrawn_stays_private() -> None:
 
 
 async def test_the_strictest_label_of_what_was_deleted_counts() -> None:
-    store = Store.open(None)
+    store = Store(None)
     for label in (Label.LOCAL, Label.LAN):
         begun = await say(store, LONG, ANSWER, label)
         await store.purge(begun.conversation)
@@ -180,7 +180,7 @@ async def test_the_strictest_label_of_what_was_deleted_counts() -> None:
 
 
 async def test_a_program_brings_no_deleted_conversation_back() -> None:
-    store = Store.open(None)
+    store = Store(None)
     begun = await say(store, "x", "y", Label.CLOUD)
     await store.hide(begun.conversation)
     place = ConversationPosition(begun.conversation, begun.answer)
@@ -201,7 +201,7 @@ async def test_a_program_brings_no_deleted_conversation_back() -> None:
     ],
 )
 async def test_a_private_text_is_recognised_within_others(text: str) -> None:
-    store = Store.open(None)
+    store = Store(None)
     await say(store, LONG, ANSWER)
     for number in range(20):
         await say(store, f"{LONG} And so on, {number}.", ANSWER)

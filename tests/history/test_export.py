@@ -23,7 +23,7 @@ from support.store_conversations import ask
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 
@@ -78,7 +78,7 @@ async def anything(store: Store, data: st.DataObject) -> None:
 @given(st.data())
 def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:
     async def main() -> None:
-        here, there = Store.open(None), Store.open(None)
+        here, there = Store(None), Store(None)
         await anything(here, data)
         document = await here.archive.export()
         text = json.dumps(document)
@@ -106,7 +106,7 @@ async def test_a_conversation_that_went_on_is_not_overwritten(store: Store) -> N
     await ask(store, "And of Italy?", "Rome.", ConversationPosition(begun.conversation))
     newer = await store.archive.export()
     assert await store.archive.import_(old) == ImportResult(0, 0, 1)  # all of it is there
-    other_store = Store.open(None)
+    other_store = Store(None)
     await other_store.archive.import_(old)
     assert await other_store.archive.import_(newer) == ImportResult(
         1, 4, 0
@@ -135,7 +135,7 @@ async def test_importing_brings_a_deleted_conversation_back(store: Store) -> Non
 async def test_imports_keep_their_place_in_time(store: Store) -> None:
     await ask(store, "old orange")
     document = await store.archive.export()
-    other_store = Store.open(None)
+    other_store = Store(None)
     newer = await ask(other_store, "new orange")
     await other_store.archive.import_(document)
     assert (await other_store.search("orange"))[0].conversation == newer.conversation
@@ -146,7 +146,7 @@ async def test_imports_keep_their_place_in_time(store: Store) -> None:
 async def test_what_was_in_progress_in_another_store_is_lost_here(store: Store) -> None:
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "half", TurnStatus.STREAMING)
-    other_store = Store.open(None)
+    other_store = Store(None)
     await other_store.archive.import_(await store.archive.export())
     assert (await other_store.thread(begun.conversation))[-1].status is TurnStatus.LOST
     assert (await other_store.runs.get(begun.run)).status == "lost"
@@ -193,7 +193,7 @@ async def test_a_bad_document_is_one_sentence_and_imports_nothing(
     await ask(store)
     document = copy.deepcopy(await store.archive.export())
     spoil(document)
-    other_store = Store.open(None)
+    other_store = Store(None)
     with pytest.raises(ConfigError) as caught:
         await other_store.archive.import_(document)
     assert "\n" not in str(caught.value)
@@ -209,7 +209,7 @@ async def test_a_bad_document_is_one_sentence_and_imports_nothing(
 )
 def test_anything_else_is_refused(data: object) -> None:
     async def main() -> None:
-        store = Store.open(None)
+        store = Store(None)
         with pytest.raises(ConfigError):
             await store.archive.import_(data)
         await store.aclose()

@@ -25,7 +25,7 @@ from support.store_conversations import ask
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 
@@ -100,7 +100,7 @@ async def test_all_that_a_person_can_do_is_kept_exported_and_imported(store: Sto
     other = (await ask(store)).answer
     await store.feedback.add_signal(other, Signal.BAD)
     document = await store.archive.export()
-    other_store = Store.open(None)
+    other_store = Store(None)
     await other_store.archive.import_(document)
     found = await other_store.feedback.signals([answer, other])
     assert found == await store.feedback.signals([answer, other])
@@ -114,7 +114,7 @@ async def test_an_import_that_calls_an_answer_good_and_bad_is_refused(store: Sto
     for turn in document["conversations"][0]["turns"]:
         if "signals" in turn:
             turn["signals"]["bad"] = 1.0
-    other_store = Store.open(None)
+    other_store = Store(None)
     with pytest.raises(ConfigError, match="both good and bad"):
         await other_store.archive.import_(document)
     assert await other_store.conversations() == []
@@ -145,7 +145,7 @@ async def test_only_answers_can_be_judged(store: Store) -> None:
 
 async def test_what_was_done_goes_with_the_conversation(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     begun, other = await ask(store), await ask(store)
     await store.feedback.rate(begun.answer, Signal.GOOD)
     await store.feedback.rate(other.answer, Signal.BAD)

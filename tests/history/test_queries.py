@@ -22,7 +22,7 @@ from support.store_conversations import ask
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 
@@ -189,7 +189,7 @@ query_text = st.text() | st.text(st.sampled_from(list("ab \"'*^:(){}+-.\0\ud800\
 @example("." * 5000)
 def test_no_query_is_a_syntax_error(query: str) -> None:
     async def main() -> None:
-        store = Store.open(None)
+        store = Store(None)
         await ask(store, "a b AB ba", "b")
         await store.search(query)
         await store.aclose()
@@ -208,7 +208,7 @@ def test_all_that_was_said_is_found_again(said: list[str], data: st.DataObject) 
     query[-1] = query[-1][: data.draw(st.integers(1, len(query[-1])))]
 
     async def main() -> None:
-        store = Store.open(None)
+        store = Store(None)
         await ask(store, text, "")
         [hit] = await store.search(" ".join(query))
         assert hit.spans

@@ -27,7 +27,7 @@ def sound_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sound") / "baton.db"
 
     async def main() -> None:
-        store = Store.open(path)
+        store = Store(path)
         for number in range(CONVERSATIONS):
             place = ConversationPosition()
             for exchange in range(EXCHANGES):
@@ -54,7 +54,7 @@ def history(tmp_path: Path, sound_history: Path) -> Path:
 
 async def read(path: Path) -> tuple[str, list[str]]:
     """Open a history; return what it says, and every text in its export, by time."""
-    store = Store.open(path)
+    store = Store(path)
     try:
         document = await store.archive.export()
         turns = [turn for one in document["conversations"] for turn in one["turns"]]
@@ -166,7 +166,7 @@ def test_a_newer_history_is_read_and_exported_and_never_written(history: Path, k
     before = history.read_bytes()
 
     async def main() -> None:
-        store = Store.open(history)
+        store = Store(history)
         assert "newer Baton; nothing was changed" in store.warning
         assert "can be read and exported" in store.warning
         assert len(await store.conversations()) == CONVERSATIONS

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, strategies as st
 
+from baton.core.folded_search import SearchQuery, fold
 from baton.core.labels import Label
 from baton.core.messages import Prompt, TurnStatus
 from baton.core.ports import NEW
-from baton.core.text_search import SearchQuery, fold
 from baton.history import Store, search
 from baton.platform import sqlite
 from support.store_conversations import ask
@@ -23,7 +23,7 @@ from support.store_conversations import ask
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 
@@ -131,7 +131,7 @@ def test_every_part_of_every_text_is_found_and_shown(said: list[str], data: st.D
     assume(query.parts and query.is_in(fold(text)))  # a mark alone may change what is before it
 
     async def main() -> None:
-        store = Store.open(None)
+        store = Store(None)
         await ask(store, text, "")
         hits = [hit for hit in await store.search(typed) if hit.snippet]
         assert hits
@@ -150,7 +150,7 @@ def all_bytes(folder: Path) -> bytes:
 
 @pytest.mark.parametrize("way", ["purge", "withdraw"])
 async def test_nothing_of_what_is_removed_stays_in_the_index(tmp_path: Path, way: str) -> None:
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     kept = [await ask(store, f"filler {number}", "lorem ipsum") for number in range(60)]
     assert await store.search("filler")
     gone = await store.begin(Prompt("Qvxjk 鱻龘 ⁂", ()), NEW, Label.CLOUD, "a")
@@ -186,7 +186,7 @@ async def test_an_older_history_is_found_by_parts_of_words(tmp_path: Path) -> No
             [key, f"{key:012}", text, status],
         )
     old.close()
-    store = Store.open(path)
+    store = Store(path)
     assert [hit.snippet for hit in await store.search("评审")] == ["项目评审会议"]
     assert [hit.title for hit in await store.search("plan")] == ["Fahrplan"]
     assert await store.search("schiff") == []
@@ -202,7 +202,7 @@ def search_migrations() -> tuple[sqlite.Migration, ...]:
 
 async def test_the_index_is_no_larger_than_three_times_the_texts(tmp_path: Path) -> None:
     """On texts as short as messages are; figures of 100,000 are in docs/lab/performance.md."""
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     paragraphs = inspect.getsource(json).split("\n\n")
     for paragraph in paragraphs * 2:
         await ask(store, paragraph, "-")
@@ -225,7 +225,7 @@ async def test_another_baton_writes_while_a_large_history_is_indexed(
 ) -> None:
     """The first search after an import or an update indexes everything, in parts."""
     monkeypatch.setattr(search, "_BATCH", 20)
-    store, other = Store.open(tmp_path / "baton.db"), Store.open(tmp_path / "baton.db")
+    store, other = Store(tmp_path / "baton.db"), Store(tmp_path / "baton.db")
     for number in range(60):
         await ask(store, f"question {number}", f"answer {number}")
     added = search.index_pending

@@ -32,7 +32,7 @@ from support.stored_runs import call_event
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = Store.open(tmp_path / "data" / "baton.db")
+    opened = Store(tmp_path / "data" / "baton.db")
     yield opened
     await opened.aclose()
 
@@ -233,7 +233,7 @@ def test_an_answer_has_the_strictest_label_of_all_it_was_shown(
     first: Label, later: list[tuple[Label, Label]]
 ) -> None:
     async def main() -> None:
-        store = Store.open(None)
+        store = Store(None)
         begun = await ask(store, label=first)
         shown = [first]
         for label, of_file in later:
@@ -249,7 +249,7 @@ def test_an_answer_has_the_strictest_label_of_all_it_was_shown(
 
 
 async def test_a_file_stricter_than_its_turn_makes_answers_as_strict(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     begun = await ask(store, files=(Attachment("f", "text", 4),))
     with closing(sqlite3.connect(tmp_path / "baton.db")) as other:
         other.execute("UPDATE files SET label = 'local'")
@@ -406,7 +406,7 @@ async def test_nothing_of_a_purged_conversation_remains_in_the_file(
     tmp_path: Path, at_once: bool
 ) -> None:
     path = tmp_path / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     words = ["Xylophonquartz", "Zwiebelkuchen", "Quetzalcoatlus", "Brombeerstrauch", "Ypsilanti"]
     prompt, answer, file, error, title = words
     kept = await ask(store, "What stays?", "Mangosteen " * 50)
@@ -442,7 +442,7 @@ async def test_nothing_of_a_purged_conversation_remains_in_the_file(
 
 async def test_a_closed_history_is_one_whole_file(tmp_path: Path) -> None:
     """Who copies it then has all of it: nothing is left in a log beside it."""
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     await ask(store)
     assert (tmp_path / "baton.db-wal").exists()
     await store.aclose()
@@ -525,7 +525,7 @@ async def test_recent_conversations_say_how_each_ended(store: Store) -> None:
 @given(st.text(), st.text())
 def test_any_text_is_kept_as_it_was(prompt: str, answer: str) -> None:
     async def main() -> None:
-        store = Store.open(None)
+        store = Store(None)
         begun = await ask(store, prompt, answer)
         kept = [turn.text for turn in await store.thread(begun.conversation)]
         assert kept == [
@@ -539,7 +539,7 @@ def test_any_text_is_kept_as_it_was(prompt: str, answer: str) -> None:
 
 async def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "data" / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     await ask(store)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert set(modes) == {"baton.db", "baton.db-wal", "baton.db-shm", "baton.db-checked"}
@@ -547,7 +547,7 @@ async def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     await store.aclose()
     path.chmod(0o644)
-    store = Store.open(path)
+    store = Store(path)
     await ask(store)
     assert all(not file.stat().st_mode & 0o077 for file in path.parent.iterdir())
     await store.aclose()
@@ -565,7 +565,7 @@ if sys.argv[1:]:
     sqlite.create_database_file(file)
     sqlite.open_database(file, schema.MIGRATIONS[:1]).close()
     assert "sqlite_utils" not in sys.modules
-store = Store.open(file)
+store = Store(file)
 assert store.warning == ""
 asyncio.run(store.aclose())
 print(sorted({{"sqlite_utils", "psutil", "textual", "pydantic"}} & set(sys.modules)))

@@ -83,7 +83,7 @@ def test_a_killed_baton_has_kept_what_it_acknowledged(tmp_path: Path, kills: int
         texts = kept_texts(path)
         for number in range(len(lines + rest.splitlines())):
             assert {f"K{kill} asks {number}", f"K{kill} answers {number}"} <= texts
-    store = Store.open(path)
+    store = Store(path)
     assert store.warning == ""
     asyncio.run(_is_settled(store))
 
@@ -101,7 +101,7 @@ async def test_an_answer_whose_baton_was_killed_is_lost_and_found(tmp_path: Path
     code = f"""
 from support.store_conversations import *
 async def main():
-    store = Store.open(pathlib.Path({str(path)!r}))
+    store = Store(pathlib.Path({str(path)!r}))
     begun = await store.begin(Prompt("Why?"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "Because halfway", TurnStatus.STREAMING)
     print(begun.conversation, flush=True)
@@ -109,13 +109,13 @@ async def main():
 asyncio.run(main())"""
     child = await asyncio.to_thread(Program, code)
     conversation = (await asyncio.to_thread(child.stdout.readline)).strip()
-    while_it_lives = Store.open(path)
+    while_it_lives = Store(path)
     [_, answer] = await while_it_lives.thread(conversation)
     assert answer.status is TurnStatus.STREAMING
     await while_it_lives.aclose()
     child.kill()
     await asyncio.to_thread(child.communicate)
-    store = Store.open(path)
+    store = Store(path)
     [_, answer] = await store.thread(conversation)
     assert (answer.text, answer.status) == ("Because halfway", TurnStatus.LOST)
     assert [hit.turn for hit in await store.search("halfway")] == [answer.id]
@@ -131,13 +131,13 @@ async def test_a_process_that_only_inherited_a_number_is_no_owner(
     tmp_path: Path, change: str
 ) -> None:
     path = tmp_path / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.aclose()
     connection = sqlite.connect(path)
     connection.execute(f"UPDATE runs SET {change}")  # long before this process
     connection.close()
-    store = Store.open(path)
+    store = Store(path)
     assert (await store.runs.get(begun.run)).status == "lost"
     await store.aclose()
 
@@ -146,11 +146,11 @@ async def test_a_clock_that_is_set_on_makes_no_run_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system says by its clock when a process began, so setting that moves the beginning."""
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     began = psutil.Process.create_time
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: began(process) + 3600)
-    other = Store.open(tmp_path / "baton.db")
+    other = Store(tmp_path / "baton.db")
     assert (await other.runs.get(begun.run)).status == "running"
     await other.aclose()
     await store.aclose()
@@ -166,7 +166,7 @@ def sound_database() -> Iterator[Path]:
     path = folder / "baton.db"
 
     async def main() -> None:
-        store = Store.open(path)
+        store = Store(path)
         for number in range(25):
             begun = await ask(store, f"question {number} " * 5, f"answer {number} " * 60)
             await ask(store, "and then?", "nothing " * 20, ConversationPosition(begun.conversation))
@@ -190,7 +190,7 @@ def without_counters(data: bytes | bytearray) -> bytes:
 
 async def use(path: Path) -> tuple[str, int]:
     """Do a bit of everything; return the warning and how many conversations there were."""
-    store = Store.open(path)
+    store = Store(path)
     try:
         warning = store.warning
         conversations = await store.conversations()
@@ -389,7 +389,7 @@ def test_large_files_are_checked_once_a_day(
     path.write_bytes(spoilt)
     check_stamp(path).touch()
     monkeypatch.setattr(sqlite, "CHECK_ALWAYS_BYTES", 0)
-    store = Store.open(path)
+    store = Store(path)
     assert store.warning == ""
     asyncio.run(store.aclose())
     yesterday = time.time() - 25 * 3600
@@ -435,7 +435,7 @@ def test_what_was_saved_of_an_answer_survives_a_kill_at_any_moment(
         acknowledged.setdefault(answer, []).append(text)
 
     async def read() -> dict[str, tuple[str, TurnStatus]]:
-        store = Store.open(path)
+        store = Store(path)
         document = await store.archive.export()
         turns = [turn for one in document["conversations"] for turn in one["turns"]]
         assert await store.search("iece")
@@ -456,7 +456,7 @@ def test_what_was_saved_of_an_answer_survives_a_kill_at_any_moment(
 
 @pytest.mark.parametrize("chars", [34_000, 76_000])
 async def test_what_an_answer_writes_grows_with_its_length(tmp_path: Path, chars: int) -> None:
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store._database.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").close())
     await store._database.run(lambda db: db.execute("PRAGMA wal_autocheckpoint = 0").close())
@@ -474,7 +474,7 @@ async def test_what_an_answer_writes_grows_with_its_length(tmp_path: Path, chars
 async def test_an_answer_that_is_read_while_it_is_written_has_all_its_pieces(
     tmp_path: Path,
 ) -> None:
-    store, other = Store.open(tmp_path / "baton.db"), Store.open(tmp_path / "baton.db")
+    store, other = Store(tmp_path / "baton.db"), Store(tmp_path / "baton.db")
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     for text in ("one", "one two", "one two three", "another draft", "another draft at last"):
         await store.save_progress({begun.answer: text})
@@ -493,7 +493,7 @@ async def test_an_answer_that_is_read_while_it_is_written_has_all_its_pieces(
 
 async def test_what_is_removed_gives_its_room_back(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
-    store = Store.open(path)
+    store = Store(path)
     begun = [await ask(store, f"question {n}", f"answer {n} " * 5_000) for n in range(60)]
     await store.search("answer")
     before = store.archive.disk_bytes
@@ -702,7 +702,7 @@ def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
     age(path)
 
     async def read() -> RunRecord:
-        store = Store.open(path)
+        store = Store(path)
         try:
             return await store.runs.get(run)
         finally:
@@ -754,7 +754,7 @@ from baton.core.errors import StoreError
 def limit(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 async def main():
-    store = Store.open(pathlib.Path({str(path)!r}))
+    store = Store(pathlib.Path({str(path)!r}))
     await ask(store, "before")
     limit(2_000_000)
     number = failures = 0
@@ -783,7 +783,7 @@ asyncio.run(main())"""
 
 
 async def test_a_store_goes_on_once_there_is_room_again(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
 
     async def limit(pages: int) -> None:
@@ -825,7 +825,7 @@ from baton.history import export as transfer
 if os.geteuid() == 0:
     os.setuid(65534)
 try:
-    asyncio.run(Store.open(pathlib.Path({str(path)!r})).conversations())
+    asyncio.run(Store(pathlib.Path({str(path)!r})).conversations())
 except StoreError as error:
     print(error)
 """

@@ -34,7 +34,7 @@ from textual.dom import DOMNode
 import baton
 import baton.tui as screen_package
 from baton import compose as composition
-from baton.cli import INTERRUPTED, error_report
+from baton.cli import INTERRUPTED, exit_codes
 from baton.cli.json_output import run_object
 from baton.cli.options import ALIASES
 from baton.cli.root import baton as root_command, run as main
@@ -227,7 +227,7 @@ def errors_json(_: Path) -> str:
             *(
                 {
                     "error": name,
-                    "exit_code": error_report.exit_code(kind),
+                    "exit_code": exit_codes.exit_code(kind),
                     "is_a": [one.__name__ for one in kind.__mro__[1:] if one in public],
                     "by_name": errors.ERROR_CLASSES.get(name) is kind,
                 }
@@ -264,7 +264,7 @@ def schema_records() -> list[dict[str, Any]]:
     """Return what is in both databases of this home, which are made or made current."""
 
     async def make() -> None:
-        store, money = Store.open(paths.database), Ledger.open(paths.ledger)
+        store, money = Store(paths.database), Ledger(paths.ledger)
         await store.conversations()
         await money.charges()
         await money.aclose()
@@ -312,7 +312,7 @@ def scripted_workers(**scripts: Script) -> Iterator[None]:
     def compose(
         settings: Settings, paths: Paths, *, history: bool = True, **_: object
     ) -> composition.Baton:
-        store, money = Store.open(paths.database if history else None), Ledger.open(paths.ledger)
+        store, money = Store(paths.database if history else None), Ledger(paths.ledger)
         terms = RunTerms(mode=settings.mode, offline=settings.offline)
         orchestra = Orchestra(Services(workers, store, ledger=money), cards[0].id, terms)
         orchestra.configure(templates=read_templates)

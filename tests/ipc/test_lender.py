@@ -20,7 +20,7 @@ import pytest
 
 from baton.core.errors import WorkerUnavailable
 from baton.core.messages import Text
-from baton.ipc import borrower as borrowing, lending_protocol as lending, messages
+from baton.ipc import borrower as borrowing, lending_protocol as lending, messages, supervisor
 from baton.ipc.borrower import Borrower
 from baton.ipc.lending_protocol import Description, Stop
 from baton.ipc.process import ModelOrder
@@ -332,19 +332,26 @@ async def test_killed_in_mid_answer_it_takes_its_children_with_it(tmp_path: Path
         assert (folder / lending.SOCKET_NAME).exists(), "a stale socket is passed over"
 
 
-async def test_one_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+async def test_one_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(borrowing, "ANSWER_SECONDS", 0.3)
     folder = tmp_path / "state"
     with lender(folder) as found:
         worker = borrowing_worker(folder)
         os.kill(found.pid, signal.SIGSTOP)
         worker.warm()  # asks, gets no answer in time, and starts its own
+        monkeypatch.undo()
         os.kill(found.pid, signal.SIGCONT)
         assert "Paris" in (await ask(worker, CAPITAL)).text
         assert worker.process not in {child.pid for child in found.children}
         await worker.aclose()
 
 
-async def test_a_shared_child_that_dies_is_a_death_for_all(tmp_path: Path) -> None:
+async def test_a_shared_child_that_dies_is_a_death_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1, 0.1, 0.1))
     folder = tmp_path / "state"
     with lender(folder) as found:
         workers = [borrowing_worker(folder) for _ in range(2)]
@@ -360,7 +367,7 @@ async def test_a_shared_child_that_dies_is_a_death_for_all(tmp_path: Path) -> No
 
 async def test_it_ends_when_it_was_not_used(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    with lender(folder, idle=2) as found:
+    with lender(folder, idle=0.2) as found:
         assert have_ended(processes_of(found), 30)
         assert not (folder / lending.SOCKET_NAME).exists()
 

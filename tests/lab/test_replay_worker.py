@@ -66,7 +66,7 @@ async def test_a_remote_worker_is_held_for_sent_and_settled(recordings: Recordin
     worker = ReplayWorker(recordings, BIG, PRICE)
     assert worker.card.uses_gateway
     assert not ReplayWorker(recordings, SMALL).card.uses_gateway
-    ledger, tallies = Ledger.open(None), []
+    ledger, tallies = Ledger(None), []
 
     async def record(tally: CallUsage) -> None:
         tallies.append(tally)

@@ -53,7 +53,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def ledger(path: Path, clock: Clock) -> AsyncIterator[Ledger]:
-    found = Ledger.open(path, clock)
+    found = Ledger(path, clock)
     yield found
     await found.aclose()
 
@@ -125,7 +125,7 @@ async def test_no_other_process_spends_between_the_look_at_the_ceiling_and_the_h
     """The money of one call is there; the other Baton asks for it just before it is held."""
     last = bill({Scope.DAY: HELD})
     loop, random = asyncio.get_running_loop(), os.urandom
-    other = Ledger.open(path, lambda: NOON)
+    other = Ledger(path, lambda: NOON)
     await other.standing(DAY)
     others: list[concurrent.futures.Future[Hold]] = []
 
@@ -185,7 +185,7 @@ async def test_what_was_left_is_never_lowered_by_a_late_count(ledger: Ledger) ->
 
 async def test_a_price_is_the_one_of_the_hold(path: Path) -> None:
     """Another process, another price list: what was held is what is charged."""
-    first, second = Ledger.open(path), Ledger.open(path)
+    first, second = Ledger(path), Ledger(path)
     hold = await first.hold(bill())
     assert await second.settle(hold.call, USED) == COST
     await first.aclose()
@@ -324,7 +324,7 @@ def test_a_day_has_one_ceiling_in_all_time_zones(
 async def _spend_in_zones(start: float, moves: list[tuple[str, float, bool]]) -> None:
     clock = Clock()
     clock.now = start
-    ledger = Ledger.open(None, clock)
+    ledger = Ledger(None, clock)
     ceilings = {Scope.DAY: 2 * HELD, Scope.MONTH: 4 * HELD}
     for zone, hours, ends in moves:
         os.environ["TZ"] = zone
@@ -381,7 +381,7 @@ async def test_a_clock_that_is_set_on_and_back_opens_no_other_day(
 
 
 async def test_a_ceiling_that_is_set_rules_in_every_baton_at_once(path: Path) -> None:
-    here, there = Ledger.open(path), Ledger.open(path)
+    here, there = Ledger(path), Ledger(path)
     await there.hold(bill())
     await here.set_ceiling(Scope.DAY, CENT // 10)
     with pytest.raises(BudgetExceeded, match=r"\$0\.001 for today"):
@@ -397,10 +397,10 @@ async def test_a_ceiling_that_is_set_rules_in_every_baton_at_once(path: Path) ->
 
 
 async def test_a_later_baton_goes_by_its_own_settings(path: Path) -> None:
-    first = Ledger.open(path)
+    first = Ledger(path)
     await first.set_ceiling(Scope.DAY, 0)
     await first.aclose()
-    second = Ledger.open(path)
+    second = Ledger(path)
     assert (await second.hold(bill())).amount == HELD
     await second.aclose()
 
@@ -714,12 +714,12 @@ async def test_every_commit_waits_for_the_disk(ledger: Ledger) -> None:
 
 
 async def test_a_ledger_in_memory_is_forgotten() -> None:
-    ledger = Ledger.open(None)
+    ledger = Ledger(None)
     assert ledger.warning == ""
     await ledger.settle((await ledger.hold(bill())).call, USED)
     assert await amounts(ledger) == (COST, 0, 0)
     await ledger.aclose()
-    again = Ledger.open(None)
+    again = Ledger(None)
     assert await again.charges() == []
     await again.aclose()
 
@@ -752,7 +752,7 @@ async def test_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> No
 
 
 async def test_a_path_that_cannot_be_is_a_sentence_about_the_ledger(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path)
+    ledger = Ledger(tmp_path)
     with pytest.raises(StoreError, match=r"The ledger at .* can't be used") as caught:
         await ledger.hold(bill())
     assert "stay with local workers" in str(caught.value)

@@ -105,7 +105,7 @@ def test_killed_batons_leave_nothing_unrecorded(tmp_path: Path, kills: int) -> N
 
 
 async def recover(path: Path) -> None:
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     held = [room.held for room in (await ledger.standing({})).rooms]
     assert held == [0, 0]
     assert ledger.warning == ""
@@ -115,7 +115,7 @@ async def recover(path: Path) -> None:
 HALFWAY = """
 from support.ledger_processes import *
 async def main():
-    ledger = Ledger.open(pathlib.Path({path!r}))
+    ledger = Ledger(pathlib.Path({path!r}))
     for sends in (True, False):
         hold = await ledger.hold(bill())
         if sends:
@@ -136,7 +136,7 @@ async def test_a_running_baton_finds_the_calls_of_a_killed_one(
     tmp_path: Path, ask: Callable[[Ledger, HoldRequest], Awaitable[object]]
 ) -> None:
     path = tmp_path / "ledger.db"
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     child, sent, unsent = await asyncio.to_thread(halfway, path)
     [_, month] = (await ledger.standing(DAY)).rooms
     held = month.held
@@ -160,7 +160,7 @@ async def test_a_baton_that_was_taken_for_dead_does_no_harm(
     from baton.money import ledger as module
 
     path = tmp_path / "ledger.db"
-    here, there = Ledger.open(path), Ledger.open(path)
+    here, there = Ledger(path), Ledger(path)
     holds = [await here.hold(bill()) for _ in range(5)]
     settled, left, voided, unsent, dead = (hold.call for hold in holds)
     for call in (settled, left, voided):
@@ -197,7 +197,7 @@ async def test_a_clock_that_is_set_on_makes_no_living_process_dead(
         monkeypatch.setattr(
             psutil.Process, "create_time", lambda process, by=hours: began(process) + by * 3600
         )
-        ledger = Ledger.open(path)
+        ledger = Ledger(path)
         own = await ledger.hold(bill())
         statuses = {charge.call: charge.status for charge in await ledger.charges()}
         assert {statuses[call] for call in (sent, unsent, own.call)} == {Status.HELD}
@@ -205,7 +205,7 @@ async def test_a_clock_that_is_set_on_makes_no_living_process_dead(
         await ledger.aclose()
     child.kill()
     await asyncio.to_thread(child.communicate)
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     statuses = {charge.call: charge.status for charge in await ledger.charges()}
     assert (statuses[sent], statuses[unsent]) == (Status.UNCONFIRMED, Status.VOID)
     await ledger.aclose()
@@ -213,7 +213,7 @@ async def test_a_clock_that_is_set_on_makes_no_living_process_dead(
 
 async def test_a_process_that_only_inherited_a_number_is_no_owner(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     for started in (
         current_process().started - 100,
         time.time() - 10**6,
@@ -221,7 +221,7 @@ async def test_a_process_that_only_inherited_a_number_is_no_owner(tmp_path: Path
         ledger.__dict__["_owner"] = Owner(os.getpid(), started)
         await ledger.hold(bill())
     await ledger.aclose()
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     assert {charge.status for charge in await ledger.charges()} == {Status.VOID}
     await ledger.aclose()
 
@@ -235,7 +235,7 @@ async def test_a_late_count_of_a_call_that_was_taken_for_lost_is_charged(
     from baton.money import ledger as module
 
     path = tmp_path / "ledger.db"
-    here, there = Ledger.open(path), Ledger.open(path)
+    here, there = Ledger(path), Ledger(path)
     settled, left, voided = [await here.hold(bill()) for _ in range(3)]
     for hold in (settled, left, voided):
         if sends:
@@ -278,7 +278,7 @@ async def test_two_that_open_a_new_ledger_at_the_same_moment_wait(
     """SQLite itself doesn't, while a new file changes to WAL mode."""
     for number in range(times):
         path = tmp_path / f"{number}.db"
-        both = [Ledger.open(path), Ledger.open(path)]
+        both = [Ledger(path), Ledger(path)]
         await asyncio.gather(*(ledger.hold(bill()) for ledger in both))
         for ledger in both:
             await ledger.aclose()
@@ -297,7 +297,7 @@ async def test_damage_that_shows_in_use_is_looked_for_at_the_next_start(
         raise sqlite.DatabaseDamaged("database disk image is malformed", LEDGER)
 
     path = tmp_path / "ledger.db"
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     await ledger.void((await ledger.hold(bill())).call)
     assert sqlite.check_stamp(path).exists()
     if noticed:
@@ -311,7 +311,7 @@ async def test_damage_that_shows_in_use_is_looked_for_at_the_next_start(
 
 async def use(path: Path) -> tuple[str, bool]:
     """Spend something if the cloud isn't frozen; return the warning, and whether that was so."""
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     try:
         await ledger.hold(bill({}, price=FREE))
         if (await ledger.standing({})).frozen:
@@ -333,7 +333,7 @@ def sound_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sound") / "ledger.db"
 
     async def main() -> None:
-        ledger = Ledger.open(path)
+        ledger = Ledger(path)
         for number in range(60):
             hold = await ledger.hold(bill(run=f"run{number}"))
             await ledger.sent(hold.call, "https://cloud.invalid", f"body {number} ".encode() * 200)
@@ -363,7 +363,7 @@ def test_a_damaged_ledger_is_kept_and_freezes_the_cloud(tmp_path: Path, content:
 
 
 async def thaw(path: Path) -> None:
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     assert await ledger.lift_freeze()
     await ledger.aclose()
 
@@ -426,7 +426,7 @@ def test_the_ledger_of_a_newer_baton_is_left_alone(tmp_path: Path, sound_ledger:
 async def test_a_ledger_that_is_moved_away_while_in_use_spends_nothing(tmp_path: Path) -> None:
     """As when another Baton found it damaged, and began a new one."""
     path = tmp_path / "ledger.db"
-    ledger = Ledger.open(path)
+    ledger = Ledger(path)
     hold = await ledger.hold(bill())
     for file in await asyncio.to_thread(lambda: list(tmp_path.iterdir())):
         file.rename(file.with_name(f"moved-{file.name}"))

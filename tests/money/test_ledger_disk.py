@@ -41,7 +41,7 @@ async def test_a_ledger_that_is_mounted_by_itself_spends_nothing(tmp_path: Path)
     there, here = tmp_path / "there" / "ledger.db", tmp_path / "a b" / "ledger.db"
     here.parent.mkdir()
     here.touch()
-    ledger = Ledger.open(there)
+    ledger = Ledger(there)
     await ledger.hold(bill({Scope.DAY: DOLLAR}))
     code = f"""
 from support.ledger_disks import under_another_name

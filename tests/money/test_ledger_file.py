@@ -34,7 +34,7 @@ class Home:
         self.records = self.state / "ledgers"
 
     def open(self) -> Ledger:
-        return Ledger.open(self.ledger, records=self.records, history=self.history)
+        return Ledger(self.ledger, records=self.records, history=self.history)
 
     async def start(self) -> tuple[str, str]:
         """Return the warning of a start and why the cloud is frozen; a free call always works."""
@@ -162,7 +162,7 @@ def test_many_starts_after_a_loss_make_one_frozen_ledger(home: Home) -> None:
     code = f"""
 from support.ledger_processes import *
 async def main():
-    ledger = Ledger.open(
+    ledger = Ledger(
         pathlib.Path({str(home.ledger)!r}), records=pathlib.Path({str(home.records)!r}))
     input()
     print((await ledger.standing({{}})).frozen)
@@ -179,7 +179,7 @@ asyncio.run(main())"""
 
 async def remember(home: Home, *, own: bool = True) -> str:
     """Record a paid call in the history; return its id. What was imported is not this person's."""
-    ledger, store = home.open(), Store.open(home.history)
+    ledger, store = home.open(), Store(home.history)
     hold = await ledger.hold(bill())
     await ledger.settle(hold.call, BilledTokens(10, 10))
     begun = await ask(store, "Why?", "Because.")
@@ -292,7 +292,7 @@ def test_a_log_that_was_deleted_is_noticed(home: Home) -> None:
     code = f"""
 from support.ledger_processes import *
 async def main():
-    ledger = Ledger.open(pathlib.Path({str(home.ledger)!r}))
+    ledger = Ledger(pathlib.Path({str(home.ledger)!r}))
     for _ in range(3):
         hold = await ledger.hold(bill())
         await ledger.sent(hold.call, "https://cloud.invalid", b"x")

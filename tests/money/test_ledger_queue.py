@@ -48,7 +48,7 @@ def asks(run: str, room: int = COST, patience: float = 30.0, **ceilings: int) ->
 
 
 async def test_money_that_others_hold_is_waited_for_in_order_of_arrival() -> None:
-    ledger = Ledger.open(None, clock=lambda: NOON)
+    ledger = Ledger(None, clock=lambda: NOON)
     first = await ledger.hold_in_turn(asks("a"))
     assert isinstance(first, Hold)
     second, third = [await ledger.hold_in_turn(asks(run)) for run in "bc"]
@@ -68,7 +68,7 @@ async def test_money_that_others_hold_is_waited_for_in_order_of_arrival() -> Non
 
 async def test_who_soon_gives_up_is_still_ahead_of_who_comes_later() -> None:
     now = [NOON]
-    ledger = Ledger.open(None, clock=lambda: now[0])
+    ledger = Ledger(None, clock=lambda: now[0])
     held = await ledger.hold_in_turn(asks("a"))
     assert isinstance(held, Hold)
     assert isinstance(await ledger.hold_in_turn(asks("b", patience=2.0)), int)
@@ -81,7 +81,7 @@ async def test_who_soon_gives_up_is_still_ahead_of_who_comes_later() -> None:
 
 
 async def test_a_run_that_holds_money_never_waits() -> None:
-    ledger = Ledger.open(None, clock=lambda: NOON)
+    ledger = Ledger(None, clock=lambda: NOON)
     assert isinstance(await ledger.hold_in_turn(asks("a", room=2 * COST)), Hold)
     assert isinstance(await ledger.hold_in_turn(asks("b", room=2 * COST)), Hold)
     with pytest.raises(BudgetExceeded) as caught:
@@ -93,7 +93,7 @@ async def test_a_run_that_holds_money_never_waits() -> None:
 
 
 async def test_what_was_spent_is_not_waited_for() -> None:
-    ledger = Ledger.open(None, clock=lambda: NOON)
+    ledger = Ledger(None, clock=lambda: NOON)
     hold = await ledger.hold_in_turn(asks("a"))
     assert isinstance(hold, Hold)
     waits = await ledger.hold_in_turn(asks("b"))
@@ -105,7 +105,7 @@ async def test_what_was_spent_is_not_waited_for() -> None:
 
 
 async def test_a_call_that_may_wait_is_offered_what_it_will_get() -> None:
-    ledger = Ledger.open(None, clock=lambda: NOON)
+    ledger = Ledger(None, clock=lambda: NOON)
     assert isinstance(await ledger.hold_in_turn(asks("a")), Hold)
     assert (await ledger.quote(asks("b"))).amount == COST
     with pytest.raises(BudgetExceeded):
@@ -114,7 +114,7 @@ async def test_a_call_that_may_wait_is_offered_what_it_will_get() -> None:
 
 
 async def test_other_conversations_do_not_wait_for_ones_own_ceiling() -> None:
-    ledger = Ledger.open(None, clock=lambda: NOON)
+    ledger = Ledger(None, clock=lambda: NOON)
     wide = 100 * COST
     assert isinstance(await ledger.hold_in_turn(asks("a", wide, session=COST)), Hold)
     same = replace(asks("b", wide, session=COST), session="a")
@@ -126,7 +126,7 @@ async def test_other_conversations_do_not_wait_for_ones_own_ceiling() -> None:
 def test_who_dies_in_the_line_leaves_it(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     child = Program(
-        f"import dataclasses; l = spend.Ledger.open(pathlib.Path({str(path)!r}))\n"
+        f"import dataclasses; l = spend.Ledger(pathlib.Path({str(path)!r}))\n"
         "async def main():\n"
         "    one = dataclasses.replace(spend.bill(wanted=1000), patience=1e6)\n"
         "    tight = dataclasses.replace(one, ceilings={spend.Scope.DAY: 2400000})\n"
@@ -138,7 +138,7 @@ def test_who_dies_in_the_line_leaves_it(tmp_path: Path) -> None:
     assert [child.stdout.readline()[:4], child.stdout.readline()] == ["Hold", "1\n"]
 
     async def come_later(alive: bool) -> None:
-        ledger = Ledger.open(path)
+        ledger = Ledger(path)
         tight = asks("late", room=2_400_000)
         assert isinstance(await ledger.hold_in_turn(tight), int if alive else Hold)
         await ledger.aclose()
@@ -236,7 +236,7 @@ class Schedule:
             self.ends["refused"] += 1
             return
         finally:
-            await turn.leave()
+            await turn.aclose()
         try:
             await self._must_fit()
             await asyncio.sleep(self.dice.choice([0, self.dice.uniform(0, 50)]))
@@ -267,7 +267,7 @@ def all_end(numbers: Iterator[int]) -> Counter[str]:
     now = [NOON]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("baton.money.ledger.DatabaseThread", ImmediateThread)
-        ledger = Ledger.open(None, clock=lambda: now[0])
+        ledger = Ledger(None, clock=lambda: now[0])
     ends: Counter[str] = Counter()
     for number in numbers:
         now[0] += DAY

@@ -35,7 +35,7 @@ def old_ledger(tmp_path: Path) -> Path:
 
 async def use(path: Path) -> None:
     """Look at all that was in it, and spend."""
-    ledger = Ledger.open(path, clock=lambda: NOON)
+    ledger = Ledger(path, clock=lambda: NOON)
     standing = await ledger.standing({Scope.DAY: DOLLAR}, "s1")
     assert (ledger.warning, standing.frozen) == ("", "")
     for room in standing.rooms:
@@ -71,7 +71,7 @@ def test_an_old_ledger_keeps_everything(old_ledger: Path) -> None:
 
 
 async def test_what_is_forgotten_is_not_in_a_copy_from_before(old_ledger: Path) -> None:
-    ledger = Ledger.open(old_ledger)
+    ledger = Ledger(old_ledger)
     await ledger.forget(["r0", "r1"])
     await ledger.aclose()
     left = await asyncio.to_thread(lambda: [f.read_bytes() for f in old_ledger.parent.iterdir()])
@@ -105,7 +105,7 @@ async def test_what_did_not_leave_is_known_after_an_update(old_ledger: Path) -> 
     sqlite.migrate(connection, MIGRATIONS[:4])
     connection.execute("INSERT INTO unsent SELECT call, at FROM egress WHERE key = 2")
     connection.close()
-    ledger = Ledger.open(old_ledger, clock=lambda: NOON)
+    ledger = Ledger(old_ledger, clock=lambda: NOON)
     rows = {one.key: one.left for one in await ledger.egress()}
     await ledger.aclose()
     assert rows == {1: True, 2: False, 3: True, 4: True}

@@ -41,7 +41,7 @@ async def test_calls_that_end_on_a_full_disk_are_recorded_once_it_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[..., object], status: Status
 ) -> None:
     monkeypatch.setattr(ledger_module, "RETRY_SECONDS", 0.01)
-    ledger = Ledger.open(tmp_path / "ledger.db")
+    ledger = Ledger(tmp_path / "ledger.db")
     disk = FullDisk(ledger)
     monkeypatch.setattr(ledger, "_commit", disk.commit)
     held = [await ledger.hold(bill()) for _ in range(3)]

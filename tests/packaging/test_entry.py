@@ -51,15 +51,17 @@ def test_only_what_the_launcher_unpacked_believes_the_launcher(
 @pytest.mark.parametrize(
     ("words", "module", "given"),
     [
-        (["self_test", "zones"], "baton_self_test.part_process.main", "zones"),
-        (["runner"], "baton.ipc.child_entry.run_child", ["runner"]),
-        (["self_test"], "baton.ipc.child_entry.run_child", ["self_test"]),
+        (["--child", "self_test", "zones"], "baton_self_test.part_process.main", ("zones",)),
+        (["--child", "runner"], "baton.cli.main", ()),
+        (["ask", "Hello"], "baton.cli.main", ()),
     ],
 )
-def test_a_part_of_the_self_test_is_a_child_like_others(
-    monkeypatch: pytest.MonkeyPatch, words: list[str], module: str, given: object
+def test_a_part_of_the_self_test_is_started_here_and_all_else_by_baton(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], module: str, given: tuple[str, ...]
 ) -> None:
-    called: list[object] = []
-    monkeypatch.setattr(module, called.append)
-    load_entry()._run_child(words)
+    called: list[tuple[str, ...]] = []
+    monkeypatch.setattr(module, lambda *words: called.append(words))
+    monkeypatch.setattr(sys, "argv", ["baton", *words])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    load_entry().main()
     assert called == [given]

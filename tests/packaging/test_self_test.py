@@ -233,7 +233,7 @@ async def test_children_that_are_killed_are_reported_by_each_check_that_needs_on
 ) -> None:
     code = (
         "import os, re, sys\n"
-        "if re.search('baton.ipc|self_test', ' '.join(sys.orig_argv)): os.kill(os.getpid(), 9)"
+        "if re.search('--child|self_test', ' '.join(sys.orig_argv)): os.kill(os.getpid(), 9)"
     )
     at_start(tmp_path, monkeypatch, code)
     needing = ("jinja", "llama.cpp", "task kinds", "tools", "test key", "cloud")
@@ -251,7 +251,7 @@ GONE = {
     "task kinds": "baton/models/router/encoder.onnx",
     "screen": "baton/tui/app.tcss",
     "tools": "baton/workers/tools/computation/result_text.py",
-    "model": "baton/workers/local/child/sequence.py",
+    "model": "baton/workers/local/child/scheduler.py",
     "cloud": "baton/workers/cloud/child/litellm_requests.py",
     "documents": "baton/workers/attachments.py",
     "hiding": "baton/workers/cloud/redaction.py",

@@ -50,14 +50,14 @@ def there(folder: Path) -> Path:
 
 async def list_conversations(database: Path) -> None:
     """Open a history, which is made with its first use."""
-    store = Store.open(database)
+    store = Store(database)
     await store.conversations()
     await store.aclose()
 
 
 async def list_charges(database: Path) -> None:
     """Open a ledger, which is made with its first use."""
-    ledger = Ledger.open(database)
+    ledger = Ledger(database)
     await ledger.charges()
     await ledger.aclose()
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from baton.server.access import Access, allowed_hosts, allowed_name, allowed_ori
 from baton.server.api_errors import ApiError
 from baton.server.dialects import canonical_path
 from baton.workers.scripted_worker import ScriptedWorker
+from support.serve_process import run_command, serve_process
 from support.served_baton import SMALL, Served, served_baton
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
@@ -232,7 +232,7 @@ def two_requests(home: Path) -> tuple[str, str]:
 def test_commands_take_what_programs_log(two_requests: tuple[str, str], name: str) -> None:
     run = two_requests[0].removeprefix("req_")
     for words in ["why"], ["trace"]:
-        shown = CliRunner().invoke(command, [*words, name + run, "--json"])
+        shown = run_command(*words, name + run, "--json")
         assert f'"run_id": "{run}"' in shown.output or f'"run_id":"{run}"' in shown.output
     resumed = CliRunner().invoke(command, ["resume", name + run])
     assert "no run" not in f"{resumed.exception}"
@@ -240,12 +240,12 @@ def test_commands_take_what_programs_log(two_requests: tuple[str, str], name: st
 
 def test_of_a_refused_request_why_says_that_it_had_no_run(two_requests: tuple[str, str]) -> None:
     with pytest.raises(ConfigError) as error:
-        CliRunner().invoke(command, ["why", two_requests[1]], catch_exceptions=False)
+        run_command("why", two_requests[1])
     said = f"The request {two_requests[1]} has no run here: it was refused. The log says: "
     assert error.value.message.startswith(said)
     assert "404 There is no model" in error.value.message
     with pytest.raises(ConfigError, match=r"msg_0123456789ab has no run here: .*isn't kept"):
-        CliRunner().invoke(command, ["trace", "msg_0123456789ab"], catch_exceptions=False)
+        run_command("trace", "msg_0123456789ab")
 
 
 # Other names of models
@@ -440,7 +440,7 @@ async def test_pages_of_an_allowed_origin_ask_with_a_token(tmp_path: Path, origi
 
 
 @pytest.mark.parametrize("text", ["", "*", "http://baton.lan", "a b", "a/b", "a:80", "a,b", "-"])
-def test_what_is_no_host_name_is_refused(text: str) -> None:
+def test_what_is_not_a_host_name_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="isn't a host name"):
         allowed_name(text)
 
@@ -448,7 +448,7 @@ def test_what_is_no_host_name_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "*", "chat.example", "http://a/b", "http://a b", "http://*.a"]
 )
-def test_what_is_no_origin_is_refused(text: str) -> None:
+def test_what_is_not_an_origin_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="isn't an origin"):
         allowed_origin(text)
 
@@ -459,14 +459,10 @@ def test_the_command_takes_names_and_origins_besides_those_of_the_settings(home:
     paths.config_file.write_text(
         '[serve]\nallow_hosts = ["lab.lan"]\n[serve.aliases]\n"claude-*" = "baton/mini"\n'
     )
-    shown = CliRunner().invoke(command, ["config", "show"]).output
+    shown = run_command("config", "show").output
     assert '"claude-*" = "baton/mini"' in shown
-    words = ["--port", "0", "--allow-host", "baton.lan", "--allow-host", "[fd00::9]"]
-    arguments = [sys.executable, "-P", "-m", "baton", "serve", *words, "--allow-origin", "null"]
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        url = next(found[0] for line in process.stderr if (found := re.search(r"http\S+/v1", line)))
+    words = ["--allow-host", "baton.lan", "--allow-host", "[fd00::9]"]
+    with serve_process(home, *words, "--allow-origin", "null") as (_, url):
         token = read_tokens(paths.server_tokens).free
         headers = {"authorization": f"Bearer {token}"}
         with httpx.Client(base_url=url, headers=headers) as client:
@@ -475,18 +471,12 @@ def test_the_command_takes_names_and_origins_besides_those_of_the_settings(home:
             assert client.get("/models", headers={"host": "other.lan"}).status_code == 421
             assert client.get("/models", headers={"origin": "null"}).status_code == 200
             assert client.get("/models/claude-x").json()["id"] == "claude-x"
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stderr.close()
 
 
-def test_the_command_refuses_what_is_no_name(home: Path) -> None:
+def test_the_command_refuses_what_is_not_a_name() -> None:
     for option, said in ("--allow-host", "a host name"), ("--allow-origin", "an origin"):
-        arguments = [sys.executable, "-P", "-m", "baton", "serve", "--port", "0", option, "*"]
-        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
-        assert ended.returncode == 2
-        assert f"'*' isn't {said}" in ended.stderr
+        with pytest.raises(ConfigError, match=rf"'\*' isn't {said}"):
+            run_command("serve", "--port", "0", option, "*")
 
 
 async def test_a_wrong_name_in_the_settings_is_said_before_anything_listens(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ FORMS = {
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_call_in_any_form_goes_on_in_its_entry(
+async def test_a_call_in_any_form_continues_in_its_entry(
     tmp_path: Path, form: str, choice: str
 ) -> None:
     def written(request: Request) -> Iterable[Chunk]:
@@ -188,7 +188,7 @@ def echo(request: Request) -> Iterable[Chunk]:
     yield Usage(1, 1, Finish.STOP)
 
 
-async def test_a_chat_goes_on_in_its_entry_after_a_restart(tmp_path: Path) -> None:
+async def test_a_chat_continues_in_its_entry_after_a_restart(tmp_path: Path) -> None:
     workers = [ScriptedWorker(echo, SMALL)]
     async with served_baton(tmp_path, workers) as served, served.client() as client:
         first = text_of(await ask(client, "Hello"))
@@ -199,7 +199,7 @@ async def test_a_chat_goes_on_in_its_entry_after_a_restart(tmp_path: Path) -> No
         assert kept.turns == 4
 
 
-async def test_each_chat_goes_on_after_its_own_answer(tmp_path: Path) -> None:
+async def test_each_chat_continues_after_its_own_answer(tmp_path: Path) -> None:
     """Two chats that began alike are kept apart by what they were answered."""
     count = 0
 
@@ -334,7 +334,7 @@ async def test_an_export_keeps_whose_conversation_it_is(tmp_path: Path) -> None:
         (["<system-reminder>only this</system-reminder>"], "Untitled"),
     ],
 )
-async def test_an_entry_is_named_by_the_first_words_of_the_person(
+async def test_an_entry_is_named_by_the_first_words_of_the_user(
     tmp_path: Path, said: list[str], title: str
 ) -> None:
     async with served_baton(tmp_path) as served, served.client() as client:

@@ -152,10 +152,10 @@ async def test_large_bodies_hold_their_room_until_they_are_answered(
 ) -> None:
     monkeypatch.setattr(request_bodies, "SMALL_BODY_BYTES", 1_000)
     monkeypatch.setattr(request_bodies, "MAX_LARGE_BYTES", 10_000)
-    go_on = asyncio.Event()
+    released = asyncio.Event()
 
     def waiting(request: Request) -> Iterable[Chunk | float]:
-        while not go_on.is_set() and len(request.messages[-1].text) > 1_000:
+        while not released.is_set() and len(request.messages[-1].text) > 1_000:
             yield 0.01
         yield Text("Done.")
 
@@ -165,7 +165,7 @@ async def test_large_bodies_hold_their_room_until_they_are_answered(
         await wait_until(lambda: here.requests)
         assert (await client.post(CHAT, json=chat("y" * 8_000))).status_code == 429
         assert (await client.post(CHAT, json=chat("Hello"))).status_code == 200
-        go_on.set()
+        released.set()
         assert (await first).status_code == 200
         assert (await client.post(CHAT, json=chat("y" * 8_000))).status_code == 200
 
@@ -235,23 +235,23 @@ async def test_a_token_has_no_more_requests_at_once_than_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_runner, "MAX_RUNS", 6)
-    go_on = asyncio.Event()
-    here = ScriptedWorker(until(go_on), SMALL)
+    released = asyncio.Event()
+    here = ScriptedWorker(until(released), SMALL)
     async with served_baton(tmp_path, [here]) as served, Sockets() as sockets:
         body = json.dumps(chat("Hi")).encode()
         sent = begin_request(served, len(body)) + body
         readers = await asyncio.gather(*(sockets.send(served, sent) for _ in range(15)))
         statuses = [asyncio.create_task(status_of(reader)) for reader in readers]
         await wait_until(lambda: sum(status.done() for status in statuses) == 9)
-        go_on.set()
+        released.set()
         assert sorted(await asyncio.gather(*statuses)) == [200] * 6 + [429] * 9
 
 
-def until(go_on: asyncio.Event) -> Callable[[Request], Iterable[Chunk | float]]:
+def until(released: asyncio.Event) -> Callable[[Request], Iterable[Chunk | float]]:
     """Return the script of an answer that isn't there before the event."""
 
     def script(request: Request) -> Iterable[Chunk | float]:
-        while not go_on.is_set():
+        while not released.is_set():
             yield 0.01
         yield Text("Done.")
 
@@ -366,7 +366,7 @@ async def ended_response(client: httpx.AsyncClient, id: str) -> dict[str, Any]:
 
 
 async def test_a_refused_response_in_the_background_says_why(tmp_path: Path) -> None:
-    """It is taken out of the history at once, as nothing of it may stay there."""
+    """It is taken out of the history at once, as none of it may stay there."""
     here = ScriptedWorker(too_long, SMALL)
     async with served_baton(tmp_path, [here]) as served, served.client() as client:
         asked = {**BODIES["/responses"]("Hi"), "background": True}
@@ -380,8 +380,8 @@ async def test_a_refused_response_in_the_background_says_why(tmp_path: Path) -> 
 async def test_a_response_in_the_background_of_another_server_is_cancelled_there(
     tmp_path: Path,
 ) -> None:
-    go_on = asyncio.Event()
-    here = ScriptedWorker(until(go_on), SMALL)
+    released = asyncio.Event()
+    here = ScriptedWorker(until(released), SMALL)
     async with (
         served_baton(tmp_path, [here]) as served,
         served.client() as client,

@@ -27,8 +27,8 @@ from baton.workers.scripted_worker import ScriptedWorker
 from server.test_attack_rows import (
     Turns,
     answer_text,
+    ask_as_user,
     local_worker,
-    play,
     post,
     remote_worker,
     serve,
@@ -77,7 +77,7 @@ async def test_an_own_answer_that_begins_alike_frees_no_private_answer_of_others
     away = remote_worker()
     async with serve(tmp_path, ScriptedWorker(script, SMALL), away) as (served, client):
         answer_text(await post(client, "chat", "baton/local", "Summarise the text about boats."))
-        await play(served, "Summarise the medical text.", PromptLimits(Label.LOCAL))
+        await ask_as_user(served, "Summarise the medical text.", PromptLimits(Label.LOCAL))
         found = await served.baton.store.conversations()
         threads = [await served.baton.store.thread(one.id) for one in found]
         [private] = [turn.text for thread in threads for turn in thread if "asthma" in turn.text]
@@ -91,7 +91,7 @@ async def test_a_private_answer_cannot_be_guessed_in_bulk(tmp_path: Path, next_p
     """A thousand guesses are answered alike with and without the right one; one is recognised."""
     workers = local_worker("Your PIN is 4711."), remote_worker()
     async with serve(tmp_path, *workers) as (served, client):
-        await play(served, "What is my PIN?", PromptLimits(Label.LOCAL))
+        await ask_as_user(served, "What is my PIN?", PromptLimits(Label.LOCAL))
         for pins, status in (
             (range(4711, 4712), 400),
             (range(4200, 5200), 402),
@@ -266,20 +266,20 @@ async def test_a_program_does_not_learn_that_the_user_said_something_privately(
     async with serve(tmp_path, local_worker("Noted."), remote_worker()) as (served, client):
         first = await post(client, protocol, "baton/local", "A talk about boats.")
 
-        async def go_on() -> int:
+        async def next_turn() -> int:
             turns: Any = "And?"
             more = {"previous_response_id": first.json()["id"]} if protocol == "responses" else {}
             if protocol == "chat":
                 turns = [("user", "A talk about boats."), ("assistant", "Noted."), ("user", turns)]
             return (await post(client, protocol, "gpt", turns, **more)).status_code
 
-        assert await go_on() == 200
+        assert await next_turn() == 200
         place = ConversationPosition(first.json()["baton"]["conversation_id"])
         limits = PromptLimits(Label.LOCAL)
         async with served.baton.orchestra.run(Prompt("My secret."), place, limits) as run:
             async for _ in run:
                 pass
-        assert await go_on() == 200
+        assert await next_turn() == 200
 
 
 async def test_the_user_resumes_what_they_deleted_whatever_a_program_allowed(

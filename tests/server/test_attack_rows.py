@@ -240,7 +240,7 @@ async def test_of_two_tokens_the_strictest_counts(tmp_path: Path, strict: Grant)
             [("x-api-key", tight), ("x-api-key", lax)],
             [("x-api-key", f"{lax}, {tight}")],
         ]
-        async with httpx.AsyncClient(base_url=served.url, verify=False) as client:
+        async with httpx.AsyncClient(base_url=served.url) as client:
             for headers, protocol in zip(shown, itertools.cycle(PATHS), strict=False):
                 named = await post(client, protocol, "gpt", headers=headers)
                 assert named.status_code == 403
@@ -310,7 +310,7 @@ def wrong_ids(id: str) -> dict[str, list[str]]:
 
 async def check_unknown(served: Served, client: httpx.AsyncClient, ids: Sequence[str]) -> None:
     """Check that each id looks as one does that never was, and that nothing is changed."""
-    before, played = await stored_labels(served), len(served.runner.served)
+    before, count = await stored_labels(served), len(served.runner.served)
 
     async def ask(id: str) -> list[tuple[int, bytes]]:
         path = "/responses/" + "".join(f"%{byte:02x}" for byte in id.encode())
@@ -327,7 +327,7 @@ async def check_unknown(served: Served, client: httpx.AsyncClient, ids: Sequence
     for id, found in zip(ids, await asyncio.gather(*map(ask, ids)), strict=True):
         assert found == unknown, id
     assert await stored_labels(served) == before
-    assert all(run.view.started is None for run in served.runner.served[played:])
+    assert all(run.view.started is None for run in served.runner.served[count:])
 
 
 @pytest.mark.parametrize("kind", wrong_ids(""))
@@ -356,7 +356,7 @@ async def test_another_tokens_response_does_not_exist(tmp_path: Path, is_backgro
 async def test_the_users_own_runs_do_not_exist_for_programs(tmp_path: Path, label: Label) -> None:
     away = remote_worker()
     async with serve(tmp_path, local_worker("Noted."), away) as (served, _):
-        await play(served, "My boss is called Zork-99.", PromptLimits(label))
+        await ask_as_user(served, "My boss is called Zork-99.", PromptLimits(label))
         record = await served.baton.store.runs.last()
         assert record is not None
         id = f"resp_{record.id}"
@@ -366,15 +366,15 @@ async def test_the_users_own_runs_do_not_exist_for_programs(tmp_path: Path, labe
     assert away.requests == []
 
 
-async def play(served: Served, text: str, limits: PromptLimits) -> None:
-    """Play a prompt as the user's own."""
+async def ask_as_user(served: Served, text: str, limits: PromptLimits) -> None:
+    """Ask a prompt as the user, not as a program."""
     async with served.baton.orchestra.run(Prompt(text), limits=limits) as run:
         async for _ in run:
             pass
 
 
 @pytest.mark.parametrize("how", ["purge", "hide"])
-async def test_a_deleted_chat_is_gone_and_goes_on_as_a_new_one(tmp_path: Path, how: str) -> None:
+async def test_a_deleted_chat_is_gone_and_continues_as_a_new_one(tmp_path: Path, how: str) -> None:
     here = local_worker("Noted.")
     async with serve(tmp_path, here) as (served, client):
         for protocol in PATHS:
@@ -388,8 +388,8 @@ async def test_a_deleted_chat_is_gone_and_goes_on_as_a_new_one(tmp_path: Path, h
             id, path = f"resp_{run.id}", f"/responses/resp_{run.id}"
             assert (await client.get(path)).status_code == 404
             assert (await client.post(f"{path}/cancel")).status_code == 404
-            goes_on = await post(client, "responses", "baton/local", previous_response_id=id)
-            assert goes_on.status_code == 404
+            continued = await post(client, "responses", "baton/local", previous_response_id=id)
+            assert continued.status_code == 404
         for protocol in PATHS:
             said = [f"My cat is called {protocol}.", "Noted.", "What is it called?"]
             turns = list(zip(("user", "assistant", "user"), said, strict=True))
@@ -456,7 +456,7 @@ async def say_privately(served: Served, speaker: Grant | None, protocol: str, fa
     """Have a question asked privately, by a token or by the user; return it."""
     before, question = await stored_labels(served), f"{fate} {protocol}: I have asthma-77."
     if speaker is None:
-        await play(served, question, PromptLimits(Label.LOCAL))
+        await ask_as_user(served, question, PromptLimits(Label.LOCAL))
     else:
         fields: dict[str, Any] = {} if fate != "unstored" else {"store": False}
         if protocol == "messages":
@@ -470,6 +470,7 @@ async def say_privately(served: Served, speaker: Grant | None, protocol: str, fa
     return question
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
 @pytest.mark.parametrize("speaker", [Grant.SPEND, Grant.FREE, None])
 async def test_a_private_turn_never_reaches_the_cloud(

@@ -20,7 +20,7 @@ from baton.server import http_server
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from server.test_attack_rows import local_worker, post, remote_worker, serve
-from support.served_baton import SMALL, served_baton
+from support.served_baton import SMALL, served_baton, wait_until
 
 CHAT, RESPONSES, MESSAGES = "/chat/completions", "/responses", "/messages"
 USER = [{"role": "user", "content": "Hi"}]
@@ -115,7 +115,7 @@ async def test_a_private_call_does_not_leave_by_an_item_reference(tmp_path: Path
 
 @pytest.mark.parametrize("tools", [5, True, 1.5])
 @pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
-async def test_a_namespace_whose_tools_are_no_list_is_refused(
+async def test_a_namespace_whose_tools_are_not_a_list_is_refused(
     tmp_path: Path, path: str, tools: object
 ) -> None:
     async with served_baton(tmp_path, [writing("Hi")]) as served, served.client() as client:
@@ -164,7 +164,7 @@ async def test_half_an_emoji_in_the_json_of_an_earlier_call_fails_no_request(
         call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
         said = {"input": [*USER, call, *USER]}
     else:
-        pytest.skip("its arguments are no text")
+        pytest.skip("its arguments aren't text")
     worker = writing("Hi")
     async with served_baton(tmp_path, [worker]) as served, served.client() as client:
         answer = await client.post(path, json=body_for(path, **said))
@@ -179,7 +179,7 @@ async def test_a_call_with_no_number_is_json(tmp_path: Path) -> None:
         answer = await client.post(CHAT, json=body_for(CHAT, tools=[TOOL]))
 
     def refuse(name: str) -> None:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} isn't JSON")
 
     for call in answer.json()["choices"][0]["message"].get("tool_calls", []):
         json.loads(call["function"]["arguments"], parse_constant=refuse)
@@ -372,6 +372,14 @@ async def test_a_past_response_is_read_in_time(tmp_path: Path) -> None:
 # Streams say truly how they ended, with one event
 
 
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what runs when the server ends end within a tenth of a second."""
+    inner = http_server.serving.__wrapped__  # type: ignore[attr-defined]
+    hosts, _, *rest = inner.__defaults__
+    monkeypatch.setattr(inner, "__defaults__", (hosts, 0.1, *rest))
+
+
 def last_event(text: str) -> str:
     return [line for line in text.splitlines() if line.startswith("event: ")][-1][7:]
 
@@ -392,13 +400,9 @@ async def test_a_stream_of_a_cancelled_response_does_not_say_completed(tmp_path:
     assert last_event(text) != "response.completed", text[-400:]
 
 
+@pytest.mark.usefixtures("short_grace")
 @pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
-async def test_a_stream_ends_with_an_event_when_the_server_ends(
-    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner = http_server.serving.__wrapped__  # type: ignore[attr-defined]
-    no, _, *rest = inner.__defaults__
-    monkeypatch.setattr(inner, "__defaults__", (no, 1, *rest))  # seconds of grace
+async def test_a_stream_ends_with_an_event_when_the_server_ends(tmp_path: Path, path: str) -> None:
     worker, text = writing(*["x "] * 400, pause=0.05), ""
 
     async def ask(client: httpx.AsyncClient) -> None:
@@ -414,13 +418,13 @@ async def test_a_stream_ends_with_an_event_when_the_server_ends(
         async with served_baton(tmp_path, [worker]) as served:
             client = await stack.enter_async_context(served.client())
             asking = asyncio.create_task(ask(client))
-            await asyncio.sleep(1)
+            await wait_until(lambda: "x " in text)
         await asyncio.wait({asking}, timeout=5)
     assert "x " in text
     assert "Error(" not in text, text[-200:]
 
 
-async def test_a_private_beginning_that_is_gone_on_with_stays_here(tmp_path: Path) -> None:
+async def test_a_private_beginning_that_is_continued_stays_here(tmp_path: Path) -> None:
     away = remote_worker()
     async with serve(tmp_path, local_worker("It is asthma, said the doctor."), away) as (_, client):
         await post(client, "chat", "baton/local", "What have I?", PRIVATELY)
@@ -432,13 +436,11 @@ async def test_a_private_beginning_that_is_gone_on_with_stays_here(tmp_path: Pat
     assert away.requests == []
 
 
+@pytest.mark.usefixtures("short_grace")
 async def test_a_run_that_the_server_ends_is_over_in_history_and_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Longer than the seconds of grace: it is cancelled, but store and ledger are closed first."""
-    inner = http_server.serving.__wrapped__  # type: ignore[attr-defined]
-    no, _, *rest = inner.__defaults__
-    monkeypatch.setattr(inner, "__defaults__", (no, 1, *rest))
 
     def script(request: Request) -> Iterable[Chunk | float]:
         yield RequestSent("api.openai.com", 500)
@@ -452,7 +454,7 @@ async def test_a_run_that_the_server_ends_is_over_in_history_and_ledger(
             paths = served.baton.paths
             own = await stack.enter_async_context(served.client(Grant.SPEND))
             asking = asyncio.create_task(own.post(CHAT, json={"model": "gpt", "messages": USER}))
-            await asyncio.sleep(1)
+            await wait_until(lambda: served.runner.served and served.runner.served[0].view.answer)
         await asyncio.wait({asking}, timeout=5)
         await asyncio.gather(asking, return_exceptions=True)
     with sqlite3.connect(paths.database) as database:

@@ -236,7 +236,7 @@ async def test_a_cut_answer_says_so(tmp_path: Path) -> None:
         assert answered.status == "incomplete"
 
 
-async def test_a_conversation_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_conversation_continues_where_it_was(tmp_path: Path) -> None:
     worker = saying("Fine.")
     async with served_baton(tmp_path, [worker]) as served, served.openai_client() as client:
         first = await client.chat.completions.create(model="baton/auto", messages=HELLO)

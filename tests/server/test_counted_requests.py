@@ -41,41 +41,29 @@ def claude(served: Served) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(base_url=base, api_key=served.token, max_retries=0)
 
 
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("is_loaded", [True, False])
-async def test_a_count_is_what_the_request_then_uses(
-    tmp_path: Path, body: str, is_loaded: bool
-) -> None:
+async def test_a_count_is_what_the_request_then_uses(tmp_path: Path) -> None:
+    """Before the model is loaded it is an estimate, afterwards the number itself."""
     model = starter()
     worker = local_worker(model.card, model.path)
     async with served_baton(tmp_path, [worker]) as served, claude(served) as client:
-        if is_loaded:
-            hello: Any = [{"role": "user", "content": "Hi"}]
-            await client.messages.create(model="small", messages=hello, max_tokens=1)
-        counted = await client.messages.count_tokens(model="small", **BODIES[body])
-        before = len(served.runner.served)
-        message = await client.messages.create(model="small", max_tokens=1, **BODIES[body])
-        used = message.usage.input_tokens + (message.usage.cache_read_input_tokens or 0)
-        if is_loaded:
-            assert counted.input_tokens == used
-        else:
-            assert used / 1.6 < counted.input_tokens < used * 1.6
-        assert len(served.runner.served) == before + 1, "counting is no request to the worker"
+
+        async def count(fields: dict[str, Any]) -> int:
+            return (await client.messages.count_tokens(model="small", **fields)).input_tokens
+
+        estimates = {name: await count(fields) for name, fields in BODIES.items()}
+        assert served.runner.served == [], "counting asks the worker nothing"
+        for name, fields in BODIES.items():
+            message = await client.messages.create(model="small", max_tokens=1, **fields)
+            used = message.usage.input_tokens + (message.usage.cache_read_input_tokens or 0)
+            assert used / 1.6 < estimates[name] < used * 1.6, name
+            assert await count(fields) == used, name
+        assert len(served.runner.served) == len(BODIES)
+        for times in 3, 10, 300:  # also of what is too long to be asked
+            said = [{"role": "user", "content": LONG * times}]
+            assert 1_000 * times < await count({"messages": said}) < 3_000 * times
 
 
-async def test_a_prompt_that_is_too_long_is_counted_all_the_same(tmp_path: Path) -> None:
-    model = starter()
-    worker = local_worker(model.card, model.path)
-    async with served_baton(tmp_path, [worker]) as served, claude(served) as client:
-        hello: Any = [{"role": "user", "content": "Hi"}]
-        await client.messages.create(model="small", messages=hello, max_tokens=1)
-        for times in 3, 10, 300:
-            said: Any = [{"role": "user", "content": LONG * times}]
-            counted = await client.messages.count_tokens(model="small", messages=said)
-            assert 1_000 * times < counted.input_tokens < 3_000 * times
-
-
-async def test_a_response_is_counted_with_what_it_goes_on_with(tmp_path: Path) -> None:
+async def test_a_response_is_counted_with_what_it_continues_with(tmp_path: Path) -> None:
     worker = ScriptedWorker(card=SMALL)
     async with (
         served_baton(tmp_path, [worker]) as served,

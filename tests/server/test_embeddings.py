@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from baton.platform.settings import ServeSettings, Settings
 from baton.routing import LearnedRouter
@@ -19,16 +20,21 @@ from baton.routing.scorer_process import ScorerLimits
 from baton.server import embeddings
 from support.served_baton import Served, served_baton
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 PATIENT = ScorerLimits(warm=10, cold=60)
 ALIASED = Settings(serve=ServeSettings(aliases={"text-embedding-*": "baton/embedding"}))
 TEXTS = ["A cat sleeps on the sofa.", "A kitten naps on the couch.", "Interest rates rose."]
 
 
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """The endpoint with the encoder, which takes half a second to load."""
     router = LearnedRouter(limits=PATIENT)
     try:
-        async with served_baton(tmp_path, settings=ALIASED, router=router) as served:
+        async with served_baton(
+            tmp_path_factory.mktemp("home"), settings=ALIASED, router=router
+        ) as served:
             yield served
     finally:
         await router.aclose()

@@ -112,23 +112,27 @@ async def exchange(served: Served, data: bytes, chance: random.Random) -> int:
 
 
 async def attack(served: Served, count: int, seed: int) -> dict[int, bytes]:
-    """Return by status the last request that was answered with it."""
-    chance = random.Random(seed)
+    """Send requests, twenty at once; return by status the last one that was answered with it."""
     seen: dict[int, bytes] = {}
-    for _ in range(count):
+    turn = asyncio.Semaphore(20)
+
+    async def send(number: int) -> None:
+        chance = random.Random(f"{seed} {number}")
         data = raw_request(served, chance)
-        seen[await exchange(served, data, chance)] = data
+        async with turn:
+            seen[await exchange(served, data, chance)] = data
+
+    await asyncio.gather(*map(send, range(count)))
     return seen
 
 
 async def check_served(served: Served, count: int) -> None:
     """Attack, and check that nothing failed, stayed, or became slow."""
     statuses = await attack(served, 60, seed=1)
-    await settled(served)
+    await runs_over(served)
     descriptors, objects = psutil.Process().num_fds(), len(gc.get_objects())
-    for seed in range(2, 6):
-        statuses |= await attack(served, count // 4, seed)
-    await settled(served)
+    statuses |= await attack(served, count, seed=2)
+    await runs_over(served)
     assert not {status: data for status, data in statuses.items() if status >= 500}
     assert {200, 400} <= statuses.keys()
     assert psutil.Process().num_fds() <= descriptors + 2
@@ -138,8 +142,8 @@ async def check_served(served: Served, count: int) -> None:
         assert (await client.get("/models")).status_code == 200
 
 
-async def settled(served: Served) -> None:
-    """Wait until all requests are over."""
+async def runs_over(served: Served) -> None:
+    """Wait until the runs of all requests are over."""
     await wait_until(lambda: all(run.is_over for run in served.runner.served))
 
 
@@ -149,7 +153,7 @@ async def test_hundreds_of_malformed_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [[], {}, 5, None, True])
-async def test_words_that_are_no_words_are_refused(tmp_path: Path, odd: object) -> None:
+async def test_words_that_are_not_words_are_refused(tmp_path: Path, odd: object) -> None:
     items = [
         {"role": odd, "content": "Hello"},
         {"role": "user", "content": [{"type": odd, "text": "Hello"}]},
@@ -191,7 +195,7 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
         assert deep.status_code == 400
 
 
-async def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+async def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     async with served_baton(tmp_path) as served, served.client() as client:
         for body in (b'{"model": "\xff"}', b'{"\xff": 1}', b'"\xed\xa0\x80"'):
             answer = await client.post("/chat/completions", content=body)

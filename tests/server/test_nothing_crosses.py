@@ -73,7 +73,7 @@ class Scenario:
         self.seen = 0
         self.statuses: defaultdict[int, int] = defaultdict(int)
 
-    async def play(self, seed: int) -> None:
+    async def run(self, seed: int) -> None:
         """Do some random things, and look after each of them whether anything crossed."""
         self.random = Random(seed)
         del self.chats[:-12]
@@ -130,7 +130,7 @@ class Scenario:
         self.chats = [one for one in self.chats if one is not chat] + [chat]
 
     async def _as_program(self, grant: Grant) -> None:
-        """Begin a chat, go on with one, bring one that is somebody else's, or look around."""
+        """Begin a chat, continue one, bring one that is somebody else's, or look around."""
         headers = {"authorization": f"Bearer {getattr(self.tokens, grant)}"}
         async with httpx.AsyncClient(base_url=self.served.url, headers=headers) as client:
             if self.random.random() < 0.25:
@@ -265,8 +265,8 @@ class Scenario:
         }
 
 
-async def play_sequences(home: Path, seeds: Iterable[int]) -> dict[int, int]:
-    """Play a sequence for each seed over one home, with restarts; return how often which status."""
+async def run_sequences(home: Path, seeds: Iterable[int]) -> dict[int, int]:
+    """Run a sequence for each seed over one home, with restarts; return how often which status."""
     statuses: defaultdict[int, int] = defaultdict(int)
     chats: list[Chat] = []
     known: defaultdict[str, set[str]] = defaultdict(set)
@@ -278,7 +278,7 @@ async def play_sequences(home: Path, seeds: Iterable[int]) -> dict[int, int]:
             scenario = Scenario(served, small, gpt)
             scenario.chats, scenario.known = chats, known
             for seed in batch:
-                await scenario.play(seed)
+                await scenario.run(seed)
             chats = scenario.chats
             for status, count in scenario.statuses.items():
                 statuses[status] += count
@@ -286,13 +286,13 @@ async def play_sequences(home: Path, seeds: Iterable[int]) -> dict[int, int]:
 
 
 async def test_nothing_crosses_in_random_sequences(tmp_path: Path) -> None:
-    seeds = [Random().getrandbits(48) for _ in range(80)]
-    statuses = await play_sequences(tmp_path, seeds)
-    assert statuses[200] > 50, statuses
+    seeds = [Random().getrandbits(48) for _ in range(40)]
+    statuses = await run_sequences(tmp_path, seeds)
+    assert statuses[200] > 25, statuses
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 10_000, SEQUENCES_PER_HOME))
 async def test_nothing_crosses_in_ten_thousand_random_sequences(first: int, tmp_path: Path) -> None:
-    statuses = await play_sequences(tmp_path, range(first, first + SEQUENCES_PER_HOME))
+    statuses = await run_sequences(tmp_path, range(first, first + SEQUENCES_PER_HOME))
     assert statuses[200] > SEQUENCES_PER_HOME, statuses

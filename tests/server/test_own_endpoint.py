@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from baton.core.messages import VIA_HEADER
-from baton.server import LOOPBACK, endpoint
+from baton.platform.settings import find_paths
+from baton.server import LOOPBACK, endpoint, read_tokens
 from baton.workers.scripted_worker import ScriptedWorker
+from support.serve_process import BATON, run_command, serve_process
 from support.served_baton import served_baton
 
-BATON = [sys.executable, "-P", "-m", "baton"]
 TOKEN_VARIABLE = "OTHER_TOKEN"
 
 
@@ -30,84 +27,70 @@ def free_port() -> int:
         return port
 
 
-def make_home(home: Path, url: str, kind: str = "server", model: str = "baton/auto") -> Path:
-    """Make the home of a Baton that always asks what answers there."""
+def make_home(home: Path, *urls: str) -> Path:
+    """Make the home of a Baton that always asks what answers there: workers `other0` and so on."""
     (home / "config").mkdir(parents=True)
     (home / "config/config.toml").write_text(
-        'worker = "other"\ndaemon = false\nmode = "local"\n\n[[workers]]\nid = "other"\n'
-        f'kind = "{kind}"\nmodel = "{model}"\nbase_url = "{url}"\n'
-        f'api_key_env = "{TOKEN_VARIABLE}"\n' + ("here = true\n" if kind == "server" else "")
+        'worker = "other0"\ndaemon = false\nmode = "local"\n'
+        + "".join(
+            f'[[workers]]\nid = "other{number}"\nkind = "server"\nmodel = "baton/auto"\n'
+            f'base_url = "{url}"\napi_key_env = "{TOKEN_VARIABLE}"\nhere = true\n'
+            for number, url in enumerate(urls)
+        )
     )
     return home
 
 
 def environ_of(home: Path, asks: Path) -> dict[str, str]:
     """Return the environment of a Baton that has the token of the Baton that it asks."""
-    plain = {**os.environ, "BATON_HOME": str(asks)}
-    command = [*BATON, "serve", "--show-token"]
-    shown = subprocess.run(command, env=plain, capture_output=True, text=True, check=True).stdout
-    return {
-        **os.environ,
-        "BATON_HOME": str(home),
-        TOKEN_VARIABLE: shown.splitlines()[0].split()[-1],
-    }
+    token = read_tokens(find_paths({"BATON_HOME": str(asks)}).server_tokens).free
+    return {"BATON_HOME": str(home), TOKEN_VARIABLE: token}
 
 
-@contextmanager
-def serving(environ: dict[str, str], port: int) -> Iterator[None]:
-    command = [*BATON, "serve", "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ) as process:
-        assert process.stderr is not None
-        assert any("Serving at" in line for line in process.stderr)
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.stderr.read()
-
-
-def ask(environ: dict[str, str]) -> tuple[int, dict[str, Any]]:
-    command = [*BATON, "ask", "--json", "-m", "other", "What is a fjord?"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=90)
+def ask(environ: dict[str, str], worker: str) -> tuple[int, dict[str, Any]]:
+    command = [*BATON, "ask", "--json", "-m", worker, "What is a fjord?"]
+    variables = {**os.environ, **environ}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=90)
     return done.returncode, json.loads(done.stdout)
 
 
 def count_conversations(environ: dict[str, str]) -> int:
-    command = [*BATON, "history", "ls", "--programs", "--json"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    return len(json.loads(done.stdout)["conversations"])
+    shown = run_command("history", "ls", "--programs", "--json", environ=environ).stdout
+    return len(json.loads(shown)["conversations"])
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_a_baton_that_asks_itself_ends_at_once_with_a_sentence(tmp_path: Path, host: str) -> None:
+def test_a_baton_that_asks_itself_ends_at_once_with_a_sentence(home: Path) -> None:
     port = free_port()
-    home = make_home(tmp_path / "home", f"http://{host}:{port}/v1")
+    hosts = ("127.0.0.1", "localhost", "[::1]")
+    make_home(home, *(f"http://{host}:{port}/v1" for host in hosts))
     environ = environ_of(home, home)
-    with serving(environ, port):
-        code, said = ask(environ)
-        assert code == 6, said
-        assert "own endpoint, so the request went in a circle" in said["error"]["message"]
-        assert "config edit" in said["error"]["message"]
-        assert count_conversations(environ) == 0
+    with serve_process(home, "--port", str(port), environ=environ):
+        for number, host in enumerate(hosts):
+            code, said = ask(environ, f"other{number}")
+            assert code == 6, (host, said)
+            assert "own endpoint, so the request went in a circle" in said["error"]["message"], host
+            assert "config edit" in said["error"]["message"]
+            assert count_conversations(environ) == 0
 
 
+@pytest.mark.sampled(0.5)
 def test_two_batons_that_ask_each_other_end_at_once(tmp_path: Path) -> None:
     first, second = free_port(), free_port()
     home = make_home(tmp_path / "first", f"http://127.0.0.1:{second}/v1")
     other = make_home(tmp_path / "second", f"http://127.0.0.1:{first}/v1")
     environ, far = environ_of(home, other), environ_of(other, home)
-    with ExitStack() as stack:
-        stack.enter_context(serving(environ, first))
-        stack.enter_context(serving(far, second))
-        code, said = ask(environ)
+    with (
+        serve_process(home, "--port", str(first), environ=environ),
+        serve_process(other, "--port", str(second), environ=far),
+    ):
+        code, said = ask(environ, "other0")
         assert code == 0, "the second Baton answers by another worker"
         assert said["answer"]
         assert (count_conversations(environ), count_conversations(far)) == (0, 1)
-        why = subprocess.run([*BATON, "why"], env=far, capture_output=True, text=True, check=True)
-        assert "in a circle" in why.stdout
+        assert "in a circle" in run_command("why", environ=far).stdout
 
 
-async def test_a_chain_of_other_endpoints_is_no_circle(tmp_path: Path) -> None:
+async def test_a_chain_of_other_endpoints_is_not_a_circle(tmp_path: Path) -> None:
     body = {"model": "baton/auto", "messages": [{"role": "user", "content": "Hello"}]}
     async with (
         served_baton(tmp_path, [ScriptedWorker()], hosts=LOOPBACK) as served,

@@ -7,11 +7,9 @@ import contextlib
 import gc
 import itertools
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
+import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +19,7 @@ import httpx
 import psutil
 import pytest
 
+from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Declined, Request, Text
 from baton.core.money import NANO
@@ -29,6 +28,7 @@ from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker
 from support.processes import wait_until_over
+from support.serve_process import run_command, serve_process
 from support.served_baton import (
     GPT,
     SMALL,
@@ -157,7 +157,7 @@ async def test_a_failed_worker_is_an_error_with_a_status(tmp_path: Path) -> None
             assert answer.json()["error"]["message"] == "The model is gone. Fetch it."
 
 
-async def play_stream(client: httpx.AsyncClient, number: int) -> str:
+async def read_stream(client: httpx.AsyncClient, number: int) -> str:
     """Return what one stream says; each says its own number."""
     messages = [{"role": "user", "content": f"Say number {number}."}]
     body = {"model": "baton/mini", "messages": messages, "stream": True}
@@ -178,7 +178,7 @@ def echo_number(request: Request) -> Iterable[Chunk | float]:
 
 
 async def check_streams(served: Served, rounds: int) -> None:
-    """Play 64 streams at once, over and over: none is mixed up or lost, and memory stays."""
+    """Read 64 streams at once, over and over: none is mixed up or lost, and memory stays."""
     process = psutil.Process()
     limits = httpx.Limits(max_connections=64)
     headers = {"authorization": f"Bearer {served.token}"}
@@ -188,7 +188,7 @@ async def check_streams(served: Served, rounds: int) -> None:
     ) as client:
         for turn in range(rounds):
             numbers = range(turn * 64, turn * 64 + 64)
-            said = await asyncio.gather(*(play_stream(client, number) for number in numbers))
+            said = await asyncio.gather(*(read_stream(client, number) for number in numbers))
             for number, text in zip(numbers, said, strict=True):
                 assert text.split() == [f"{number}.{place}" for place in range(20)]
             gc.collect()
@@ -209,62 +209,41 @@ async def test_64_streams_at_once_for_five_minutes(tmp_path: Path) -> None:
             await check_streams(served, 4)
 
 
-def start_serving(home: Path) -> tuple[subprocess.Popen[str], str]:
-    """Start `baton serve`; return it and its address."""
-    command = [sys.executable, "-P", "-m", "baton", "serve", "--port", "0"]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "BATON_HOME": str(home)}
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if found := re.search(r"http://\S+/v1", line):
-            return process, found[0]
-    raise AssertionError("it doesn't serve")
-
-
 def test_killed_in_mid_stream_it_has_everything_after_the_restart(home: Path) -> None:
-    process, url = start_serving(home)
-    tokens = read_tokens(find_paths().server_tokens)
-    headers = {"authorization": f"Bearer {tokens.free}"}
     messages = [{"role": "user", "content": "Write a long story about a lighthouse."}]
     body = {"model": "baton/mini", "messages": messages, "stream": True}
-    children = psutil.Process(process.pid).children(recursive=True)
     said = ""
-    with (
-        contextlib.suppress(httpx.HTTPError),
-        httpx.stream(
-            "POST", f"{url}/chat/completions", json=body, headers=headers, timeout=60
-        ) as answer,
-    ):
-        for line in answer.iter_lines():
-            if line.startswith("data: {"):
-                choices = json.loads(line.removeprefix("data: "))["choices"]
-                said += choices[0]["delta"].get("content") or ""
-            if len(said) > 80 and process.poll() is None:
-                time.sleep(0.5)  # it saves all that is older than a quarter second
-                children = psutil.Process(process.pid).children(recursive=True)
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-    assert process.stderr is not None
-    process.stderr.close()
+    with serve_process(home) as (process, url):
+        headers = {"authorization": f"Bearer {read_tokens(find_paths().server_tokens).free}"}
+        children = psutil.Process(process.pid).children(recursive=True)
+        with (
+            contextlib.suppress(httpx.HTTPError),
+            httpx.stream(
+                "POST", f"{url}/chat/completions", json=body, headers=headers, timeout=60
+            ) as answer,
+        ):
+            for line in answer.iter_lines():
+                if line.startswith("data: {"):
+                    choices = json.loads(line.removeprefix("data: "))["choices"]
+                    said += choices[0]["delta"].get("content") or ""
+                if len(said) > 80 and process.poll() is None:
+                    time.sleep(0.5)  # it saves all that is older than a quarter second
+                    children = psutil.Process(process.pid).children(recursive=True)
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
     assert len(said) > 80
     wait_until_over(children)
 
-    again, url = start_serving(home)
-    try:
+    with serve_process(home) as (again, url):
         models = httpx.get(f"{url}/models", headers=headers, timeout=30).json()
         assert models["data"][0]["id"] == "baton/auto"
-    finally:
         again.send_signal(signal.SIGINT)
-        again.wait(30)
-        assert again.stderr is not None
-        again.stderr.close()
-    assert again.returncode == 0
+        assert again.wait(30) == 0
 
     from baton.history import Store
 
     async def kept() -> str:
-        store = Store.open(find_paths().database)
+        store = Store(find_paths().database)
         try:
             (conversation,) = await store.conversations()
             _, turn = await store.thread(conversation.id)
@@ -277,16 +256,10 @@ def test_killed_in_mid_stream_it_has_everything_after_the_restart(home: Path) ->
     assert text.startswith(said[:60])
 
 
-def test_a_taken_port_names_a_free_one(home: Path) -> None:
-    process, url = start_serving(home)
-    try:
-        port = int(re.findall(r":(\d+)/", url)[0])
-        command = [sys.executable, "-P", "-m", "baton", "serve", "--port", str(port)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert ended.returncode == 2
-        assert re.search(rf"Port {port} is taken .* `--port \d+` is free", ended.stderr)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-        assert process.stderr is not None
-        process.stderr.close()
+def test_a_taken_port_names_a_free_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError) as error:
+            run_command("serve", "--port", str(port))
+    assert error.value.message.startswith(f"Port {port} is taken")
+    assert re.search(r"`--port \d+` is free", error.value.hint)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from baton.ipc import lending_protocol as lending
 from baton.ipc.borrower import Borrower
-from baton.ipc.lending_protocol import Description, LentChild
+from baton.ipc.lending_protocol import LentChild
 from baton.platform.settings import find_paths
 from support.lent_models import STORY, await_lender, have_ended, processes_of
+from support.processes import wait_for_child
+from support.serve_process import BATON, serve_process
 from support.terminal import Terminal
 
 pytestmark = [
@@ -27,21 +25,9 @@ pytestmark = [
     pytest.mark.skipif(not lending.IS_SUPPORTED, reason="models are not lent here"),
 ]
 
-BATON = [sys.executable, "-P", "-m", "baton"]
-
-
-@contextmanager
-def serving(home: Path, **environ: str) -> Iterator[Path]:
-    """Run `baton serve`; yield the folder where its models are lent."""
-    env = {**os.environ, "BATON_HOME": str(home), **environ}
-    command = [*BATON, "serve", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
-        assert process.stderr is not None
-        assert any("Serving at" in line for line in process.stderr)
-        try:
-            yield find_paths(env).state
-        finally:
-            process.send_signal(signal.SIGTERM)
+STORY_CHARS = 80
+"""A story of 40 tokens is longer; it takes long enough to be seen while it is written."""
+ASK = [*BATON, "ask", STORY, "--max-tokens", "40", "-q"]
 
 
 def runners(folder: Path) -> list[LentChild]:
@@ -58,28 +44,28 @@ def wait_for_runner(folder: Path, borrowers: int) -> LentChild:
     raise AssertionError(f"no runner with {borrowers} borrowers: {runners(folder)}")
 
 
-def test_an_ask_uses_the_model_that_is_served(tmp_path: Path) -> None:
-    with serving(tmp_path) as folder:
+def test_an_ask_uses_the_model_that_is_served_and_that_ends_with_it(home: Path) -> None:
+    folder = find_paths().state
+    with serve_process(home):
         served = wait_for_runner(folder, 1)
-        env = {**os.environ, "BATON_HOME": str(tmp_path)}
-        command = [*BATON, "ask", STORY, "--max-tokens", "150", "-q"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as ask:
+        held = processes_of(await_lender(folder))
+        with subprocess.Popen(ASK, stdout=subprocess.PIPE, text=True) as ask:
             assert wait_for_runner(folder, 2).pid == served.pid
             assert ask.stdout is not None
-            assert len(ask.stdout.read()) > 200
+            assert len(ask.stdout.read()) > STORY_CHARS
         assert ask.returncode == 0
         assert [child.pid for child in runners(folder)] == [served.pid], "there is one model"
-        alone = subprocess.run(
-            [*command, "--no-daemon"], env=env, capture_output=True, timeout=120, check=True
-        )
-        assert alone.stdout
+        alone = [*BATON, "ask", "Hello", "--max-tokens", "1", "-q", "--no-daemon"]
+        assert subprocess.run(alone, capture_output=True, timeout=120, check=True).stdout
         assert wait_for_runner(folder, 1).borrowers == 1
+    assert have_ended(held, 10)
+    assert Borrower(folder).description() is None
 
 
-def test_an_ask_uses_the_model_of_an_app_that_serves(tmp_path: Path) -> None:
-    env = {**os.environ, "BATON_HOME": str(tmp_path)}
-    folder = find_paths(env).state
-    app = Terminal(BATON, env, 100, 30)
+@pytest.mark.sampled(0.5)
+def test_an_ask_uses_the_model_of_an_app_that_serves() -> None:
+    folder = find_paths().state
+    app = Terminal(BATON, os.environ, 100, 30)
     try:
         app.wait(lambda shown: "Ask anything" in shown, 60)
         with socket.create_server(("127.0.0.1", 0)) as unused:
@@ -87,11 +73,10 @@ def test_an_ask_uses_the_model_of_an_app_that_serves(tmp_path: Path) -> None:
         app.send(f"/serve {port}\r")
         app.wait(lambda shown: "http://127.0.0.1:" in shown)
         served = wait_for_runner(folder, 1)
-        command = [*BATON, "ask", STORY, "--max-tokens", "150", "-q"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as ask:
+        with subprocess.Popen(ASK, stdout=subprocess.PIPE, text=True) as ask:
             assert wait_for_runner(folder, 2).pid == served.pid
             assert ask.stdout is not None
-            assert len(ask.stdout.read()) > 200
+            assert len(ask.stdout.read()) > STORY_CHARS
         app.send("\x1b")
         app.wait(lambda shown: "Ask anything" in shown)
         time.sleep(0.2)  # else Esc and the first letter would be one key
@@ -104,17 +89,8 @@ def test_an_ask_uses_the_model_of_an_app_that_serves(tmp_path: Path) -> None:
     assert have_ended(held, 10)
 
 
-def test_its_models_end_with_it_where_nothing_may_stay(tmp_path: Path) -> None:
-    with serving(tmp_path) as folder:
-        held = processes_of(await_lender(folder))
-        wait_for_runner(folder, 1)
-    assert have_ended(held, 10)
-    assert Borrower(folder).description() is None
-
-
-def test_without_a_background_process_it_keeps_its_models_to_itself(tmp_path: Path) -> None:
-    with serving(tmp_path, BATON_DAEMON="false") as folder:
-        found: list[Description] = []
-        with contextlib.suppress(TimeoutError):
-            found.append(await_lender(folder, 2))
-        assert found == []
+def test_without_a_background_process_it_keeps_its_models_to_itself(home: Path) -> None:
+    with serve_process(home, environ={"BATON_DAEMON": "false"}) as (process, _):
+        wait_for_child(psutil.Process(process.pid), "runner")
+        with pytest.raises(TimeoutError):
+            await_lender(find_paths().state, 0.5)

@@ -23,7 +23,7 @@ TOOL: Any = {"type": "function", "name": "edit", "parameters": {"type": "object"
 CALL = '<tool_call>\n{"name": "edit", "arguments": {"path": "a.py"}}\n</tool_call>'
 
 
-def playing(*parts: Chunk | BaseException | float | str, card: Card = SMALL) -> ScriptedWorker:
+def worker_of(*parts: Chunk | BaseException | float | str, card: Card = SMALL) -> ScriptedWorker:
     """Return a worker that says or does these things, then ends."""
 
     def script(request: Request) -> Iterable[Chunk | BaseException | float]:
@@ -65,8 +65,8 @@ async def events_of(served: Served, path: str, **fields: Any) -> list[dict[str, 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialects, "HEAD_SECONDS", 0.05)
-    monkeypatch.setattr(dialects, "KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(dialects, "HEAD_SECONDS", 0.02)
+    monkeypatch.setattr(dialects, "KEEPALIVE_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("quick")
@@ -75,7 +75,7 @@ async def test_a_stream_begins_before_the_first_word_and_stays_alive(
     path: str, tmp_path: Path
 ) -> None:
     """F11, B19."""
-    async with served_baton(tmp_path, [playing(1.0, "Hello.")]) as served:
+    async with served_baton(tmp_path, [worker_of(0.4, "Hello.")]) as served:
         lines = [line async for line in lines_of(served, path)]
     first = next(n for n, line in enumerate(lines) if "Hello." in line)
     before = "\n".join(lines[:first])
@@ -93,7 +93,7 @@ async def test_a_stream_begins_before_the_first_word_and_stays_alive(
 @pytest.mark.parametrize("path", PATHS)
 async def test_what_fails_before_the_first_word_has_a_status(path: str, tmp_path: Path) -> None:
     """B22: also where only the worker knows that the prompt is too long."""
-    worker = playing(ContextTooLong(9030, 8192))
+    worker = worker_of(ContextTooLong(9030, 8192))
     async with served_baton(tmp_path, [worker]) as served, served.client() as client:
         answer = await client.post(path, json=body(path))
     assert answer.status_code == 400
@@ -108,7 +108,7 @@ async def test_what_fails_before_the_first_word_has_a_status(path: str, tmp_path
 async def test_a_fault_of_batons_own_has_the_shape_of_the_protocol(
     path: str, parts: list[str | float], tmp_path: Path
 ) -> None:
-    worker = playing(*parts, KeyError("secret of the prompt"))
+    worker = worker_of(*parts, KeyError("secret of the prompt"))
     async with served_baton(tmp_path, [worker]) as served, served.client() as client:
         whole = await client.post(path, json={**body(path), "stream": False})
         assert whole.status_code == 500
@@ -122,7 +122,7 @@ async def test_a_fault_of_batons_own_has_the_shape_of_the_protocol(
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_failure_in_mid_stream_ends_it_with_one_event(path: str, tmp_path: Path) -> None:
     """F26, B10."""
-    worker = playing("Half of it", 0.1, WorkerError("The model failed.", "Try again."))
+    worker = worker_of("Half of it", 0.1, WorkerError("The model failed.", "Try again."))
     async with served_baton(tmp_path, [worker]) as served:
         events = await events_of(served, path)
     assert "Half of it" in json.dumps(events)
@@ -145,7 +145,7 @@ async def test_a_failure_in_mid_stream_ends_it_with_one_event(path: str, tmp_pat
 
 
 async def test_openais_client_sees_a_failed_response(tmp_path: Path) -> None:
-    worker = playing("Half", 0.1, WorkerError("The model failed.", ""))
+    worker = worker_of("Half", 0.1, WorkerError("The model failed.", ""))
     async with (
         served_baton(tmp_path, [worker]) as served,
         openai.AsyncOpenAI(base_url=served.url, api_key=served.token, max_retries=0) as client,
@@ -163,7 +163,7 @@ async def test_a_retrieved_response_equals_the_first_answer(
     """F20, F23, F25: streamed or not, in the background or not."""
     asked = {"tools": [TOOL], "tool_choice": "auto", "metadata": {"a": "b"}, "instructions": "Be."}
     fields = {"model": "small", "input": "Hi", "background": is_background, **asked}
-    worker = playing("I'll edit. ", CALL)
+    worker = worker_of("I'll edit. ", CALL)
     async with served_baton(tmp_path, [worker]) as served, served.client() as client:
         events = await events_of(served, "/responses", background=is_background, **asked)
         streamed = events[-1]["response"]
@@ -177,14 +177,14 @@ async def test_a_retrieved_response_equals_the_first_answer(
             assert found["output"][1]["name"] == "edit"
             if first["status"] != "in_progress":
                 assert found == first
-    async with served_baton(tmp_path, [playing()]) as served, served.client() as client:
+    async with served_baton(tmp_path, [worker_of()]) as served, served.client() as client:
         again = (await client.get(f"/responses/{streamed['id']}")).json()
         assert [item["type"] for item in again["output"]] == ["message", "function_call"]
         assert again["output"][0]["content"] == streamed["output"][0]["content"]
 
 
 async def test_a_stream_of_the_background_may_be_left(tmp_path: Path) -> None:
-    worker = playing("Be", 0.3, "gun.")
+    worker = worker_of("Be", 0.3, "gun.")
     async with served_baton(tmp_path, [worker]) as served, served.client() as client:
         fields = body("/responses", background=True)
         async with client.stream("POST", "/responses", json=fields) as answer:
@@ -203,7 +203,7 @@ async def test_a_stream_of_the_background_may_be_left(tmp_path: Path) -> None:
 async def test_a_custom_tool_streams_its_text(tmp_path: Path) -> None:
     call = json.dumps({"name": "apply_patch", "arguments": {"input": "*** Begin"}})
     tools = [{"type": "custom", "name": "apply_patch"}]
-    async with served_baton(tmp_path, [playing(f"<tool_call>{call}</tool_call>")]) as served:
+    async with served_baton(tmp_path, [worker_of(f"<tool_call>{call}</tool_call>")]) as served:
         events = await events_of(served, "/responses", tools=tools)
         kinds = [event["type"] for event in events]
         assert "response.custom_tool_call_input.delta" in kinds
@@ -221,7 +221,7 @@ async def test_a_custom_tool_streams_its_text(tmp_path: Path) -> None:
 async def test_a_reader_that_is_slow_to_come_gets_one_head(tmp_path: Path) -> None:
     """The head is sent once, by the first word or by the clock."""
     parts = [part for n in range(40) for part in (0.01, f"w{n} ")]
-    async with served_baton(tmp_path, [playing(*parts)]) as served:
+    async with served_baton(tmp_path, [worker_of(*parts)]) as served:
         answers = [events_of(served, "/chat/completions") for _ in range(8)]
         for events in await asyncio.gather(*answers):
             roles = [c for e in events for c in e.get("choices", ()) if "role" in c["delta"]]
@@ -233,7 +233,7 @@ async def test_a_reader_that_is_slow_to_come_gets_one_head(tmp_path: Path) -> No
 
 
 async def test_errors_before_a_run_have_a_status_though_it_is_streamed(tmp_path: Path) -> None:
-    async with served_baton(tmp_path, [playing("Hi")]) as served, served.client() as client:
+    async with served_baton(tmp_path, [worker_of("Hi")]) as served, served.client() as client:
         answer: httpx.Response = await client.post(
             "/chat/completions", json=body("/chat/completions", n=0)
         )

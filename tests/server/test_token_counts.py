@@ -18,7 +18,7 @@ from support.served_baton import GPT, SMALL, cut_answer, remote_answer, served_b
 CARDS = {"small": SMALL, "gpt": GPT}
 
 
-async def test_a_draft_that_was_replaced_is_no_context_of_the_client(tmp_path: Path) -> None:
+async def test_a_draft_that_was_replaced_is_not_context_of_the_client(tmp_path: Path) -> None:
     workers = [ScriptedWorker(cut_answer, SMALL), ScriptedWorker(remote_answer, GPT)]
     async with (
         served_baton(tmp_path, workers, ceilings={Scope.DAY: NANO}) as served,

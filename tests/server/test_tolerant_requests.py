@@ -74,7 +74,7 @@ async def test_a_system_message_stands_anywhere(path: str, place: int, tmp_path:
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/messages", "/responses"])
-async def test_the_beginning_of_an_answer_is_gone_on_with(path: str, tmp_path: Path) -> None:
+async def test_the_beginning_of_an_answer_is_continued(path: str, tmp_path: Path) -> None:
     """F18, B14."""
     worker = saying(" an apple.")
     said = [{"role": "user", "content": "Name it."}, {"role": "assistant", "content": "It is"}]
@@ -590,7 +590,7 @@ async def test_a_forced_tool_may_refer_to_its_own_definitions(tmp_path: Path) ->
 
 
 async def test_a_thread_is_refused_in_a_way_that_the_client_understands(tmp_path: Path) -> None:
-    """F21: Anthropic's tool runner goes on without one."""
+    """F21: Anthropic's tool runner continues without one."""
 
     @anthropic.beta_async_tool
     async def edit(path: str) -> str:

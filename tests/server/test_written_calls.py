@@ -113,7 +113,7 @@ def test_pieces_make_no_difference(form: str, cuts: list[int], before: bool) -> 
     ),
     size=st.integers(1, 7),
 )
-def test_what_is_no_call_stays_text(texts: list[str], size: int) -> None:
+def test_what_is_not_a_call_stays_text(texts: list[str], size: int) -> None:
     text = "".join(texts)
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     shown, calls, lost = read(OFFER, *pieces)

@@ -99,7 +99,7 @@ def test_names_are_hidden_as_words_and_paths_by_the_longest() -> None:
     assert clean("xs3cretx") == f"x{HIDDEN}x"
 
 
-def test_the_words_that_a_person_has_hidden_are_hidden_here_too(home: Path) -> None:
+def test_the_words_that_a_user_has_hidden_are_hidden_here_too(home: Path) -> None:
     file = home / "config" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text('[cloud]\nwords = ["Netherfield"]\n')
@@ -141,7 +141,7 @@ def replace_by_dangling_link(file: Path) -> None:
 @pytest.mark.parametrize(
     "make", [thesis, data, replace_by_link, replace_by_dangling_link, os.mkfifo]
 )
-def test_what_is_no_report_is_never_overwritten(
+def test_what_is_not_a_report_is_never_overwritten(
     doctor: Call, tmp_path: Path, make: Callable[[Path], object]
 ) -> None:
     file = tmp_path / "mine"

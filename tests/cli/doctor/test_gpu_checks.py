@@ -57,7 +57,7 @@ def test_one_kind_that_works_is_enough() -> None:
     assert not missing
 
 
-def test_cards_that_lie_idle_are_named_with_a_way_out() -> None:
+def test_cards_that_are_idle_are_named_with_a_way_out() -> None:
     assert "is the driver there" in idle_gpu_text(["RTX"], can=True)
     assert idle_gpu_text(["RTX", "GTX"], can=False).startswith(
         "RTX, GTX would be faster: install a build"

@@ -157,7 +157,7 @@ def test_a_history_of_another_schema_is_reported_and_stays_as_it_is(
     path = find_paths().database
 
     async def begin() -> None:
-        store = Store.open(path)
+        store = Store(path)
         await store.latest()
         await store.aclose()
 

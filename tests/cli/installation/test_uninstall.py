@@ -1,4 +1,4 @@
-"""`baton self uninstall`: Baton goes, what is the person's stays unless they say otherwise."""
+"""`baton self uninstall`: Baton goes, what is the user's stays unless they say otherwise."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def everything(folder: Path) -> set[str]:
     }
 
 
-def test_what_is_the_persons_stays(call: Call, own: Machine) -> None:
+def test_what_is_the_users_stays(call: Call, own: Machine) -> None:
     model = stock("own", tiny(60_000))
     before = everything(own.world.home)
     done = call("self", "uninstall", "--yes")
@@ -103,7 +103,7 @@ def test_models_and_history_go_if_that_is_said(call: Call, own: Machine) -> None
 
 
 def test_nothing_of_anybody_else_goes(call: Call, own: Machine, tmp_path: Path) -> None:
-    """Links are never followed, folders with other things in them stay, receipts may lie."""
+    """Links are never followed, folders with other things in them stay, receipts may be wrong."""
     paths = find_paths()
     thesis = tmp_path / "thesis.doc"
     thesis.write_text("years of work")
@@ -217,7 +217,7 @@ def test_what_another_baton_runs_from_stays(call: Call, own: Machine) -> None:
         other.kill()
 
 
-def test_its_own_handle_of_the_lock_is_no_other_baton(call: Call, own: Machine) -> None:
+def test_its_own_handle_of_the_lock_is_not_another_baton(call: Call, own: Machine) -> None:
     """The launcher leaves one to the program that it starts."""
     lock = find_paths().cache / "app" / f"{HASH}.lock"
     handle = os.open(lock, os.O_RDWR)
@@ -299,7 +299,7 @@ def test_one_that_was_interrupted_can_be_begun_again(call: Call, own: Machine) -
     assert everything(own.world.prefix) == {"bin/vim"}
 
 
-def test_the_person_is_asked(own: Machine) -> None:
+def test_the_user_is_asked(own: Machine) -> None:
     stock("own", tiny(60_000))
     code = (
         "from baton.platform import build_info as b; from pathlib import Path;"

@@ -79,7 +79,7 @@ def test_from_a_folder_and_back_and_forth(call: Call, own: Machine) -> None:
     assert (report["standing"], report["action"], report["available"]) == ("here", "none", False)
 
 
-def test_from_an_address_with_a_cut_it_goes_on_where_it_was(call: Call, own: Machine) -> None:
+def test_from_an_address_with_a_cut_it_continues_where_it_was(call: Call, own: Machine) -> None:
     content = program(NEW, size=2_000_000)
     with serve_release(own.publish(programs={("full", ""): content})) as mirror:
         mirror.fault[BINARY] = Fault(cut=700_000)
@@ -252,7 +252,7 @@ def test_a_damaged_previous_version_is_not_gone_back_to(call: Call, own: Machine
     assert not own.world.staging.exists()
 
 
-def test_settings_that_this_version_cannot_read_are_no_reason_to_stay_with_it(
+def test_settings_that_this_version_cannot_read_are_not_a_reason_to_stay_with_it(
     call: Call, own: Machine
 ) -> None:
     find_paths().config.mkdir(parents=True)

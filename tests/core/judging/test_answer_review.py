@@ -52,7 +52,7 @@ class SureRouter(RuleRouter):
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 

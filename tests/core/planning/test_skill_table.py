@@ -191,7 +191,7 @@ async def test_the_planner_of_a_run_sees_what_workers_are_good_at(tmp_path: Path
     async def outcomes() -> Sequence[GradedAnswer]:
         return grades("code", 0.0, 20)
 
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     orchestra = Orchestra(Services({"here": ScriptedWorker(card=LLAMA)}, store), "here")
     orchestra.configure(router=RecordingRouter())
     orchestra.configure(skills=SkillTable(lambda: SCORES, outcomes))

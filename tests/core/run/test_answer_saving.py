@@ -38,7 +38,7 @@ class ObservedStore:
 
 @pytest.fixture
 async def store() -> AsyncIterator[ObservedStore]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield ObservedStore(opened)
     await opened.aclose()
 

@@ -125,7 +125,7 @@ async def open_orchestra(
     redactor: Redactor | None = None,
     **terms: object,
 ) -> AsyncIterator[OrchestraSession]:
-    store, ledger = Store.open(None), Ledger.open(None)
+    store, ledger = Store(None), Ledger(None)
     far = ScriptedWorker(cloud, card)
     given: dict[str, object] = {"ceilings": {Scope.DAY: NANO}, **terms}
     orchestra = Orchestra(

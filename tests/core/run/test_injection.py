@@ -381,7 +381,7 @@ def printed_text(monkeypatch: pytest.MonkeyPatch, *args: str, terminal: bool = T
 
 async def _record_run(payload: Payload) -> ev.Started:
     """Play all seams at once over the history that commands read; return how it began."""
-    store = Store.open(find_paths().database)
+    store = Store(find_paths().database)
     try:
         place = await _history(store, payload, Label.CLOUD)
         cards = roster(payload, "name")

@@ -27,7 +27,7 @@ STORY = Prompt("Write a very long story about a river.")
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 

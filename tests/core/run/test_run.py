@@ -25,7 +25,7 @@ from baton.workers.scripted_worker import Script, ScriptedWorker
 
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Store]:
-    opened = Store.open(None)
+    opened = Store(None)
     yield opened
     await opened.aclose()
 
@@ -220,7 +220,7 @@ async def test_an_unknown_conversation_fails_the_run_with_a_sentence(store: Stor
 def test_an_unknown_worker_is_refused_by_name() -> None:
     worker = ScriptedWorker()
     with pytest.raises(ConfigError, match="no worker 'smal'"):
-        Orchestra(Services({"small": worker}, Store.open(None)), "small").worker("smal")
+        Orchestra(Services({"small": worker}, Store(None)), "small").worker("smal")
 
 
 async def test_private_text_never_reaches_a_worker_that_is_not_local(store: Store) -> None:
@@ -343,7 +343,7 @@ def test_however_it_goes_a_run_ends_once_and_keeps_its_text(
     items: list[str | float | BaseException], patience: int
 ) -> None:
     async def scenario() -> None:
-        store = Store.open(None)
+        store = Store(None)
         async with orchestra(store, says(*items)).run(Prompt("x")) as run:
             stopper = asyncio.create_task(_cancel_later(run, patience))
             events = [event async for event in run]
@@ -395,4 +395,4 @@ async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> N
 
 def test_an_unknown_default_worker_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no worker 'foo'.*setting `worker`"):
-        Orchestra(Services({"small": ScriptedWorker()}, Store.open(None)), "foo").worker()
+        Orchestra(Services({"small": ScriptedWorker()}, Store(None)), "foo").worker()

@@ -186,7 +186,7 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
         first = await weighed_event(session)
         for strategy.gain in [0.6] * 30:
             before = await weighed_event(session)
-    store = Store.open(tmp_path / "baton.db")
+    store = Store(tmp_path / "baton.db")
     try:
         past = await store.runs.weighings()
         assert [one.gain for one in past] == [0.2] + [0.6] * 30

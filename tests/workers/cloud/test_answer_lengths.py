@@ -75,11 +75,9 @@ def router() -> Iterator[LearnedRouter]:
 async def asking(
     gateway: Gateway, router: LearnedRouter, tmp_path: Path
 ) -> AsyncIterator[DirectPrompts]:
-    store = Store.open(None)
+    store = Store(None)
     with Cloud(prices=PRICES) as cloud:
-        async with MeteredGateway(
-            cloud, tmp_path, ledger=Ledger.open(None), gateway=gateway
-        ) as metered:
+        async with MeteredGateway(cloud, tmp_path, ledger=Ledger(None), gateway=gateway) as metered:
             yield DirectPrompts(cloud, metered, store, router)
     await store.aclose()
 

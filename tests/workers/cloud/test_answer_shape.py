@@ -189,7 +189,7 @@ async def test_an_answer_ends_before_a_stop_text_and_is_paid_for_whole(
     async def record(tally: CallUsage) -> None:
         """Keep nothing."""
 
-    ledger = Ledger.open(None)
+    ledger = Ledger(None)
     budget = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}), PromptLimits())
     metered = MeteredWorker(cloud_setup.worker(name), budget, record)
     asked = replace(request(), stop=("subtask",), top_p=0.9)

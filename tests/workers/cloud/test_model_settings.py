@@ -81,7 +81,7 @@ class RefusingCloud:
         self.gateway, self.cloud = gateway, cloud
         gateway.record = Log().record
         gateway.learned = learned
-        self.ledger = Ledger.open(None)
+        self.ledger = Ledger(None)
         self.calls: list[CallUsage] = []
 
     async def ask(self, worker: CloudWorker, **options: Any) -> list[Chunk]:

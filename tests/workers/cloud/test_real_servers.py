@@ -72,7 +72,7 @@ async def test_one_of_three_real_servers_is_killed_and_no_call_is_lost(tmp_path:
     with start_llama_servers(tmp_path, 3) as servers:
         for server in servers:
             assert _total_slots(server) == SLOTS
-        ledger = Ledger.open(tmp_path / "ledger.db")
+        ledger = Ledger(tmp_path / "ledger.db")
         gateway = Gateway(
             ledger.sent,
             record_unsent=ledger.record_unsent,

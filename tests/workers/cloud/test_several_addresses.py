@@ -361,7 +361,7 @@ async def test_a_free_call_that_moved_is_settled_once_at_nothing(
 async def test_a_server_that_is_killed_under_load_loses_no_call(
     alone: Gateway, tmp_path: Path
 ) -> None:
-    with start_servers(tmp_path, [120, 120, 120], tokens=40) as servers:
+    with start_servers(tmp_path, [300, 300, 300], tokens=40) as servers:
         await check_kill(alone, servers, 36)
 
 

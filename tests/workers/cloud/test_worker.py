@@ -23,6 +23,7 @@ from baton.core.errors import (
 from baton.core.labels import Label
 from baton.core.messages import Card, Declined, Finish, RequestSent, Text
 from baton.core.money import BilledTokens
+from baton.ipc import supervisor
 from baton.platform.secrets import ADDRESS_EXAMPLES, PROVIDERS
 from baton.workers.cloud import CloudWorker, Gateway, provider_refusals, unknown_provider
 from support.canary import shows
@@ -391,7 +392,10 @@ def test_every_refusal_says_what_to_do_instead() -> None:
 
 @pytest.mark.sampled(0.5)
 @pytest.mark.parametrize("costs", [False, True])
-async def test_a_dead_gateway_is_reported_and_comes_back(alone: Gateway, costs: bool) -> None:
+async def test_a_dead_gateway_is_reported_and_comes_back(
+    alone: Gateway, monkeypatch: pytest.MonkeyPatch, costs: bool
+) -> None:
+    monkeypatch.setattr(supervisor, "BACKOFF_SECONDS", (0.1, 0.1, 0.1))
     with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
         price = {"price": PRICE} if costs else {}
         worker = server_worker(alone, cloud.base("server"), **price)

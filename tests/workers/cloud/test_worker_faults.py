@@ -332,8 +332,8 @@ async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[s
 
 
 async def test_only_who_may_think_may_be_silent_for_long(tmp_path: Path) -> None:
-    cloud = Cloud(prices=PRICES, choose=asked_fault, manner=CloudBehaviour(pause=3))
-    patience = CallTimeouts(connect=10, first=30, first_of_slow=60, stall=1)
+    cloud = Cloud(prices=PRICES, choose=asked_fault, manner=CloudBehaviour(pause=1))
+    patience = CallTimeouts(connect=10, first=30, first_of_slow=60, stall=0.3)
     gateway = gateway_of(tmp_path, patience)
     async with (
         aclosing(gateway),

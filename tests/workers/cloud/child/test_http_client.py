@@ -532,8 +532,8 @@ async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
 
 @pytest.mark.sampled(0.5)
 async def test_after_the_first_word_it_is_waited_for_longer(out: Out) -> None:
-    async with provider(OPEN, WORD, 1.8, WORD) as server:
-        heard = await hear(out(), make_call(server.base_url, first=1.5, stall=60.0))
+    async with provider(OPEN, WORD, 1.1, WORD) as server:
+        heard = await hear(out(), make_call(server.base_url, first=0.9, stall=60.0))
     assert heard.text == "word " * 2
 
 

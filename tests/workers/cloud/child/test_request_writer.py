@@ -12,6 +12,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import date
 from importlib.metadata import distribution
 from pathlib import Path
@@ -71,48 +72,78 @@ def asked_by_litellm(one, level):
     found = {name: options[name] for name in names if name in options}
     return found | options.get("extra_body", {}).get("reasoning", {})
 
-async def main():
-    await LitellmRequests().ready()
-    writers = {}
-    for line in sys.stdin:
-        asked = json.loads(line)
-        effort = asked.pop("effort")
-        writer = writers.setdefault(effort, RequestWriter(effort))
-        messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
-        bound = 4 + len(asked.get("schema", "")) * 4  # a stop of two between S and U
-        one = call(messages=messages, bound=bound, **asked)
-        refused, body = "", {}
-        try:
-            request = await writer.write(one)
-            body = json.loads(request.body)
-            check_url(request.url, one.base_url)
-            check_request(request.body, one.dialect, one.model, one.cap, one.bound,
-                          has_schema=bool(one.schema), must_not_store=one.must_not_store)
-        except (UnfitRequest, Failure) as error:
-            refused = str(error)
-        level = family_of(f"{one.provider}/{one.model}").level(effort)
-        theirs = asked_by_litellm(one, level) if level and asked == one_of(asked) else None
-        print(json.dumps([refused, body, one.dialect, theirs]))
+async def write(effort, **asked):
+    writer = writers.setdefault(effort, RequestWriter(effort))
+    messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
+    bound = 4 + len(asked.get("schema", "")) * 4  # a stop of two between S and U
+    one = call(messages=messages, bound=bound, **asked)
+    refused, body = "", {}
+    try:
+        request = await writer.write(one)
+        body = json.loads(request.body)
+        check_url(request.url, one.base_url)
+        check_request(request.body, one.dialect, one.model, one.cap, one.bound,
+                      has_schema=bool(one.schema), must_not_store=one.must_not_store)
+    except (UnfitRequest, Failure) as error:
+        refused = str(error)
+    level = family_of(f"{one.provider}/{one.model}").level(effort)
+    theirs = asked_by_litellm(one, level) if level and asked == one_of(asked) else None
+    return [refused, body, one.dialect, theirs]
 
 def one_of(asked):
     return {name: asked[name] for name in ("provider", "model", "base_url", "cap")}
 
+async def main():
+    await LitellmRequests().ready()
+    for line in sys.stdin:
+        print(json.dumps([await write(**asked) for asked in json.loads(line)]), flush=True)
+
+writers = {}
 asyncio.run(main())
 """
 
 
-def written_requests(asked: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return for each: the guard's refusal, the body, the dialect, litellm's own thinking."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", WRITE],
-        input="".join(json.dumps(one) + "\n" for one in asked),
-        env={"PYTHONPATH": ":".join(sys.path), "HOME": os.environ["HOME"]},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+class WriterProcess:
+    """A process in which litellm is loaded, which takes seconds; it keeps what it wrote."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, list[Any]] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", WRITE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": ":".join(sys.path), "HOME": os.environ["HOME"]},
+            text=True,
+        )
+
+    def write(self, cases: list[Case]) -> list[list[Any]]:
+        """Return for each: the guard's refusal, the body, the dialect, litellm's own thinking."""
+        asked = [json.dumps(call_of(*case)) for case in cases]
+        missing = [one for one in dict.fromkeys(asked) if one not in self._written]
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(f"[{','.join(missing)}]", file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        assert line, f"it ended with {self._process.wait()}"
+        self._written |= zip(missing, json.loads(line), strict=True)
+        return [self._written[one] for one in asked]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def writer() -> Iterator[WriterProcess]:
+    """The process that writes for all tests here."""
+    process = WriterProcess()
+    yield process
+    process.close()
+
+
+Case = tuple[str, str, str]
+"""A model, an effort, and a key of SETTINGS."""
 
 
 def call_of(model: str, effort: str, settings: str) -> dict[str, Any]:
@@ -165,9 +196,9 @@ def faults(model: str, effort: str, settings: str, written: list[Any]) -> list[s
     return found
 
 
-def check(cases: list[tuple[str, str, str]]) -> None:
+def check(writer: WriterProcess, cases: list[Case]) -> None:
     """Write all of them, and assert that their models take them."""
-    written = written_requests([call_of(*case) for case in cases])
+    written = writer.write(cases)
     bad = {
         case: found
         for case, one in zip(cases, written, strict=True)
@@ -182,32 +213,31 @@ CASES = [
 ]
 
 
-def test_every_listed_model_can_be_asked_at_default_settings() -> None:
-    check([(model, "low", "default") for model in MODELS])
+def test_every_listed_model_can_be_asked_at_default_settings(writer: WriterProcess) -> None:
+    check(writer, [(model, "low", "default") for model in MODELS])
 
 
-def test_what_is_not_listed_for_a_reason_would_not_be_sent() -> None:
+def test_what_is_not_listed_for_a_reason_would_not_be_sent(writer: WriterProcess) -> None:
     other = "vertex_ai/xai/grok-4.3"
     assert other not in snapshot().models
-    [[refused, *_]] = written_requests([call_of(other, "low", "default")])
+    [[refused, *_]] = writer.write([(other, "low", "default")])
     assert "the answer's cap" in refused
 
 
-def test_a_drawn_part_of_all_settings_is_taken() -> None:
-    check(random.Random(43).sample(CASES, 1500))
+def test_a_drawn_part_of_all_settings_is_taken(writer: WriterProcess) -> None:
+    check(writer, random.Random(43).sample(CASES, 1500))
 
 
 @pytest.mark.long
-def test_all_settings_of_all_models_are_taken() -> None:
-    check(CASES)
+def test_all_settings_of_all_models_are_taken(writer: WriterProcess) -> None:
+    check(writer, CASES)
 
 
-def departures(models: tuple[str, ...]) -> dict[str, list[Any]]:
+def departures(writer: WriterProcess) -> dict[str, list[Any]]:
     """Return where litellm asks for thinking otherwise: the models, its fields and the table's."""
-    cases = [(model, effort) for model in models for effort in EFFORTS]
-    written = written_requests([call_of(model, effort, "default") for model, effort in cases])
+    cases = [(model, effort, "default") for model in snapshot().models for effort in EFFORTS]
     found: dict[str, list[Any]] = {}
-    for (model, effort), (_, body, _, theirs) in zip(cases, written, strict=True):
+    for (model, effort, _), (_, body, _, theirs) in zip(cases, writer.write(cases), strict=True):
         options = options_of(body)
         names = ("reasoning_effort", "reasoning", "thinking", "output_config", "thinkingConfig")
         ours = {name: options[name] for name in names if name in options}
@@ -217,8 +247,10 @@ def departures(models: tuple[str, ...]) -> dict[str, list[Any]]:
 
 
 @pytest.mark.sampled(0.5)
-def test_litellm_asks_for_thinking_as_the_table_does_but_where_that_is_known() -> None:
-    assert departures(tuple(snapshot().models)) == json.loads(DEPARTURES.read_text("utf-8"))
+def test_litellm_asks_for_thinking_as_the_table_does_but_where_that_is_known(
+    writer: WriterProcess,
+) -> None:
+    assert departures(writer) == json.loads(DEPARTURES.read_text("utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -233,17 +265,19 @@ def test_litellm_asks_for_thinking_as_the_table_does_but_where_that_is_known() -
         "xai/grok-4-fast-non-reasoning",
     ],
 )
-def test_models_that_know_no_effort_are_asked_for_none(model: str) -> None:
-    [[refused, body, *_]] = written_requests([call_of(model, "high", "default")])
+def test_models_that_know_no_effort_are_asked_for_none(writer: WriterProcess, model: str) -> None:
+    [[refused, body, *_]] = writer.write([(model, "high", "default")])
     names = {"reasoning_effort", "reasoning", "thinking", "thinkingConfig"}
     assert not refused
     assert not names & options_of(body).keys()
 
 
 @pytest.mark.parametrize("router", ["openrouter", "perplexity", "vercel_ai_gateway"])
-def test_claude_behind_a_router_gets_one_of_temperature_and_top_p(router: str) -> None:
+def test_claude_behind_a_router_gets_one_of_temperature_and_top_p(
+    writer: WriterProcess, router: str
+) -> None:
     model = f"{router}/anthropic/claude-sonnet-4.5"
-    [[_, body, *_]] = written_requests([call_of(model, "none", "drawn")])
+    [[_, body, *_]] = writer.write([(model, "none", "drawn")])
     assert not {"temperature", "top_p"} <= body.keys()
 
 
@@ -327,7 +361,9 @@ def test_the_table_is_sound_and_none_of_it_is_dead() -> None:
 
 def main() -> None:
     """Write where litellm differs."""
-    rows = departures(tuple(snapshot().models))
+    writer = WriterProcess()
+    rows = departures(writer)
+    writer.close()
     text = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in rows.items())
     DEPARTURES.write_text("{\n" + text + "\n}\n", "utf-8")
     print(f"{len(rows)} of {FAMILIES_FILE.name} differ from litellm")
