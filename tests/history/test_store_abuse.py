@@ -683,7 +683,7 @@ def test_a_schema_that_baton_did_not_make_is_noticed(tmp_path: Path, sound_datab
     connection.execute("DROP INDEX events_of_warnings")
     connection.close()
     sqlite.check_stamp(path).unlink(missing_ok=True)
-    with pytest.raises(sqlite.DatabaseDamaged, match="not as Baton made it"):
+    with pytest.raises(sqlite.DatabaseDamaged, match="isn.t as Baton made it"):
         sqlite.open_database(path, MIGRATIONS)
 
 

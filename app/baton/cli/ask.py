@@ -299,6 +299,7 @@ def running_loop(baton: Baton) -> Iterator[asyncio.Runner]:
         try:
             interrupts.raise_if_interrupted()
             baton.require_conductor()
+            baton.store.require_writable()
             if warning := baton.warning:
                 notify(f"baton: {warning}")
             baton.report_later(lambda text: notify(f"baton: {text}"))

@@ -238,6 +238,7 @@ def _open_app(options: AppOptions) -> int:
     if is_plain:
         from baton.cli.plain_chat import run_plain_chat
 
+        baton.store.require_writable()
         gc.enable()
         return run_plain_chat(
             baton, limits=limits, worker=worker, conversation=conversation, greeting=greeting

@@ -7,5 +7,5 @@ store inside one transaction on its one background thread.
 from baton.history.changes import new_id as new_id
 from baton.history.export import ImportResult as ImportResult
 from baton.history.queries import query_rows as query_rows
-from baton.history.recovery import schema_fault as schema_fault
+from baton.history.schema import MIGRATIONS as MIGRATIONS
 from baton.history.store import Store as Store

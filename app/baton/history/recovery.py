@@ -21,7 +21,6 @@ from baton.platform.sqlite import (
     Connection,
     connect,
     open_in_memory,
-    schema_fault as sqlite_schema_fault,
     sqlite3,
     transaction,
 )
@@ -40,11 +39,6 @@ _OWN_VALUES = {
 }
 _USUAL_VALUES = {"label": f"'{Label.LOCAL}'", "status": "'done'", "TEXT": "''"}
 """What stands in for a column that is missing, by its name or type; the strictest of labels."""
-
-
-def schema_fault(connection: Connection) -> str:
-    """Say in a few words how the schema of a history differs from the newest one, or return ""."""
-    return sqlite_schema_fault(connection, MIGRATIONS)
 
 
 def complete_schema(connection: Connection) -> None:

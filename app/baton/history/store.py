@@ -92,6 +92,11 @@ class Store:
         """What the user must know about the opening, in a sentence, or "". Waits for it."""
         return self._database.opened.warning
 
+    def require_writable(self) -> None:
+        """Raise StoreError where a newer Baton wrote the history. Waits for the opening."""
+        if (error := self._database.opened.too_new) is not None:
+            raise StoreError(error.message, error.hint)
+
     # What a run needs (core.ports.Store)
 
     async def begin(
@@ -361,10 +366,14 @@ class Archive:
 
 @frozen_dataclass
 class OpenedHistory:
-    """An open database; `warning` is a sentence for the user, or empty."""
+    """An open database; `warning` is a sentence for the user, or empty.
+
+    `too_new` is why it is open for reading only, if it is.
+    """
 
     connection: Connection
     warning: str = ""
+    too_new: DatabaseTooNew | None = None
 
 
 def open_history(path: Path | None) -> OpenedHistory:
@@ -426,7 +435,8 @@ def _open_newer(path: Path, error: DatabaseTooNew) -> OpenedHistory:
         complete_schema(connection)
         connection.execute("PRAGMA query_only = ON")
         opened.pop_all()
-    return OpenedHistory(connection, f"{error} Until then it can be read and exported.")
+    warning = f"{error} Until then it can be read and exported."
+    return OpenedHistory(connection, warning, error)
 
 
 def _replace_damaged(path: Path, before: os.stat_result) -> OpenedHistory:

@@ -478,12 +478,10 @@ def _check_contents(
 
 def schema_fault(connection: Connection, migrations: Sequence[Migration]) -> str:
     """Say in a few words how a schema differs from the newest one, or return ""."""
-    if schema_version(connection) > len(migrations):
-        return "a newer Baton wrote it: it can be read and exported, and nothing is added"
     with closing(open_in_memory(migrations)) as reference:
         is_older = 0 < schema_version(connection) < len(migrations)
         is_same = is_older or _schema(connection) == _schema(reference)
-    return "" if is_same else "its schema is not as Baton made it"
+    return "" if is_same else "its schema isn't as Baton made it"
 
 
 def _require_ok(row: tuple[str] | None, wording: DatabaseWording) -> None:

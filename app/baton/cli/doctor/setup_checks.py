@@ -28,7 +28,7 @@ from baton.platform.durable_files import folder_fault
 from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
 
 if TYPE_CHECKING:
-    from baton.platform.sqlite import Connection
+    from baton.platform.sqlite import Connection, Migration
     from baton.workers.local import LlamaInfo
     from baton.workers.tools import ToolWorker
 
@@ -149,29 +149,28 @@ async def check_sqlite(_: CheckContext) -> str:
 
 async def check_history(context: CheckContext) -> str:
     """Check the user's history, which stays as it is."""
-    from baton.history import schema_fault
+    from baton.history import MIGRATIONS
+    from baton.platform.sqlite import schema_fault
 
-    return _check_database(context.paths.database, schema_fault)
+    return _check_database(context.paths.database, MIGRATIONS, schema_fault)
 
 
 def _check_ledger(ledger: Path) -> None:
     from baton.money import MIGRATIONS
-    from baton.platform.sqlite import schema_version
 
-    def fault(connection: Connection) -> str:
-        if schema_version(connection) > len(MIGRATIONS):
-            raise CheckFailed(f"{ledger} was written by a newer Baton: update this one.")
-        return ""
-
-    _check_database(ledger, fault)
+    _check_database(ledger, MIGRATIONS, lambda *_: "")
 
 
-def _check_database(database: Path, fault_of: Callable[[Connection], str]) -> str:
+def _check_database(
+    database: Path,
+    migrations: Sequence[Migration],
+    fault_of: Callable[[Connection, Sequence[Migration]], str],
+) -> str:
     """Read a database without writing to it, so that a damaged one stays as it is.
 
     `fault_of` says what is wrong with its schema.
     """
-    from baton.platform.sqlite import sqlite3
+    from baton.platform.sqlite import schema_version, sqlite3
 
     if not os.path.lexists(database) or folder_fault(database.parent):
         return "none yet"  # the check of the folders says more
@@ -181,7 +180,9 @@ def _check_database(database: Path, fault_of: Callable[[Connection], str]) -> st
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            fault = fault_of(connection)
+            if schema_version(connection) > len(migrations):
+                raise CheckFailed(f"{database} was written by a newer Baton: update this one.")
+            fault = fault_of(connection, migrations)
     except sqlite3.Error as error:
         verdict = str(error)
     if verdict != "ok":
