@@ -60,22 +60,19 @@ TICS = (
     _tic(
         r"(?<!there )\b(?:is|are|was|were) (?-i:no) (?!longer\b|more\b|less\b|one\b)(?=[a-z\d])",
         "isn't a",
-        "tests",
     ),
-    _tic(r"\bnothing of (?:it|them|this|that)\b", "none of it", "tests"),
+    _tic(r"\bnothing of (?:it|them|this|that)\b", "none of it"),
     _tic(
         r"\b(?:the|a|this|that|each|another) person(?:'s)?\b",
         "the user (on the screen: you)",
-        "tests",
     ),
-    _tic(r"(?<!['\"`\u201c])\b(?:go(?:es|ing|ne)?|went) on\b", "continues", "tests"),
-    _tic(r"\b(?:comes?|came|coming) to\b", "results in, is", "tests"),
-    _tic(r"\b(?:lies?|lain|lying)\b(?<!mirror that lies)", "is, stands", "tests"),
-    _tic(r"\bplay(?:s|ed|ing)?\b(?! money)", "run", "scripts/lab", "tests"),
+    _tic(r"(?<!['\"`\u201c])\b(?:go(?:es|ing|ne)?|went) on\b", "continues"),
+    _tic(r"\b(?:comes?|came|coming) to\b", "results in, is"),
+    _tic(r"\b(?:lies?|lain|lying)\b(?<!mirror that lies)", "is, stands"),
+    _tic(r"\bplay(?:s|ed|ing)?\b(?! money)", "run", "scripts/lab"),
     _tic(
         r"\bof (?:(?:an?|the|this|another) [\w-]+|Baton|litellm)'s(?=[.,;:)])",
         "of a ...",
-        "tests",
     ),
 )
 """What a line must not say, the remedy, and the folders that aren't clean yet."""
@@ -91,6 +88,8 @@ TEMPLATES = "app/baton/workers/templates"
 
 SOURCES = ("app", "docs", "examples", "models", "packaging", "scripts", "tests")
 """Folders whose texts are searched for these words, beside the pages at the root."""
+
+_NO_CODE = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT}
 
 TEXT_SUFFIXES = {".c", ".h", ".md", ".ps1", ".py", ".sh", ".tcss", ".toml"}
 
@@ -230,10 +229,32 @@ def _is_below(name: str, place: str) -> bool:
 
 
 def _lines_for_people(path: Path, name: str) -> list[str]:
-    """Return the lines of a file; those with a template's prompts are empty."""
+    """Return the lines of a file; those with a template's prompts are empty.
+
+    Of a test, without its strings: they are prompts, and what others write.
+    """
     lines = path.read_text("utf-8").splitlines()
+    if _is_below(name, "tests") and path.suffix == ".py":
+        return _lines_without_strings(path, lines)
     if _is_below(name, TEMPLATES):
         return [line if line.startswith("about") else "" for line in lines]
+    return lines
+
+
+def _lines_without_strings(path: Path, lines: list[str]) -> list[str]:
+    """Return a module's lines without the strings in its code; docstrings stay."""
+    begins_line = True
+    with tokenize.open(path) as source:
+        for token in tokenize.generate_tokens(source.readline):
+            if token.type == tokenize.STRING and not begins_line:
+                (first, start), (last, end) = token.start, token.end
+                for number in range(first, last + 1):
+                    line = lines[number - 1]
+                    kept = line[:start] if number == first else ""
+                    rest = line[end:] if number == last else ""
+                    lines[number - 1] = kept.ljust(len(line) - len(rest)) + rest
+            elif token.type not in _NO_CODE:
+                begins_line = token.type == tokenize.NEWLINE
     return lines
 
 

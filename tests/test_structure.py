@@ -59,7 +59,7 @@ def changed(tree: Path) -> list[str]:
     return [problem.text.split()[0] for problem in structure.size_changes(tree)]
 
 
-def test_blank_lines_comments_and_docstrings_are_no_code() -> None:
+def test_blank_lines_comments_and_docstrings_are_not_code() -> None:
     assert structure.code_lines(SOURCE) == 8
     assert structure.code_lines('"""Only this."""\n') == 0
 

@@ -1,4 +1,4 @@
-"""What another pace or ceiling would have come to: counted as far as known, else expected."""
+"""What another pace or ceiling would have cost: counted as far as known, else expected."""
 
 from __future__ import annotations
 
@@ -128,6 +128,6 @@ async def test_the_order_of_the_rows_does_not_matter() -> None:
     )
 
 
-async def test_nothing_comes_to_nothing() -> None:
+async def test_nothing_costs_nothing() -> None:
     row = await backtest_pace([], SpendingStyle.BEST, AMPLE)
     assert (row.prompts, row.asked, row.cost, row.good) == (0, 0, 0, 0)

@@ -194,7 +194,7 @@ def test_a_model_that_computes_in_words_has_half_the_credit() -> None:
     assert score_plan(plan(words, WISHES), TWO, {}) == 0.75
 
 
-def test_a_tool_is_no_worker_for_a_text() -> None:
+def test_a_tool_is_not_a_worker_for_a_text() -> None:
     assert score_plan(plan(calc("wish")), ONE, {}) == 0.0
     assert score_plan(plan(Step("python", "17 * 23", ())), COMPUTED, {}) == 1.0
 
@@ -204,7 +204,7 @@ def test_a_step_without_a_part_s_numbers_is_not_for_it(text: str) -> None:
     assert score_plan(plan(calc(text)), COMPUTED, {}) == 0.0
 
 
-def test_expressions_are_compared_by_what_they_come_to() -> None:
+def test_expressions_are_compared_by_their_values() -> None:
     values = {("calculator", text): value for text, value in
               (("17 * 23", "391"), ("23 * 17", "391"), ("17 + 23", "40"))}  # fmt: skip
     assert score_plan(plan(calc("23 * 17")), COMPUTED, values) == 1.0
@@ -236,7 +236,7 @@ def test_a_tool_may_compute_what_it_builds_on_once_more() -> None:
     assert score_plan(plan(calc(), calc("391 / 2")), episode, {}) == 0.75
 
 
-def test_a_step_that_does_two_parts_is_no_step_of_its_own() -> None:
+def test_a_step_that_does_two_parts_is_not_a_step_of_its_own() -> None:
     both = model("compute 17 * 23 and write a wish for Dana")
     assert score_plan(plan(both), TWO, {}) == 0.0
     assert score_plan(plan(both, both), TWO, {}) == 0.0
@@ -313,7 +313,7 @@ def is_whole(episode: Episode) -> bool:
 
 
 def checked_plan(episode: Episode) -> Plan:
-    """Return the expected plan as the trained conductor's is played."""
+    """Return the expected plan as the trained conductor's is run."""
     asked = [PlanPart(part.text, part.tool, inputs=part.needs) for part in episode.parts]
     found = check_parts(mark(episode.request), asked)
     assert [part.problem for part in found] == [""] * len(found)

@@ -1,4 +1,4 @@
-"""A bench plays questions like any prompt, grades what comes out, and stops where money does."""
+"""A bench runs questions like any prompt, grades what comes out, and stops where money does."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def run_one(orchestra: Orchestra, question: Question, grade: Grade) -> Que
     return await anext(run_questions(orchestra, [question], SINGLE, grade))
 
 
-async def test_a_question_is_played_and_graded(make: Make) -> None:
+async def test_a_question_is_executed_and_graded(make: Make) -> None:
     usage = Usage(5, 3, Finish.STOP)
     right = await run_one(make(says("It is 6.", usage)), SIX, grader())
     assert (right.score, right.calls, right.outside) == (1.0, 1, 0)
@@ -90,9 +90,9 @@ async def test_a_question_is_played_and_graded(make: Make) -> None:
 
 
 async def test_a_run_that_fails_is_wrong_and_says_why(make: Make) -> None:
-    played = await run_one(make(says(WorkerError("It broke."))), SIX, grader())
-    assert played.score == 0.0
-    assert "It broke." in played.note
+    executed = await run_one(make(says(WorkerError("It broke."))), SIX, grader())
+    assert executed.score == 0.0
+    assert "It broke." in executed.note
 
 
 async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) -> None:
@@ -155,7 +155,7 @@ def search(todo):
         else:
             todo += gc.get_referents(one)
 """
-LIES = {
+FALSE_VERDICTS = {
     "wrong": "",
     "constants": "import sys\nfor c in sys._getframe().f_code.co_consts: print(c)",
     "lines": "import linecache\nfor n in linecache.cache.values(): print(*n[2])",
@@ -206,15 +206,15 @@ def toolbox() -> Iterator[Toolbox]:
 
 @pytest.mark.sampled(8)
 @pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
-@pytest.mark.parametrize("lie", LIES)
-async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Toolbox) -> None:
+@pytest.mark.parametrize("claim", FALSE_VERDICTS)
+async def test_no_answer_grades_itself_right(claim: str, make: Make, toolbox: Toolbox) -> None:
     execute = code_executor(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
-    lying = HONEST.replace("+", "-") + "\n" + LIES[lie]
+    cheating = HONEST.replace("+", "-") + "\n" + FALSE_VERDICTS[claim]
     for name, tests in TESTS.items():
         asked = Question("add", "Write add.", kind="python", tests=tests)
-        text = f"````python\n{lying}\n````"
-        played = await run_one(make(says(text)), asked, grader(execute))
-        assert played.score == 0.0, (name, played)
+        text = f"````python\n{cheating}\n````"
+        executed = await run_one(make(says(text)), asked, grader(execute))
+        assert executed.score == 0.0, (name, executed)
 
 
 @pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
@@ -224,8 +224,8 @@ async def test_a_right_answer_is_graded_right(name: str, make: Make, toolbox: To
     asked = Question("add", "Write add.", kind="python", tests=TESTS[name])
     for more in ("", "\nif __name__ == '__main__':\n    raise SystemExit(add(1, 2))"):
         orchestra = make(says(f"```python\n{HONEST}{more}\n```"))
-        played = await run_one(orchestra, asked, grader(execute))
-        assert played.score == 1.0, played
+        executed = await run_one(orchestra, asked, grader(execute))
+        assert executed.score == 1.0, executed
 
 
 async def test_tests_that_assert_nothing_grade_nothing(make: Make) -> None:
@@ -233,32 +233,32 @@ async def test_tests_that_assert_nothing_grade_nothing(make: Make) -> None:
         return "Finished."
 
     asked = Question("f", "Write f.", kind="python", tests="f()")
-    played = await run_one(make(says("def f(): pass")), asked, grader(execute))
-    assert played.score is None
+    executed = await run_one(make(says("def f(): pass")), asked, grader(execute))
+    assert executed.score is None
 
 
 async def test_it_stops_at_its_own_budget_and_never_spends_more(make: Make) -> None:
     orchestra = make(costs(1000), FAR)
     questions = [Question(str(n), f"What is six, number {n}?", "6", "number") for n in range(9)]
     budget = 5_000_000
-    played: list[QuestionResult] = []
+    executed: list[QuestionResult] = []
 
-    async def play_on() -> None:
+    async def execute_on() -> None:
         async for one in run_questions(orchestra, questions, SINGLE, grader(), budget):
-            played.append(one)
+            executed.append(one)
 
     with pytest.raises(BudgetExceeded):
-        await play_on()
-    assert 1 <= len(played) < 9
-    assert all(one.score == 1.0 and one.outside == 1 for one in played)
-    assert sum(one.cost for one in played) == len(played) * 1001 * 1000 <= budget
+        await execute_on()
+    assert 1 <= len(executed) < 9
+    assert all(one.score == 1.0 and one.outside == 1 for one in executed)
+    assert sum(one.cost for one in executed) == len(executed) * 1001 * 1000 <= budget
 
 
 async def test_what_makes_every_question_pointless_ends_it(make: Make) -> None:
     orchestra = make(says(SecretMissing("There is no key.", "Set it.")))
-    playing = aiter(run_questions(orchestra, [SIX], SINGLE, grader()))
+    executing = aiter(run_questions(orchestra, [SIX], SINGLE, grader()))
     with pytest.raises(SecretMissing, match="There is no key"):
-        await anext(playing)
+        await anext(executing)
 
 
 def test_a_row_adds_up() -> None:

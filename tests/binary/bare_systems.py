@@ -133,7 +133,7 @@ chroot --userspec="$user:$user" "$root" "$@"
 """
 """Mounts what a program finds, in a mount name space that ends with it, and starts it there.
 
-The shell stays, as the first process of a name space that is no program's business to be.
+The shell stays, as the first process of a name space that isn't a program's business to be.
 """
 
 LOOPBACK = "mount -t sysfs sysfs /sys; echo 0x9 > /sys/class/net/lo/flags\n"

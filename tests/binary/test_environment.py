@@ -26,7 +26,7 @@ def make(bare: Callable[..., BareMachine], tmp_path: Path) -> Make:
 
 
 def sentence(done: subprocess.CompletedProcess[str]) -> str:
-    """Check that it ended with one sentence for a person, and return that."""
+    """Check that it ended with one sentence for a user, and return that."""
     assert done.returncode not in (0, 139, -11), done.stdout
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1, done.stderr

@@ -114,7 +114,7 @@ class Trap:
         return {Path(name).name for name in _STARTED.findall(text)}
 
     def expect_nothing(self) -> None:
-        """See that nothing of it was loaded, opened or started."""
+        """See that none of it was loaded, opened or started."""
         assert not self.canary.exists(), self.canary.read_text()
         assert self.touched == []
         assert self.started <= OWN
@@ -191,7 +191,7 @@ def test_a_module_in_the_working_folder_would_be_seen(trap: Trap) -> None:
     ],
     ids=" ".join,
 )
-def test_nothing_of_it_is_loaded(
+def test_none_of_it_is_loaded(
     request: pytest.FixtureRequest, isolated: list[str], trap: Trap, kind: str, args: list[str]
 ) -> None:
     program: Path = request.getfixturevalue(kind)
@@ -211,7 +211,7 @@ def test_nothing_of_it_is_loaded(
 
 
 @pytest.mark.parametrize("kind", ["single", "folder"])
-def test_the_app_loads_nothing_of_it_either(
+def test_the_app_loads_none_of_it_either(
     request: pytest.FixtureRequest,
     isolated: list[str],
     tmux: type[Tmux],

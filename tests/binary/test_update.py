@@ -62,7 +62,7 @@ def versions(dist: Path, slim: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 class Home:
-    """A person's home, with the old version in it."""
+    """A user's home, with the old version in it."""
 
     def __init__(self, folder: Path, versions: Versions) -> None:
         self.folder = folder

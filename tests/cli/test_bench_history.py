@@ -18,7 +18,7 @@ from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
 from support.command_line import Call
-from support.played_history import SMALL, PlayedPrompt, live
+from support.past_prompts import SMALL, PastPrompt, live
 
 pytestmark = pytest.mark.sampled(0.34)
 
@@ -57,7 +57,7 @@ def far(request: Request) -> Iterable[Chunk]:
     yield Usage(120, 400, Finish.STOP)
 
 
-def day(*said: PlayedPrompt, allowed: int = NANO) -> list[str]:
+def day(*said: PastPrompt, allowed: int = NANO) -> list[str]:
     return asyncio.run(live(said, (SMALL, GPT), {"gpt": far}, allowed))
 
 
@@ -89,7 +89,7 @@ def ledger_totals() -> tuple[int, int]:
 
 
 def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
-    day(*map(PlayedPrompt, HARD + EASY))
+    day(*map(PastPrompt, HARD + EASY))
     before = ledger_totals()
     found = bench_report(call, "--policy", "frugal,best", "--budget", "0.01")
     then, frugal, best = found["rows"]
@@ -105,7 +105,7 @@ def test_what_happened_stands_beside_what_would_have(call: Call) -> None:
 
 
 def test_unestimated_prompts_are_estimated_here(call: Call) -> None:
-    day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD + EASY), allowed=0)
+    day(*(PastPrompt(prompt, strategy="single") for prompt in HARD + EASY), allowed=0)
     found = bench_report(call, "--policy", "best", "--budget", "1")
     assert (found["weighed"], found["prompts"]) == (0, len(HARD + EASY))
     then, best = found["rows"]
@@ -115,7 +115,7 @@ def test_unestimated_prompts_are_estimated_here(call: Call) -> None:
 
 
 def test_without_options_the_settings_decide(call: Call) -> None:
-    day(PlayedPrompt(HARD[0]))
+    day(PastPrompt(HARD[0]))
     found = bench_report(call)
     assert [row["policy"] for row in found["rows"]] == ["as it was", "balanced"]
     assert found["ceilings_usd"] == {"day": "1"}
@@ -123,8 +123,8 @@ def test_without_options_the_settings_decide(call: Call) -> None:
 
 def test_what_the_user_said_counts_as_it_is(call: Call) -> None:
     day(
-        *(PlayedPrompt(prompt, Signal.BAD, "single") for prompt in HARD[:3]),
-        *(PlayedPrompt(prompt, Signal.GOOD, "single") for prompt in EASY[:2]),
+        *(PastPrompt(prompt, Signal.BAD, "single") for prompt in HARD[:3]),
+        *(PastPrompt(prompt, Signal.GOOD, "single") for prompt in EASY[:2]),
     )
     found = bench_report(call, "--policy", "best")
     then, best = found["rows"]
@@ -134,21 +134,21 @@ def test_what_the_user_said_counts_as_it_is(call: Call) -> None:
 
 
 def test_private_prompts_stay_here_under_any_policy(call: Call) -> None:
-    day(*(PlayedPrompt(prompt, strategy="single", label=Label.LOCAL) for prompt in HARD))
+    day(*(PastPrompt(prompt, strategy="single", label=Label.LOCAL) for prompt in HARD))
     found = bench_report(call, "--policy", "best")
     assert found["closed"] == len(HARD)
     assert found["rows"][1]["asked"] == 0
 
 
 def test_whom_the_user_named_no_policy_decides(call: Call) -> None:
-    day(PlayedPrompt(HARD[0], worker="gpt"), PlayedPrompt(EASY[0]))
+    day(PastPrompt(HARD[0], worker="gpt"), PastPrompt(EASY[0]))
     found = bench_report(call)
     assert (found["named"], found["prompts"]) == (1, 1)
     assert found["rows"][0]["cost_usd"] == "0"
 
 
 def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
-    day(PlayedPrompt(HARD[0]), PlayedPrompt(EASY[0]))
+    day(PastPrompt(HARD[0]), PastPrompt(EASY[0]))
 
     async def hide() -> None:
         store = Store(find_paths().database)
@@ -163,7 +163,7 @@ def test_deleted_and_older_prompts_are_not_looked_at(call: Call) -> None:
 
 
 def test_a_user_reads_what_is_known_and_what_is_expected(call: Call) -> None:
-    day(PlayedPrompt(HARD[0], Signal.GOOD), PlayedPrompt(HARD[1]), PlayedPrompt(EASY[0]))
+    day(PastPrompt(HARD[0], Signal.GOOD), PastPrompt(HARD[1]), PastPrompt(EASY[0]))
     done = call("bench", "--history", "7d", "--policy", "frugal", "--budget", "0.10")
     assert done.code == 0
     lines = done.out.splitlines()
@@ -177,7 +177,7 @@ def test_a_user_reads_what_is_known_and_what_is_expected(call: Call) -> None:
 
 
 def test_offline_it_works_as_well(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    day(PlayedPrompt(HARD[0]), PlayedPrompt(EASY[0]))
+    day(PastPrompt(HARD[0]), PastPrompt(EASY[0]))
     online = bench_report(call, "--policy", "best")
     monkeypatch.setenv("BATON_OFFLINE", "1")
     assert bench_report(call, "--policy", "best") == online
@@ -192,7 +192,7 @@ def test_an_empty_history_says_so_in_a_sentence(call: Call) -> None:
 
 def test_without_any_ceiling_there_is_nothing_to_try(call: Call, config: Path) -> None:
     config.write_text("")
-    day(PlayedPrompt(EASY[0]))
+    day(PastPrompt(EASY[0]))
     done = call("bench", "--history", "7d")
     assert done.code == 2
     assert "No ceiling is above zero" in done.err
@@ -200,7 +200,7 @@ def test_without_any_ceiling_there_is_nothing_to_try(call: Call, config: Path) -
 
 def test_without_remote_workers_all_stays_here(call: Call, config: Path) -> None:
     config.write_text("")
-    day(*(PlayedPrompt(prompt, strategy="single") for prompt in HARD))
+    day(*(PastPrompt(prompt, strategy="single") for prompt in HARD))
     found = bench_report(call, "--budget", "1", "--policy", "best")
     assert (found["rows"][1]["asked"], found["closed"]) == (0, len(HARD))
 
@@ -222,7 +222,7 @@ def test_without_remote_workers_all_stays_here(call: Call, config: Path) -> None
 def test_what_does_not_go_together_is_said_in_a_sentence(
     call: Call, words: list[str], said: str
 ) -> None:
-    day(PlayedPrompt(EASY[0], strategy="single"))
+    day(PastPrompt(EASY[0], strategy="single"))
     done = call("bench", *words)
     assert done.code == 2
     assert said in done.err

@@ -403,7 +403,7 @@ async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPa
         await stock.aclose()
 
 
-async def test_closing_goes_on_where_a_part_fails_to(
+async def test_closing_continues_where_a_part_fails_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}))

@@ -42,7 +42,7 @@ def test_a_model_takes_the_roles_that_only_the_starter_has() -> None:
 
 
 @given(suited=ROLES)
-def test_a_model_conducts_only_where_the_person_says_so(suited: list[ModelRole]) -> None:
+def test_a_model_conducts_only_where_the_user_says_so(suited: list[ModelRole]) -> None:
     assert ModelRole.CONDUCTOR not in roles_on_arrival((), suited, {})
     assert ModelRole.CONDUCTOR not in recommended_roles(suited)
     assert roles_on_arrival((ModelRole.CONDUCTOR,), suited, {}) == (ModelRole.CONDUCTOR,)

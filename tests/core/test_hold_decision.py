@@ -1,4 +1,4 @@
-"""Whether a call may have its money: never above a ceiling, and a refusal never lies."""
+"""Whether a call may have its money: never above a ceiling, and a refusal is always true."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_keeping_the_latest_keeps_whole_exchanges(texts: list[str], tokens: int)
         (Card("a", "scripted", "A", privacy=Label.LAN), True),
     ],
 )
-def test_a_worker_that_is_no_child_of_this_process_is_outside(card: Card, outside: bool) -> None:
+def test_a_worker_that_is_not_a_child_of_this_process_is_outside(card: Card, outside: bool) -> None:
     assert card.uses_gateway is outside
 
 

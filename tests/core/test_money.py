@@ -36,7 +36,7 @@ def test_amounts_are_read_and_rounded_up(text: str, nanos: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "nan", "inf", "1e9", "1,5"])
-def test_what_is_no_amount_is_refused(text: str) -> None:
+def test_what_is_not_an_amount_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="not an amount"):
         parse_usd(text)
 

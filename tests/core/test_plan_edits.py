@@ -1,4 +1,4 @@
-"""A plan that a person changes stays one that can be played."""
+"""A plan that a user changes stays one that can be run."""
 
 from __future__ import annotations
 

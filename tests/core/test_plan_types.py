@@ -171,7 +171,7 @@ def test_the_ordinary_plan_shows_the_conversation_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("access", [("prompt", "history"), ("history",)])
-def test_a_prompt_that_was_never_answered_is_no_part_of_what_went_before(
+def test_a_prompt_that_was_never_answered_is_not_part_of_what_went_before(
     access: tuple[str, ...],
 ) -> None:
     """Roles would not alternate, as chat templates demand."""

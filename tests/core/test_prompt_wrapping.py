@@ -1,4 +1,4 @@
-"""What programs put around a person's words doesn't change where these words go."""
+"""What programs put around a user's words doesn't change where these words go."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_any_question_is_found_in_its_wrapping(program: str, text: str) -> None:
         "  \n",
     ],
 )
-def test_what_a_person_writes_about_such_blocks_stays(text: str) -> None:
+def test_what_a_user_writes_about_such_blocks_stays(text: str) -> None:
     assert strip_wrapping(text) == text
     assert bare_question(text) == text
 
@@ -94,7 +94,7 @@ def test_blocks_of_several_programs_are_known(text: str, words: str) -> None:
     assert strip_wrapping(text) == words
 
 
-def test_results_of_tools_are_no_words_of_the_person() -> None:
+def test_results_of_tools_are_not_words_of_the_user() -> None:
     result = '<tool_response>\n{"name": "ls"}\n</tool_response>'
     assert spoken_words(result) == spoken_words(f"{result}\n<tool_response>cut") == ""
     assert spoken_words(f"{result}\n\nGo on") == "Go on"

@@ -63,7 +63,7 @@ def test_what_a_remote_worker_does_is_shown_too() -> None:
     )
 
 
-def test_the_time_in_which_a_person_decides_is_not_counted() -> None:
+def test_the_time_in_which_a_user_decides_is_not_counted() -> None:
     call = ev.Called(
         1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 0, True, 1.5, 0.1, 0.0, Finish.STOP, at=1.0
     )
@@ -106,7 +106,7 @@ def test_no_answer_says_who_was_not_asked_for_one(text: str, shown: bool) -> Non
     assert (view.notice == "gpt was not asked: Today more was spent than planned.") is shown
 
 
-def test_what_an_offer_came_to_says_more_than_why_help_was_not_worth_it() -> None:
+def test_the_outcome_of_an_offer_says_more_than_why_help_was_not_worth_it() -> None:
     refused = ev.Decision.CEILING
     view = fold(
         *BEGINNING,

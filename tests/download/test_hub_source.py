@@ -371,7 +371,7 @@ async def test_a_file_that_was_replaced(hub: Hub, hub_source: HubSource) -> None
         )
 
 
-async def test_wrong_bytes_are_no_file(hub: Hub, hub_source: HubSource, tmp_path: Path) -> None:
+async def test_wrong_bytes_are_not_a_file(hub: Hub, hub_source: HubSource, tmp_path: Path) -> None:
     hub.add("a/wrong", {"m.gguf": SMALL})
     offer = await hub_source.look_up(Source("a/wrong", "m.gguf"))
     hub.fault(Fault(wrong=len(SMALL) - 1))
@@ -516,7 +516,7 @@ def _quick_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_quick_restarts")
-async def test_a_killed_child_goes_on(hub: Hub, own: HubSource, tmp_path: Path) -> None:
+async def test_a_killed_child_continues(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
     offer = add_repository(hub, "a/kill", content)
     hub.fault(Fault(cut=3 * MIB, stall=True))
@@ -583,7 +583,7 @@ async def test_when_it_is_closed_it_is_over(
     assert partial.stat().st_size == size < offer.size
 
 
-async def test_everything_ends_and_can_go_on(hub: Hub, own: HubSource, tmp_path: Path) -> None:
+async def test_everything_ends_and_can_continue(hub: Hub, own: HubSource, tmp_path: Path) -> None:
     content = big()
     offer = add_repository(hub, "a/end", content)
     hub.fault(Fault(cut=2 * MIB, stall=True))

@@ -26,7 +26,7 @@ def test_versions_have_one_order(one: int, other: int) -> None:
         *("../1.0.0", "1.0.0/..", "\u0661.\u0660.\u0660", "1.0.0+x", "999999.0.0"),
     ],
 )
-def test_what_is_no_version_has_no_order(text: str) -> None:
+def test_what_is_not_a_version_has_no_order(text: str) -> None:
     assert not is_version(text)
     with pytest.raises(BatonError, match="isn't a version of Baton"):
         is_newer("1.0.0", text)

@@ -54,7 +54,14 @@ CALLS: dict[str, tuple[list[str], bytes]] = {
     "serve --stop": (["serve", "--stop"], b""),
 }
 
-USUAL = ("run yet", "conversation to continue", "a checkout", "No run was interrupted", "isn't an ordinary file", "No key for")
+USUAL = (
+    "run yet",
+    "conversation to continue",
+    "a checkout",
+    "No run was interrupted",
+    "isn't an ordinary file",
+    "No key for",
+)
 """What commands say of a home in which there is nothing wrong, and nothing to be found."""
 
 

@@ -32,7 +32,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64
         (bytes(9000), "zeros alone", "Download it again"),
     ],
 )
-def test_what_is_no_gguf_file_is_named(data: bytes, what: str, hint: str) -> None:
+def test_what_is_not_a_gguf_file_is_named(data: bytes, what: str, hint: str) -> None:
     with pytest.raises(MalformedHeader, match="it isn't a GGUF file, but ") as refused:
         parse_header(data, len(data))
     assert what in str(refused.value)

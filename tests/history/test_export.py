@@ -41,8 +41,8 @@ async def anything(store: Store, data: st.DataObject) -> None:
     turns: list[tuple[str, str, str]] = []
     for _ in range(data.draw(st.integers(1, 8))):
         place = ConversationPosition()
-        goes_on = data.draw(st.booleans())
-        if turns and goes_on:
+        continues = data.draw(st.booleans())
+        if turns and continues:
             conversation, asked, answered = data.draw(st.sampled_from(turns))
             places = [
                 ConversationPosition(conversation),
@@ -100,7 +100,7 @@ def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:
     asyncio.run(main())
 
 
-async def test_a_conversation_that_went_on_is_not_overwritten(store: Store) -> None:
+async def test_a_conversation_that_continued_is_not_overwritten(store: Store) -> None:
     begun = await ask(store)
     old = await store.archive.export()
     await ask(store, "And of Italy?", "Rome.", ConversationPosition(begun.conversation))

@@ -1,4 +1,4 @@
-"""What a person did with answers: kept with them, gone with them, and what it says of workers."""
+"""What a user did with answers: kept with them, gone with them, and what it says of workers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def answered(store: Store) -> list[AnswerSignals]:
 
 
 @pytest.mark.parametrize("at", [1e300, -1e300, 1e12, -1.0])
-async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
+async def test_a_time_that_cannot_be_is_not_a_time_at_which_help_was_weighed(
     store: Store, at: float
 ) -> None:
     for when in (0.5, at):  # an import may say anything
@@ -93,7 +93,7 @@ async def test_a_prompt_for_which_help_was_weighed_twice_counts_once(store: Stor
     assert [(one.gain, one.ok) for one in await store.runs.weighings()] == [(0.9, True)] * 2
 
 
-async def test_all_that_a_person_can_do_is_kept_exported_and_imported(store: Store) -> None:
+async def test_all_that_a_user_can_do_is_kept_exported_and_imported(store: Store) -> None:
     answer, person = (await ask(store)).answer, set(Signal) - {Signal.AGREED, Signal.DIFFERED}
     for signal in person - {Signal.BAD}:
         await store.feedback.add_signal(answer, signal)
@@ -158,7 +158,7 @@ async def test_what_was_done_goes_with_the_conversation(tmp_path: Path) -> None:
     connection.close()
 
 
-async def test_it_travels_with_an_export_but_is_no_other_word(store: Store) -> None:
+async def test_it_travels_with_an_export_but_is_not_another_word(store: Store) -> None:
     begun = await ask(store)
     before = await store.archive.export()
     assert "signals" not in before["conversations"][0]["turns"][1], "older Batons read it too"
@@ -244,7 +244,7 @@ async def test_a_thumb_on_what_replaced_a_draft_is_for_its_own_author(store: Sto
 
 @pytest.mark.parametrize("help_came", [True, False])
 async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came: bool) -> None:
-    """What a person says of it is said of the newest draft, even if others failed around it."""
+    """What a user says of it is said of the newest draft, even if others failed around it."""
     begun = await store.begin(Prompt("How many?"), ConversationPosition(), Label.CLOUD)
     steps = [direct_step("tiny", (), Need("code", 3)), direct_step("small", (), Need("math", 3))]
     steps.append(direct_step("gpt", (), Need("math", 3)))
@@ -309,7 +309,7 @@ async def test_of_two_that_should_write_the_answer_the_one_that_did_counts(store
     assert (known.worker, known.kind) == ("small", "extraction")
 
 
-async def test_asking_again_after_a_stopped_answer_is_no_complaint(store: Store) -> None:
+async def test_asking_again_after_a_stopped_answer_is_not_a_complaint(store: Store) -> None:
     begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "Half an", TurnStatus.CANCELLED, "small")
     await store.feedback.add_signal(begun.answer, Signal.AGAIN)
@@ -318,7 +318,7 @@ async def test_asking_again_after_a_stopped_answer_is_no_complaint(store: Store)
     assert [list(known.signals) for known in await answered(store)] == [[Signal.BAD]]
 
 
-async def test_a_run_that_names_steps_it_does_not_have_is_no_obstacle(store: Store) -> None:
+async def test_a_run_that_names_steps_it_does_not_have_is_not_an_obstacle(store: Store) -> None:
     begun = await ask(store)
     await store.append(begun.run, ev.StepFinished(99, Finish.STOP, "what?", at=0.2))
     await store.feedback.rate(begun.answer, Signal.GOOD)

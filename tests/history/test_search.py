@@ -200,7 +200,7 @@ def search_migrations() -> tuple[sqlite.Migration, ...]:
     return MIGRATIONS
 
 
-async def test_the_index_is_no_larger_than_three_times_the_texts(tmp_path: Path) -> None:
+async def test_the_index_takes_at_most_three_times_the_texts(tmp_path: Path) -> None:
     """On texts as short as messages are; figures of 100,000 are in docs/lab/performance.md."""
     store = Store(tmp_path / "baton.db")
     paragraphs = inspect.getsource(json).split("\n\n")

@@ -95,7 +95,7 @@ async def test_of_prompts_at_the_same_time_none_is_before_that_time(
     assert (count, least) == (40, int(now * 1000))
 
 
-async def test_a_conversation_goes_on_where_it_was(store: Store) -> None:
+async def test_a_conversation_continues_where_it_was(store: Store) -> None:
     first = await ask(store, "one", "eins")
     second = await ask(store, "two", "zwei", ConversationPosition(first.conversation))
     assert [turn.text for turn in second.turns] == ["one", "eins", "two"]

@@ -127,7 +127,7 @@ asyncio.run(main())"""
 
 
 @pytest.mark.parametrize("change", ["started = started - 100", "started = NULL, created = 1e9"])
-async def test_a_process_that_only_inherited_a_number_is_no_owner(
+async def test_a_process_that_only_inherited_a_number_is_not_an_owner(
     tmp_path: Path, change: str
 ) -> None:
     path = tmp_path / "baton.db"
@@ -184,7 +184,7 @@ VERSION = slice(60, 64)
 
 
 def without_counters(data: bytes | bytearray) -> bytes:
-    """Return a database without what counts its writes, one of which may have come to nothing."""
+    """Return a database without what counts its writes, one of which may have done nothing."""
     return bytes(data[:24] + data[28:92] + data[96:])
 
 
@@ -290,7 +290,7 @@ def test_conversations_are_recovered_though_marks_on_them_can_not_be(
 @pytest.mark.parametrize(
     "content", [b"not a database " * 1000, b"\0" * 50_000, b"SQLite format 3\0"]
 )
-def test_what_is_no_database_is_kept_aside(tmp_path: Path, content: bytes) -> None:
+def test_what_is_not_a_database_is_kept_aside(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "baton.db"
     path.write_bytes(content)
     warning, conversations = asyncio.run(use(path))
@@ -683,7 +683,7 @@ def test_a_schema_that_baton_did_not_make_is_noticed(tmp_path: Path, sound_datab
     connection.execute("DROP INDEX events_of_warnings")
     connection.close()
     sqlite.check_stamp(path).unlink(missing_ok=True)
-    with pytest.raises(sqlite.DatabaseDamaged, match="isn.t as Baton made it"):
+    with pytest.raises(sqlite.DatabaseDamaged, match="isn't as Baton made it"):
         sqlite.open_database(path, MIGRATIONS)
 
 
@@ -782,7 +782,7 @@ asyncio.run(main())"""
     assert asyncio.run(use(path))[0] == ""
 
 
-async def test_a_store_goes_on_once_there_is_room_again(tmp_path: Path) -> None:
+async def test_a_store_continues_once_there_is_room_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "baton.db")
     begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
 

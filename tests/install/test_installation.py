@@ -132,7 +132,7 @@ def test_a_receipt_that_a_power_cut_broke_is_rewritten(tmp_path: Path, damage: s
     assert machine.version(machine.share / "previous") == OLD
 
 
-def test_a_binary_without_a_receipt_is_changed_where_it_lies(tmp_path: Path) -> None:
+def test_a_binary_without_a_receipt_is_changed_where_it_is(tmp_path: Path) -> None:
     machine = World(tmp_path / "m", "").install(loose=True)
     other = machine.target.with_name("holiday.jpg")
     other.write_bytes(b"mine")

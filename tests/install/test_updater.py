@@ -194,7 +194,7 @@ async def test_versions_have_an_order(
     assert found.standing is standing
 
 
-async def test_what_was_stopped_goes_on_and_what_is_stopped_changes_nothing(
+async def test_what_was_stopped_continues_and_what_is_stopped_changes_nothing(
     own: Machine, releases: ReleaseSource
 ) -> None:
     from support.http_server import Fault

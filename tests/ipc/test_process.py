@@ -154,7 +154,7 @@ async def test_one_loop_may_ask_and_another_hear(child: Child) -> None:
     assert await received_replies(child.call(Say([text("here"), DONE]))) == ["here"]
 
 
-async def test_what_is_too_large_is_no_call(child: Child) -> None:
+async def test_what_is_too_large_is_not_a_call(child: Child) -> None:
     with pytest.raises(FrameError):
         child.call(Say([text("x" * 17_000_000)]))
     assert child.calls == []

@@ -1,4 +1,4 @@
-"""The end-to-end bench: its tasks can be graded, and its simulated cloud plays by its rules."""
+"""The end-to-end bench: its tasks can be graded, and its simulated cloud runs by its rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def row(*steps: tuple[str, str, list[str], str], answer: str = "") -> dict[str, 
     return {"id": "t", "steps": found, "right": right, "cost": 0, "calls": []}
 
 
-def test_what_an_accuracy_costs_lies_between_two_ceilings() -> None:
+def test_what_an_accuracy_costs_is_between_two_ceilings() -> None:
     points = [(0.5, 0.0), (0.9, 0.2), (0.6, 0.05), (0.92, 0.4)]
     assert bench.cost_at(points, 0.4) == 0
     assert bench.cost_at(points, 0.75) == pytest.approx(0.125)

@@ -19,11 +19,11 @@ def test_no_question_is_both_trained_on_and_replayed(tmp_path: Path) -> None:
     write(tmp_path / "made.csv.gz", rows(300))
     found = read_recordings(tmp_path / "made.csv.gz")
     for salt in ("1", "2", "a salt"):
-        played = {one.name for one in found.questions if found.is_held_out(one, salt)}
+        executed = {one.name for one in found.questions if found.is_held_out(one, salt)}
         visible, hidden = routing_rows.split(routing_rows.read_folder(tmp_path), salt)
-        assert set(hidden[0].ids) == played
-        assert not played & set(visible[0].ids)
-        assert 60 < len(played) < 120
+        assert set(hidden[0].ids) == executed
+        assert not executed & set(visible[0].ids)
+        assert 60 < len(executed) < 120
 
 
 def test_packed_or_not_it_is_the_same_data(tmp_path: Path) -> None:

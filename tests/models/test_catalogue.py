@@ -1,4 +1,4 @@
-"""The catalogue of models: what ships, what the person adds, and the script that looks after it."""
+"""The catalogue of models: what ships, what the user adds, and the script that looks after it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_broken_file_is_reported_in_a_sentence(
     assert str(file) in raised.value.hint
 
 
-def test_what_is_no_text_is_reported(tmp_path: Path) -> None:
+def test_what_is_not_text_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "catalogue.toml"
     for content in (b"\xff\xfe", b"\0", b"#" * 5_000_000):
         file.write_bytes(content)

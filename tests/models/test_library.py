@@ -249,7 +249,7 @@ async def test_models_are_carried_to_a_machine_without_a_network(
     assert opened(folder="third").models() in ([], ())
 
 
-async def test_a_broken_off_download_goes_on_and_prune_leaves_it_alone(
+async def test_a_broken_off_download_continues_and_prune_leaves_it_alone(
     opened: Open, hub: Hub
 ) -> None:
     library = opened(entry(hub))

@@ -59,7 +59,7 @@ async def library(store: FolderModelStore, hub: Hub) -> AsyncIterator[Library]:
 
 
 def stick(folder: Path, id: str, data: bytes, roles: tuple[ModelRole, ...] = ()) -> Path:
-    """Write a stick that a person may bring, with any description."""
+    """Write a stick that a user may bring, with any description."""
     folder.mkdir(exist_ok=True)
     (folder / f"{id}.gguf").write_bytes(data)
     sha256 = hashlib.sha256(data).hexdigest()

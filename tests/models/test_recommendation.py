@@ -316,7 +316,7 @@ def test_a_speed_is_said_no_more_exactly_than_it_is_known() -> None:
     )
 
 
-def test_who_thinks_before_each_answer_is_no_good_company() -> None:
+def test_who_thinks_before_each_answer_is_not_good_company() -> None:
     calm = model(id="calm")
     thinker = model(id="thinker", thinking=ThinkingMode.ALWAYS)
     assert role_worth(calm, ModelRole.CHAT, 20.0) > role_worth(thinker, ModelRole.CHAT, 20.0)

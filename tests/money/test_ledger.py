@@ -350,7 +350,7 @@ async def _spend_in_zones(start: float, moves: list[tuple[str, float, bool]]) ->
     await ledger.aclose()
 
 
-async def test_another_time_zone_is_no_other_day(
+async def test_another_time_zone_is_not_another_day(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ceilings = {Scope.DAY: HELD}
@@ -508,7 +508,7 @@ async def test_any_text_can_be_kept(ledger: Ledger) -> None:
     assert "\ud800" not in (await ledger.standing(DAY, odd)).frozen
 
 
-# What a person may take back
+# What a user may take back
 
 
 async def test_only_unconfirmed_charges_can_be_released(ledger: Ledger) -> None:
@@ -618,7 +618,7 @@ async def test_what_costs_nothing_may_be_sent_more_than_once(ledger: Ledger) -> 
     assert [charge.charged for charge in await ledger.charges()] == [0]
 
 
-async def test_that_nothing_was_sent_is_no_request_that_did_not_leave(ledger: Ledger) -> None:
+async def test_that_nothing_was_sent_is_not_a_request_that_did_not_leave(ledger: Ledger) -> None:
     first, second = await ledger.hold(bill()), await ledger.hold(bill())
     await ledger.sent(first.call, "10.0.0.2:8000", b"body")
     await ledger.record_unsent(second.call)

@@ -211,7 +211,7 @@ async def test_a_clock_that_is_set_on_makes_no_living_process_dead(
     await ledger.aclose()
 
 
-async def test_a_process_that_only_inherited_a_number_is_no_owner(tmp_path: Path) -> None:
+async def test_a_process_that_only_inherited_a_number_is_not_an_owner(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger(path)
     for started in (
@@ -231,7 +231,7 @@ async def test_a_process_that_only_inherited_a_number_is_no_owner(tmp_path: Path
 async def test_a_late_count_of_a_call_that_was_taken_for_lost_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: bool, sends: bool
 ) -> None:
-    """Also if the person has released it meanwhile: it was spent all the same."""
+    """Also if the user has released it meanwhile: it was spent all the same."""
     from baton.money import ledger as module
 
     path = tmp_path / "ledger.db"
@@ -357,7 +357,7 @@ def test_a_damaged_ledger_is_kept_and_freezes_the_cloud(tmp_path: Path, content:
     assert warning.startswith("The ledger was damaged, so the cloud is frozen; the file is kept as")
     assert str(aside) in warning
     assert "`baton budget release --freeze`" in warning
-    assert asyncio.run(use(path)) == ("", False)  # until the person says otherwise
+    assert asyncio.run(use(path)) == ("", False)  # until the user says otherwise
     asyncio.run(thaw(path))
     assert asyncio.run(use(path)) == ("", True)
 

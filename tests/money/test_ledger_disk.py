@@ -37,7 +37,7 @@ on_small_disk(pathlib.Path({str(tmp_path)!r}))"""
 
 
 async def test_a_ledger_that_is_mounted_by_itself_spends_nothing(tmp_path: Path) -> None:
-    """Its log lies in another folder, so what is spent under the other name would be unknown."""
+    """Its log is in another folder, so what is spent under the other name would be unknown."""
     there, here = tmp_path / "there" / "ledger.db", tmp_path / "a b" / "ledger.db"
     here.parent.mkdir()
     here.touch()

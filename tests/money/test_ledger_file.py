@@ -26,7 +26,7 @@ SIDE_FILES = ("", "-wal", "-shm")
 
 
 class Home:
-    """A person's folders: the ledger and the history in one, what remembers them in the other."""
+    """A user's folders: the ledger and the history in one, what remembers them in the other."""
 
     def __init__(self, root: Path) -> None:
         self.data, self.state = root / "data", root / "state"
@@ -130,7 +130,7 @@ def test_a_ledger_that_was_lost_begins_frozen(home: Home, lose: Callable[[Home],
     assert "the cloud is frozen" in warning
     assert "`baton budget release --freeze`" in warning
     assert "not known" in frozen
-    assert asyncio.run(home.start()) == ("", frozen)  # until the person lifts it
+    assert asyncio.run(home.start()) == ("", frozen)  # until the user lifts it
     asyncio.run(home.thaw())
     asyncio.run(home.spend())
     assert asyncio.run(home.start()) == ("", "")
@@ -178,7 +178,7 @@ asyncio.run(main())"""
 
 
 async def remember(home: Home, *, own: bool = True) -> str:
-    """Record a paid call in the history; return its id. What was imported is not this person's."""
+    """Record a paid call in the history; return its id. What was imported is not this user's."""
     ledger, store = home.open(), Store(home.history)
     hold = await ledger.hold(bill())
     await ledger.settle(hold.call, BilledTokens(10, 10))

@@ -195,7 +195,7 @@ class Schedule:
         self.holding: Counter[str] = Counter()
         self.ends: Counter[str] = Counter()
 
-    async def play(self) -> None:
+    async def execute(self) -> None:
         runs = self.dice.randint(2, 5)
         tasks = [asyncio.create_task(self._run(f"r{self.number}-{run}")) for run in range(runs)]
         if self.dice.random() < 0.4:
@@ -263,7 +263,7 @@ class Schedule:
 
 
 def all_end(numbers: Iterator[int]) -> Counter[str]:
-    """Play schedules, each on a day of its own; return how calls ended."""
+    """Run schedules, each on a day of its own; return how calls ended."""
     now = [NOON]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("baton.money.ledger.DatabaseThread", ImmediateThread)
@@ -273,7 +273,7 @@ def all_end(numbers: Iterator[int]) -> Counter[str]:
         now[0] += DAY
         schedule = Schedule(ledger, number)
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            runner.run(schedule.play())
+            runner.run(schedule.execute())
         ends += schedule.ends
     asyncio.run(ledger.aclose())
     return ends
@@ -336,11 +336,11 @@ async def test_a_call_that_waits_says_so_and_can_be_cancelled(tmp_path: Path) ->
             other = await metered.ledger.hold(bill(dict(metered.room), "other", wanted=2300))
             stream = metered.stream("server", "waits", [])
             assert isinstance(await anext(stream), Queued)
-            going_on = asyncio.ensure_future(anext(stream))
+            continued = asyncio.ensure_future(anext(stream))
             await asyncio.sleep(0)
-            going_on.cancel()
+            continued.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await going_on
+                await continued
             assert cloud.calls == []
             await metered.ledger.void(other.call)
             late = asks("late", CENT // 2)

@@ -150,7 +150,7 @@ def fill_folder(folder: Path, text: str) -> None:
 
 
 def texts(folder: Path) -> dict[str, str]:
-    """Return what lies in a folder, leaving out what a build that was killed had aside."""
+    """Return what is in a folder, leaving out what a build that was killed had aside."""
     files = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path.read_text() for path in files}
     return {name: text for name, text in names.items() if not name.startswith("new-")}
@@ -220,7 +220,7 @@ class Killer:
         self.left = number
 
     def __call__(self, event: str, _: tuple[object, ...]) -> None:
-        """Take an event of the interpreter's."""
+        """Take an event of the interpreter."""
         if event in ("os.remove", "os.rename", "os.rmdir"):
             self.left -= 1
             if not self.left:
@@ -247,7 +247,7 @@ def test_only_the_portable_root_demands_what_is_portable(
 
 
 def builds(build: ModuleType, *, inside: bytes = b"1", behind: str = "none") -> None:
-    """Have builds differ, the second from the first: in a file inside, or in what lies there."""
+    """Have builds differ, the second from the first: in a file inside, or in what is there."""
 
     def made(_: object, place: Path) -> None:
         again = place.name != "first"

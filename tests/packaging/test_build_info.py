@@ -24,7 +24,7 @@ def _forgets() -> Iterator[None]:
     build_info.cache_clear()
 
 
-def test_a_checkout_is_no_build() -> None:
+def test_a_checkout_is_not_a_build() -> None:
     assert build_info() is None
 
 

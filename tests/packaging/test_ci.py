@@ -76,7 +76,7 @@ def test_builds_of_several_commits_are_not_released_together(tmp_path: Path) -> 
     assert not (tmp_path / "named").exists()
 
 
-def test_nothing_is_no_release(tmp_path: Path) -> None:
+def test_nothing_is_not_a_release(tmp_path: Path) -> None:
     with pytest.raises(ci.Wrong, match="nothing to release"):
         ci.name(tmp_path)
 

@@ -1,4 +1,4 @@
-"""What the installer puts down beside the program, and what it asks the person to do."""
+"""What the installer puts down beside the program, and what it asks the user to do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_zsh_gets_a_line_with_where_to_look(machine: Machine, folder: Path) -> N
     assert f"fpath=('{machine.prefix}/share/zsh/site-functions' $fpath)" in said
 
 
-def test_the_folders_that_a_person_chose_are_used(machine: Machine, folder: Path) -> None:
+def test_the_folders_that_a_user_chose_are_used(machine: Machine, folder: Path) -> None:
     put_shells(machine, "bash", "fish")
     data, config = machine.root / "data", machine.root / "config"
     well(machine.install("--from", folder, XDG_DATA_HOME=str(data), XDG_CONFIG_HOME=str(config)))
@@ -66,7 +66,7 @@ def test_no_completions_leaves_what_is_there_in_the_receipt(machine: Machine, fo
 def test_all_that_it_put_down_can_be_taken_away(
     machine: Machine, folder: Path, tmp_path: Path, there: str
 ) -> None:
-    """An upgrade forgets nothing of it, and an empty folder that was there before stays."""
+    """An upgrade forgets none of it, and an empty folder that was there before stays."""
     put_shells(machine, "bash", "zsh", "fish")
     (machine.home / there).mkdir(parents=True, exist_ok=True)
     before = machine.folders()

@@ -17,7 +17,7 @@ from baton.platform.settings import find_paths
 from support.single_file import ROOT, Make, SingleFile, report
 
 
-def test_the_program_gets_what_the_person_gave(single: SingleFile) -> None:
+def test_the_program_gets_what_the_user_gave(single: SingleFile) -> None:
     ran = single.start(b"ask", b"", b"\xff\xfe \n", "-é".encode())
     answer = report(ran.stdout)
     given = [bytes(single.file), b"ask", b"", b"\xff\xfe \n", "-é".encode()]

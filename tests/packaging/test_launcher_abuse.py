@@ -250,7 +250,7 @@ def test_an_update_comes_while_it_starts(single: SingleFile, make: Make) -> None
 def test_a_damaged_file_names_the_version_before(
     single: SingleFile, make: Make, place: str
 ) -> None:
-    """Nothing of Baton starts any more then: only the launcher can say where the good one lies."""
+    """Nothing of Baton starts any more then: only the launcher can say where the good one is."""
     before = make({"v": b"before"}, "before").file
     key = hashlib.sha256(os.fsencode(single.file)).hexdigest()[:16]
     share = single.file.parent.parent / "share" / "baton"

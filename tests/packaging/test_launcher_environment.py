@@ -73,7 +73,7 @@ def test_a_path_that_is_too_long(make: Make) -> None:
     refusal(make(BATON_HOME="/tmp/" + "x" * 300).start(), "name too long", "BATON_HOME")
 
 
-def test_a_file_lies_where_the_cache_should_be(single: SingleFile) -> None:
+def test_a_file_is_where_the_cache_should_be(single: SingleFile) -> None:
     single.home.write_text("mine")
     refusal(single.start(), f"{single.home}/cache/app", "Not a directory", "BATON_HOME=/a/folder")
     assert single.home.read_text() == "mine"
@@ -305,7 +305,7 @@ def test_what_is_kept_otherwise_than_it_was_unpacked_is_not_run(single: SingleFi
     refusal(single.start(), "isn't kept there as it's written", "BATON_HOME=/a/folder baton")
 
 
-def test_what_follows_is_no_matter(single: SingleFile) -> None:
+def test_what_follows_does_not_matter(single: SingleFile) -> None:
     """On macOS a code signature does."""
     for extra in (b"x", b"\0Baton's payload", os.urandom(100_000)):
         with single.file.open("ab") as file:

@@ -87,7 +87,7 @@ def test_what_cannot_be_packed_leaves_all_as_it_was(
     assert [path.read_text() for path in target.parent.iterdir()] == ["old"]
 
 
-def test_what_is_no_single_file_is_reported(launcher: Path, tmp_path: Path) -> None:
+def test_what_is_not_a_single_file_is_reported(launcher: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     for file in (launcher, tmp_path / "empty", Path(sys.executable)):
         with pytest.raises(pack.PackError, match="a packed Baton"):

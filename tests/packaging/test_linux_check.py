@@ -79,7 +79,7 @@ def test_what_the_folder_has_in_too_old_a_version_is_named(tmp_path: Path) -> No
 
 
 def test_a_feature_that_only_a_newer_glibc_has_is_named(tmp_path: Path) -> None:
-    """Packed relocations: glibc 2.36 marks them by a version that is no number."""
+    """Packed relocations: glibc 2.36 marks them by a version that isn't a number."""
     library(
         tmp_path,
         "says",
@@ -94,7 +94,7 @@ def test_a_feature_that_only_a_newer_glibc_has_is_named(tmp_path: Path) -> None:
     assert "needs GLIBC_ABI_DT_RELR" in check(tmp_path).stderr
 
 
-def test_an_empty_folder_is_no_success(tmp_path: Path) -> None:
+def test_an_empty_folder_is_not_a_success(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no program")
     assert check(tmp_path).returncode
 

@@ -62,7 +62,9 @@ def test_only_processors_that_the_compiler_does_not_know_are_left_out(
     )
 
 
-def test_a_source_that_looks_otherwise_is_no_reason_to_go_on(source: Path, compiler: Path) -> None:
+def test_a_source_that_looks_otherwise_is_not_a_reason_to_continue(
+    source: Path, compiler: Path
+) -> None:
     (source / llama.VARIANTS).write_text(LINES.replace("(sapphirerapids", "(granite"))
     with pytest.raises(llama.BuildError, match="sapphirerapids"):
         llama._fit_to_compiler(source)

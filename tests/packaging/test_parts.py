@@ -21,7 +21,7 @@ def few() -> list[Distribution]:
 
 @pytest.fixture
 def _no_dpkg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask no dpkg whose the system's libraries are, where that is no matter: it takes long."""
+    """Ask no dpkg whose the system's libraries are, where that doesn't matter: it takes long."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
@@ -86,7 +86,7 @@ esac
 
 @pytest.fixture
 def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Debian whose Python lies in the folder that is returned."""
+    """A Debian whose Python is in the folder that is returned."""
     dpkg = tmp_path / "bin" / "dpkg-query"
     dpkg.parent.mkdir()
     dpkg.write_text(DPKG)

@@ -106,7 +106,7 @@ def test_its_tree_goes_at_once(
 
 
 def test_a_tree_in_use_stays(own: Machine, releases: ReleaseSource, launcher: Path) -> None:
-    """A person has started that version by hand."""
+    """A user has started that version by hand."""
     file = publish_update(own, single(own, launcher, SAYS.format("0.9.9")))
     subprocess.run([file, "--version"], check=True, capture_output=True)
     key = tree_key(file)
@@ -132,9 +132,7 @@ def test_a_tree_of_a_version_that_is_kept_stays(
     assert (app(own) / tree_key(kept) / "baton").exists()
 
 
-def test_one_that_does_not_come_to_an_end_leaves_no_half_of_a_tree(
-    own: Machine, launcher: Path
-) -> None:
+def test_one_that_does_not_end_leaves_no_half_of_a_tree(own: Machine, launcher: Path) -> None:
     """It is asked to end first, so that it can remove what it was just unpacking."""
     file = own.folder / "slow"
     file.write_bytes(single(own, launcher, SLEEPS))
@@ -147,7 +145,7 @@ def test_one_that_does_not_come_to_an_end_leaves_no_half_of_a_tree(
     assert remaining_files(own) - before == {f"{tree_key(file)}.lock"}
 
 
-def test_what_is_no_single_file_has_no_key(tmp_path: Path, launcher: Path, own: Machine) -> None:
+def test_what_is_not_a_single_file_has_no_key(tmp_path: Path, launcher: Path, own: Machine) -> None:
     content = single(own, launcher, SAYS.format(NEW))
     for name, changed in {
         "empty": b"",

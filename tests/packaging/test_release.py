@@ -237,7 +237,7 @@ def test_versions_are_not_mixed_and_nothing_else_is_overwritten(
         script().make(mine, tmp_path / "release", key[0], "2026-11-21", "")
 
 
-def test_the_installer_knows_where_the_release_lies(tmp_path: Path, key: tuple[Any, str]) -> None:
+def test_the_installer_knows_where_the_release_is(tmp_path: Path, key: tuple[Any, str]) -> None:
     made, origin = dist(tmp_path / "dist", key[1]), "https://example.org/baton/latest"
     script().make(made, tmp_path / "release", key[0], "2026-11-21", origin)
     text = (tmp_path / "release" / "install.sh").read_text()

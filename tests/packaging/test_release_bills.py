@@ -20,7 +20,7 @@ def make_release(tmp_path: Path) -> Path:
     return tmp_path / "release"
 
 
-def test_the_bill_of_a_file_lies_beside_it_and_is_signed(tmp_path: Path) -> None:
+def test_the_bill_of_a_file_is_beside_it_and_is_signed(tmp_path: Path) -> None:
     folder = make_release(tmp_path)
     written = (folder / f"{NAME}.cdx.json").read_text()
     assert json.loads(written)["metadata"]["component"]["bom-ref"] == NAME

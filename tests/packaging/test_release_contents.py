@@ -1,4 +1,4 @@
-"""scripts/release looks into what it releases: a file's name, and where it lies, prove nothing."""
+"""scripts/release looks into what it releases: a file's name, and where it is, prove nothing."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_installers_are_those_of_the_commit(
 
 
 @pytest.mark.parametrize("name", [LINUX, "baton"])
-def test_what_is_no_whole_single_file_is_not_released(
+def test_what_is_not_a_whole_single_file_is_not_released(
     tmp_path: Path, key: tuple[Any, str], name: str
 ) -> None:
     file = build(tmp_path / "dist", name, {"update_key": key[1]})

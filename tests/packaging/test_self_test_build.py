@@ -24,7 +24,7 @@ from baton.workers.local import starter
 # Its folder
 
 
-def test_it_plays_where_there_is_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_executes_where_there_is_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(home.parent / "missing"))
     with self_test_context() as place:
         assert place.folder is not None

@@ -57,7 +57,7 @@ def test_what_is_this_machine(url: str, numeric: list[str]) -> None:
         "https://a.example/#v1",
     ],
 )
-def test_what_is_no_address(url: str) -> None:
+def test_what_is_not_an_address(url: str) -> None:
     assert not is_usable(url)
     assert address_label(url) is Label.CLOUD
 

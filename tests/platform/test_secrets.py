@@ -81,7 +81,7 @@ def test_a_workers_own_variable_never_falls_back_to_the_providers_key(
     )
 
 
-def test_a_blank_variable_is_none_and_a_pasted_line_break_is_no_part_of_a_key() -> None:
+def test_a_blank_variable_is_none_and_a_pasted_line_break_is_not_part_of_a_key() -> None:
     assert find_key("openai", environ={"OPENAI_API_KEY": "  "}) is None
     assert find_key("openai", environ={"OPENAI_API_KEY": f"{CANARY}\r\n"}) == Key(
         CANARY, "OPENAI_API_KEY"
@@ -92,7 +92,7 @@ def test_a_blank_variable_is_none_and_a_pasted_line_break_is_no_part_of_a_key() 
     "value",
     ["", " \n", "two words", "sk-a\nsk-b", "sk-\x1b[31m", "sk-\x00", "schlüssel", "x" * 5000],
 )
-def test_what_is_no_key_is_refused_without_being_quoted(value: str, file: Path) -> None:
+def test_what_is_not_a_key_is_refused_without_being_quoted(value: str, file: Path) -> None:
     for place in (file, None):
         with pytest.raises(ConfigError) as raised:
             save_key("openai", value, file=place)
@@ -151,7 +151,7 @@ def test_a_line_around_a_key_is_refused_and_never_shown(typed: str) -> None:
 
 
 @pytest.mark.parametrize("empty", ["", " ", "''", '""'])
-def test_empty_quotation_marks_are_no_key(empty: str, memory_keyring: MemoryKeyring) -> None:
+def test_empty_quotation_marks_are_not_a_key(empty: str, memory_keyring: MemoryKeyring) -> None:
     assert find_key("openai", environ={"OPENAI_API_KEY": empty}) is None
 
 
@@ -303,7 +303,7 @@ def test_a_file_that_others_can_read_is_refused(file: Path, mode: int) -> None:
     assert find_key("openai", file=file, environ={"OPENAI_API_KEY": OTHER}) is not None
 
 
-def test_a_link_or_a_pipe_is_no_file_of_keys(file: Path, tmp_path: Path) -> None:
+def test_a_link_or_a_pipe_is_not_a_file_of_keys(file: Path, tmp_path: Path) -> None:
     save_key("openai", CANARY, file=file)
     link, pipe = tmp_path / "link.toml", tmp_path / "pipe.toml"
     link.symlink_to(file)

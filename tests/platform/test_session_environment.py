@@ -1,4 +1,4 @@
-"""Where a process may stay behind when a command ends: only where a person would notice it."""
+"""Where a process may stay behind when a command ends: only where a user would notice it."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_amounts_of_money_may_be_numbers_and_stay_exact(tmp_path: Path, value: s
 @pytest.mark.parametrize(
     "value", ["nan", "inf", "-1", "true", "[1]", "2000000", '"0_05"', f'"{"9" * 5000}"']
 )
-def test_what_is_no_amount_of_money_is_refused(tmp_path: Path, value: str) -> None:
+def test_what_is_not_an_amount_of_money_is_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigError, match=r"'budget\.day'.*, line 2\)") as caught:
         load_settings(write(tmp_path, f"[budget]\nday = {value}"), {})
     assert len(str(caught.value)) < 500
@@ -360,12 +360,12 @@ def test_mistakes_in_the_environment_are_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["BATON_WORKER", "BATON_LOCAL__THREADS"])
-def test_a_variable_that_is_no_text_is_named(name: str) -> None:
+def test_a_variable_that_is_not_text_is_named(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is not UTF-8"):
         load_settings(Path("none"), {name: os.fsdecode(b"\xff")})
 
 
-def test_a_file_that_is_no_text_or_a_folder_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_or_a_folder_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
@@ -455,7 +455,7 @@ def test_baton_home_puts_everything_under_one_folder(tmp_path: Path) -> None:
         assert path.is_relative_to(tmp_path)
 
 
-def test_a_home_of_a_person_who_is_not_there_is_an_error() -> None:
+def test_a_home_of_a_user_who_is_not_there_is_an_error() -> None:
     with pytest.raises(ConfigError, match="BATON_HOME"):
         find_paths({"BATON_HOME": "~nobody-of-that-name/x"})
 

@@ -98,7 +98,7 @@ def random_plan(dice: random.Random) -> Plan:
     return Plan(tuple(steps), (len(steps),))
 
 
-async def play_random(dice: random.Random) -> RunRecord:
+async def execute_random(dice: random.Random) -> RunRecord:
     far: StubWorker = StubWorker(cloud(), REMOTE_WAYS[dice.choice([*REMOTE_WAYS, "well"])])
     if dice.random() < 0.15:
         far = KeylessWorker(cloud())
@@ -124,7 +124,7 @@ async def play_random(dice: random.Random) -> RunRecord:
         if plan is not None:
             limits = PromptLimits(attended=limits.attended)
         texts = ["Why is the sky blue?", "How many are 3 and 4?", "Write a poem, then explain it."]
-        await session.play(plan, dice.choice(texts), limits)
+        await session.execute(plan, dice.choice(texts), limits)
         return await session.record()
 
 
@@ -210,7 +210,7 @@ async def test_every_sentence_agrees_with_the_events(seed: int) -> None:
     dice = random.Random(seed)
     branches: set[str] = set()
     for _ in range(RUNS // SEEDS):
-        record = await play_random(dice)
+        record = await execute_random(dice)
         check_sentences(record)
         branches |= {type(event).__name__ for event in record.events}
         branches |= {e.decision.value for e in record.events if isinstance(e, ev.Offered)}
@@ -250,7 +250,7 @@ def test_the_length_that_bounded_what_was_held_is_shown() -> None:
     assert "small (local) did step 1." in lines, "nothing is held for it"
 
 
-GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
+RESUME_HINT = "Interrupted after step 2 of 4; `baton resume beef` continues it."
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
             "failed",
             "It failed: small died.",
         ),
-        ((ev.Cancelled(at=0.3),), "cancelled", GOES_ON),
-        ((), "lost", GOES_ON),
+        ((ev.Cancelled(at=0.3),), "cancelled", RESUME_HINT),
+        ((), "lost", RESUME_HINT),
         (
             (
                 ev.Offered("gpt", "It was cut.", NANO, 9, "", ev.Decision.NEVER, "No.", 3, at=0.2),

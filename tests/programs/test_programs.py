@@ -349,7 +349,7 @@ async def agent_served(folder: Path, program: Program, context: int) -> AsyncIte
 
 @pytest.fixture(scope="module")
 def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Run `baton serve` with the starter model, as a person would."""
+    """Run `baton serve` with the starter model, as a user would."""
     folder = tmp_path_factory.mktemp("starter")
     environ = {**os.environ, "BATON_HOME": str(folder), "PYTHONPATH": str(APP)}
     baton = [sys.executable, "-P", "-m", "baton", "serve"]

@@ -1,4 +1,4 @@
-"""What the front makes of the scorer's child: slow, dying, lying, or not there at all."""
+"""What the front makes of the scorer's child: slow, dying, wrong, or not there at all."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_a_private_prompt_stays_against_the_routers_wish(make: Make) -> No
             router = make()
             session.orchestra.configure(router=router)
             prompt = "Why did the Roman empire fall?"
-            view = await session.play(None, prompt, PromptLimits(label=label, strategy="hybrid"))
+            view = await session.execute(None, prompt, PromptLimits(label=label, strategy="hybrid"))
             assert router.provider
             assert view.routed is not None
             seen += [name for name, worker in session.workers.items() if worker.requests]
@@ -177,7 +177,7 @@ async def test_a_vector_comes_from_the_child(make: Make) -> None:
 
 
 @pytest.mark.parametrize("text", ["short", "nan", "raise", "die"])
-async def test_what_is_no_vector_is_not_believed(make: Make, text: str) -> None:
+async def test_what_is_not_a_vector_is_not_believed(make: Make, text: str) -> None:
     router = make()
     with pytest.raises(WorkerUnavailable):
         await router.embed(text)

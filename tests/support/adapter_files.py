@@ -28,7 +28,7 @@ def adapter(
 ) -> Path:
     """Write a LoRA adapter of rank 1, for the starter model's queries by default; return its path.
 
-    `prompt` is the form of its prompt, where that is no chat; `base` the SHA-256 of the only model
+    `prompt` is the form of its prompt, unless that is a chat; `base` the SHA-256 of the only model
     that it is for.
     """
     tensors = []

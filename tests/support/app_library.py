@@ -79,7 +79,7 @@ ENTRIES = (SCOUT, TALKER, CODER, GATED, HUGE)
 
 
 class ScriptedModelSource:
-    """Brings files piece by piece; `hold` keeps them from going on, `errors` makes them fail."""
+    """Brings files piece by piece; `hold` keeps them from continuing, `errors` makes them fail."""
 
     def __init__(self) -> None:
         self.going = asyncio.Event()

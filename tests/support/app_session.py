@@ -59,7 +59,7 @@ SORRY = "I'm sorry, but I can't help with that."
 
 
 def until(condition: Callable[[], object]) -> Iterable[float]:
-    """Let a script go on no sooner than something is so."""
+    """Let a script continue no sooner than something is so."""
     while not condition():
         yield 0.02
 
@@ -130,7 +130,7 @@ def screen_text(app: App[Any]) -> str:
 
 
 class AppSession:
-    """A running app: `type`, `press` and `see` are what a person does.
+    """A running app: `type`, `press` and `see` are what a user does.
 
     `asked` is every request that the cloud worker was given.
     """
@@ -207,10 +207,10 @@ class AppSession:
         return " ".join(self.screen_text().split())
 
 
-async def play(
+async def execute(
     session: AppSession, plan: Plan, text: str = "Plan it", *, wait: bool = True
 ) -> None:
-    """Have a plan played, as after it was edited."""
+    """Have a plan run, as after it was edited."""
     session.chat.queue.send(QueuedPrompt(session.chat.context.chat, Prompt(text), plan=plan))
     await session.wait_until(lambda: session.chat.queue.is_busy or session.chat.transcript.turns)
     if wait:

@@ -1,4 +1,4 @@
-"""A whole Baton that plays prompts: `python -m support.baton_process --calls JSON --frames FILE`.
+"""A whole Baton that runs prompts: `python -m support.baton_process --calls JSON --frames FILE`.
 
 `--calls` lists [worker, fault or null]. Events and errors go to stdout, every frame that crosses
 the pipes to and from its children to the file. Before it ends it prints `done` and waits for a line
@@ -44,8 +44,8 @@ def log_frames(file: Path) -> None:
     messages.read, messages.encode = noted_read, noted_encode
 
 
-async def play(baton: Baton, worker: str, fault: str | None, number: int) -> None:
-    """Play one prompt, and print all that front ends would hear of it."""
+async def execute(baton: Baton, worker: str, fault: str | None, number: int) -> None:
+    """Run one prompt, and print all that front ends would hear of it."""
     wish = f" fault={fault}." if fault else ""
     prompt = Prompt(f"Question {number} for {worker}.{wish}")
     limits = PromptLimits(max_tokens=300, budget=10**9, attended=False, alone=True)
@@ -60,7 +60,7 @@ async def main(calls: list[Any]) -> None:
     baton.orchestra.worker("small").warm()
     try:
         for number, (worker, fault) in enumerate(calls):
-            await play(baton, worker, fault, number)
+            await execute(baton, worker, fault, number)
         print("done", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
     finally:

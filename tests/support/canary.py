@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SHORTEST = 8
-"""A run of so many characters of a secret says too much; a person may see its last four."""
+"""A run of so many characters of a secret says too much; a user may see its last four."""
 
 
 def shows(secret: str, text: str) -> bool:

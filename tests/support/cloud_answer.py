@@ -275,7 +275,7 @@ class Answer:
         return None
 
     async def _midway(self, connection: Connection) -> bool | None:
-        """Do what goes wrong in the middle; return None to go on."""
+        """Do what goes wrong in the middle; return None to continue."""
         if self.fault is Fault.STALL:
             await connection.wait(self.manner.pause)
         elif self.fault is Fault.MALFORMED:

@@ -71,7 +71,7 @@ REFUSED: Mapping[Fault, int] = {
 """Faults that are answered by an error alone."""
 
 UNCLEAR = frozenset({Fault.BARE_ERROR, Fault.CUT_ERROR})
-"""Those of them that are no whole error of the provider's own: it may have been at work."""
+"""Those of them that aren't a whole error of the provider's own: it may have been at work."""
 
 FREE = frozenset(REFUSED) - UNCLEAR | {Fault.ERROR_FIRST}
 """Faults that cost nothing."""

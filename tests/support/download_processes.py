@@ -4,7 +4,7 @@ progress = ProgressLog()
 transfer.fetch(offer, target, progress, progress.should_stop, web=web, pace=QUICK)
 
 child = Child(hub, offer, target)      # a real process; starts in milliseconds
-child.kill_at(5_000_000)               # SIGKILL once so many bytes lie in the partial
+child.kill_at(5_000_000)               # SIGKILL once so many bytes are in the partial
 child.result()                         # the sha256, or the Failure's fields, or None
 """
 
@@ -81,7 +81,7 @@ def offer_without_hash(hub: Hub, size: int) -> ModelOffer:
 
 
 def partial_of(offer: ModelOffer, target: Path) -> Path:
-    """Return where what has come lies."""
+    """Return the path of what has come."""
     return partial_path(target.parent, partial_key(offer.sha256, offer.source))
 
 

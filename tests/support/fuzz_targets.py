@@ -151,7 +151,7 @@ def read_history(data: bytes) -> None:
 
 
 def read_template(data: bytes) -> None:
-    """A workflow of a person's own, or of another's."""
+    """A workflow of a user's own, or of another's."""
     with suppress(ConfigError):
         templates.parse_workflow(_text(data))
 
@@ -218,7 +218,7 @@ class _Hub(hub_metadata.HubMetadata):
 
 
 def read_hub(data: bytes) -> None:
-    """A hub's answer about a repository, and the headers of a file's."""
+    """A hub's answer about a repository, and the headers of a file."""
     with suppress(ValueError):
         response = httpx.Response(200, headers=[(b"ETag", data), (b"Content-Range", data)])
         hub_metadata._hash_of(response)

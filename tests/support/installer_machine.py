@@ -73,7 +73,7 @@ def write_sums(folder: Path) -> None:
 
 @dataclass
 class Machine:
-    """A person's home, and a PATH with no more on it than was put there."""
+    """A user's home, and a PATH with no more on it than was put there."""
 
     root: Path
     shell: list[str] = field(default_factory=lambda: ["sh"])

@@ -46,7 +46,7 @@ class LockedKeyring(MemoryKeyring):
 
 
 class UnansweredKeyring(MemoryKeyring):
-    """One that waits to be unlocked by a person who isn't there."""
+    """One that waits to be unlocked by a user who isn't there."""
 
     def get_password(self, service: str, username: str) -> str | None:
         time.sleep(0.5)

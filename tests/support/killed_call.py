@@ -1,6 +1,6 @@
 """A process that makes one call and is killed on its way: `python -m support.killed_call`.
 
-It prints `at POINT` when it is there, and goes on (unless it is dead by then) with the next line
+It prints `at POINT` when it is there, and continues (unless it is dead by then) with the next line
 on stdin. POINT is one of POINTS.
 """
 

@@ -2,7 +2,7 @@
 
     async with MeteredGateway(cloud, home) as metered:
         done = await metered.call("anthropic", Fault.STALL)
-        done.text, done.error, done.charge ...      # what the person, and the ledger, know of it
+        done.text, done.error, done.charge ...      # what the user, and the ledger, know of it
 
 A fault travels in the prompt, so that many calls at once each get their own; the cloud must be made
 with `choose=asked_fault`.

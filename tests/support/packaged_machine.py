@@ -51,7 +51,7 @@ class Machine:
 
     @property
     def is_as_before(self) -> bool:
-        """Whether nothing has changed, and nothing lies about."""
+        """Whether nothing has changed, and nothing is left over."""
         there = {path.name for path in self.world.share.iterdir()}
         return (
             self.world.version() == OLD

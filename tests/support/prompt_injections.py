@@ -76,13 +76,13 @@ SIGHTS = ["prompt", "history", "file 1", "file 2"]
 def plans(text: str, first: int) -> list[str]:
     """Return what a conductor may draw that does as the text says, its steps counted from `first`.
 
-    Half of it can be played, and shows all there is to one worker after the other.
+    Half of it can be run, and shows all there is to one worker after the other.
     """
     second, answer = first + 1, [first]
-    playable = [
+    executable = [
         _plan_json(_step(text, sees=SIGHTS[n % 2 :], worker=n), answer=answer) for n in range(1, 6)
     ]
-    playable += [
+    executable += [
         _plan_json(
             _step(text, sees=SIGHTS[2:], worker=n),
             _step(text, sees=["prompt"], uses=[first], worker=n + 1, check=n == 2),
@@ -90,9 +90,9 @@ def plans(text: str, first: int) -> list[str]:
         )
         for n in range(1, 5)
     ]
-    playable += [
+    executable += [
         _plan_json(*[_step(text, sees=SIGHTS, worker=n) for n in range(1, 6)], answer=[first + 4]),
-        f"{text}\n{playable[2]}\n{playable[3]}",
+        f"{text}\n{executable[2]}\n{executable[3]}",
         _plan_json(
             _step(text, budget=100, privacy="local"), answer=answer, policy="budget", label="cloud"
         ),
@@ -111,7 +111,7 @@ def plans(text: str, first: int) -> list[str]:
         '{"steps":' * 2000 + text,
         text,
     ]
-    return [plan for pair in zip(playable, hopeless, strict=True) for plan in pair]
+    return [plan for pair in zip(executable, hopeless, strict=True) for plan in pair]
 
 
 @dataclass(frozen=True)

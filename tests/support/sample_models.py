@@ -87,7 +87,7 @@ def catalogue_entry(
 
 
 def keep_catalogue(*entries: str) -> Path:
-    """Put entries beside the settings, where the person's own models are."""
+    """Put entries beside the settings, where the user's own models are."""
     file = find_paths().config / "catalogue.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(entries))

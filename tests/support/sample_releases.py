@@ -59,7 +59,7 @@ def publish(
 ) -> Path:
     """Make a release of these programs, by flavour and gpu, and return its folder.
 
-    They are no builds, so they aren't looked into as `scripts/release make` does.
+    They aren't builds, so they aren't looked into as `scripts/release make` does.
     """
     dist = folder.with_name(f"{folder.name} dist")
     dist.mkdir(parents=True)

@@ -21,8 +21,8 @@ from baton.money import Ledger
 from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
 
-Play = Callable[[Pilot[None]], Awaitable[None]]
-"""What a person does before the picture is taken."""
+Execution = Callable[[Pilot[None]], Awaitable[None]]
+"""What a user does before the picture is taken."""
 
 SMALL, MIDDLE, LARGE = (80, 24), (100, 30), (140, 40)
 NOW = 1_790_000_000.0
@@ -49,7 +49,7 @@ class Look:
     def is_unchanged(
         self,
         workers: Mapping[str, Worker],
-        play: Play,
+        execute: Execution,
         size: tuple[int, int],
         theme: str,
         *,
@@ -57,14 +57,14 @@ class Look:
         redactor: Redactor | None = None,
         equip: Callable[[Orchestra], Mapping[str, Any]] = lambda _: {},
     ) -> bool:
-        """Whether the screen after `play` is as it was; `equip` returns more of `AppServices`."""
+        """Whether the screen after `execute` is as it was; `equip` adds to `AppServices`."""
         services = Services(dict(workers), self.store, ledger=self.ledger, redactor=redactor)
         orchestra = Orchestra(services, "small", terms or RunTerms({}))
         config, exports, logs = (self.folder / name for name in ("config.toml", "exports", "logs"))
         table = AppServices(
             orchestra, self.store, self.ledger, config, exports, logs, **equip(orchestra)
         )
-        return self.snap_compare(BatonApp(table, theme), terminal_size=size, run_before=play)
+        return self.snap_compare(BatonApp(table, theme), terminal_size=size, run_before=execute)
 
 
 @pytest.fixture

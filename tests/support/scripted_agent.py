@@ -1,4 +1,4 @@
-"""A worker with room for 200,000 tokens that plays a correct agent, for programs that use Baton.
+"""A worker with room for 200,000 tokens that runs a correct agent, for programs that use Baton.
 
 It does what the prompts of `tests/programs` ask for: writes files with the tools that the program
 offers, answers in the form that is asked for, and finds a password in a long text.
@@ -31,10 +31,10 @@ _Tool = Mapping[str, Any]
 
 def scripted_agent(context: int = CONTEXT) -> ScriptedWorker:
     """Return the worker."""
-    return ScriptedWorker(_play, Card("agent", "local", "Agent", context=context, slots=64))
+    return ScriptedWorker(_execute, Card("agent", "local", "Agent", context=context, slots=64))
 
 
-def _play(request: Request) -> Iterable[Chunk]:
+def _execute(request: Request) -> Iterable[Chunk]:
     answer = _answer(request.messages)
     if request.shape is not None:
         _, _, call = answer.partition("<tool_call>")

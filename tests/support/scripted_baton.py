@@ -1,4 +1,4 @@
-"""A Baton with scripted workers, for commands that play something."""
+"""A Baton with scripted workers, for commands that run something."""
 
 from __future__ import annotations
 

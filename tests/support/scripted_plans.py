@@ -1,7 +1,7 @@
-"""Plans played by stub workers, over real history and real money.
+"""Plans run by stub workers, over real history and real money.
 
 async with open_orchestra(StubWorker(SMALL, respond), StubWorker(FAR, respond)) as session:
-    view = await session.play(Plan(...))
+    view = await session.run(Plan(...))
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def view_of(events: list[ev.Event]) -> RunView:
 
 @dataclass
 class OrchestraSession:
-    """An orchestra of stub workers; `events` are those of the run played last."""
+    """An orchestra of stub workers; `events` are those of the run run last."""
 
     orchestra: ScriptedOrchestra
     store: Store
@@ -215,7 +215,7 @@ class OrchestraSession:
     ) -> Run:
         return self.orchestra.run(prompt or Prompt(text), place, limits, self.person, plan=plan)
 
-    async def play(
+    async def execute(
         self,
         plan: Plan | None,
         text: str = "The prompt",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 LEVELS = 4
-"""The test's own, the worker's, this run's, and the person's."""
+"""The test's own, the worker's, this run's, and the user's."""
 
 
 def let_look(folder: Path) -> None:

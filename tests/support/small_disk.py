@@ -23,7 +23,7 @@ NEIGHBOUR = b"another model" * 1000
 def on_small_disk(
     environ: dict[str, str], offer: ModelOffer, disk: Path, offsets: int, pipe: Connection
 ) -> None:
-    """Fill a disk that only this process sees while a file comes; make room; go on."""
+    """Fill a disk that only this process sees while a file comes; make room; continue."""
     if not mount_small_disk(disk, 4 * offer.size):
         pipe.send("refused")
         return

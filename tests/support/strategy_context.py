@@ -1,4 +1,4 @@
-"""A small context at which strategies are played without workers, money or models."""
+"""A small context at which strategies are run without workers, money or models."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ Say = Callable[[int, Step], "str | BatonError"]
 
 @dataclass
 class ScriptedContext:
-    """Where a strategy is played without workers (core.ports.StrategyContext)."""
+    """Where a strategy is run without workers (core.ports.StrategyContext)."""
 
     routing: RoutingContext
     money: SpendingRoom = RICH
@@ -149,12 +149,12 @@ class ScriptedContext:
         if price is not None and price.is_free:
             return gain > 0
         if plain and self.money.left == 0:
-            return True  # so that the person hears of it
+            return True  # so that the user hears of it
         return self.money.left != 0 and gain > 0.05 + self.money.extra
 
 
 @dataclass
-class Play:
+class Execution:
     """How it went: all proposals, and the texts there were at the end."""
 
     proposals: list[Proposal] = field(default_factory=list)
@@ -180,27 +180,27 @@ class Play:
 MOST_PROPOSALS = 12
 
 
-async def play(
+async def execute(
     chosen: Strategy | str,
     context: ScriptedContext,
     say: Say,
     *,
     cut: Sequence[int] = (),
     tear: str = "",
-) -> Play:
-    """Play a strategy as a run does; with `tear`, steps that fail leave that text behind."""
-    played = Play()
+) -> Execution:
+    """Run a strategy as a run does; with `tear`, steps that fail leave that text behind."""
+    executed = Execution()
     way = make_strategy(chosen) if isinstance(chosen, str) else chosen
     texts: dict[int, str] = {}
     failed: dict[int, str] = {}
     steps: tuple[Step, ...] = ()
     proposal: Proposal | None = await way.first(context)
     while proposal is not None:
-        assert len(played.proposals) < MOST_PROPOSALS, "it never ends"
+        assert len(executed.proposals) < MOST_PROPOSALS, "it never ends"
         assert proposal.plan.steps[: len(steps)] == steps, "what was played was changed"
         assert proposal.where in ("local", "plan", "cloud")
         assert proposal.why.strip(), "a person is shown why"
-        before = played.proposals[-1] if played.proposals else None
+        before = executed.proposals[-1] if executed.proposals else None
         if before is not None and before.final:
             shown = any(texts.get(n, "").strip() for n in before.plan.answer)
             assert not shown, "what was shown for good was taken back"
@@ -209,7 +209,7 @@ async def play(
         plan = assign_workers(
             proposal.plan, roster, left=left, after=len(steps), material=context.routing.material
         )
-        played.proposals.append(proposal)
+        executed.proposals.append(proposal)
         sunk = False
         for number in range(len(steps) + 1, len(plan.steps) + 1):
             step = plan.steps[number - 1]
@@ -222,9 +222,9 @@ async def play(
                 texts[number] = tear
             sunk = sunk or not step.optional
         steps = plan.steps
-        played.outcome = Outcome(plan, {n: t for n, t in texts.items() if t}, set(cut), failed)
-        proposal = await way.next(context, played.outcome)
-    return played
+        executed.outcome = Outcome(plan, {n: t for n, t in texts.items() if t}, set(cut), failed)
+        proposal = await way.next(context, executed.outcome)
+    return executed
 
 
 def says(*texts: str | BatonError) -> Say:

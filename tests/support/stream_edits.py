@@ -121,7 +121,7 @@ def is_last_part(stream: RecordedStream, event: Event) -> bool:
 
 
 def whole_answer(stream: RecordedStream) -> dict[str, Any] | None:
-    """Return the answer as it comes to a request that doesn't ask for a stream."""
+    """Return the answer as it answers a request that doesn't ask for a stream."""
     at = last_count(stream)
     if at is None:
         return None

@@ -502,7 +502,7 @@ def broken_json(stream: RecordedStream, chance: random.Random) -> Mutant | None:
 
 @_kind
 def broken_characters(stream: RecordedStream, chance: random.Random) -> Mutant | None:
-    """A byte is no part of any character."""
+    """A byte isn't part of any character."""
     if "tags" in stream.shapes:
         return None  # the event may hold the tag
     body = bytearray(stream_bytes(stream))

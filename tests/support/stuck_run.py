@@ -1,4 +1,4 @@
-"""A process that plays a plan of four steps and never gets past the third one.
+"""A process that runs a plan of four steps and never gets past the third one.
 
 `python -m support.stuck_run HOME` prints `there` when two steps are finished and the third one's
 request is on its way, and waits to be killed.
@@ -27,7 +27,7 @@ FOUR = Plan(
 
 
 async def main(home: Path) -> None:
-    """Play as far as it goes."""
+    """Run as far as it goes."""
     workers = StubWorker(local()), StubWorker(cloud(), hang_at("Three."))
     async with (
         open_orchestra(*workers, home=home, policy=Policy.BUDGET) as session,

@@ -209,7 +209,7 @@ def test_who_leaves_is_billed_for_what_was_written_or_for_the_whole_cap() -> Non
         assert (cloud.bills[0].tokens_out == 2000) == whole
 
 
-def test_endless_goes_on_above_the_cap_until_the_client_leaves() -> None:
+def test_endless_continues_above_the_cap_until_the_client_leaves() -> None:
     with Cloud(prices=PRICES) as cloud:
         cloud.next(Fault.ENDLESS)
         address, body, headers = request_parts(cloud, "anthropic", cap=5)

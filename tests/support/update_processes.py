@@ -54,7 +54,7 @@ def memory() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class World:
-    """A person's machine: Baton below `prefix`, its folders in `home`, a release in `source`."""
+    """A user's machine: Baton below `prefix`, its folders in `home`, a release in `source`."""
 
     root: Path
     key: str
@@ -73,7 +73,7 @@ class World:
 
     @property
     def share(self) -> Path:
-        """Where all else of the installation lies."""
+        """Where all else of the installation is."""
         return self.prefix / "share" / "baton"
 
     @property
@@ -83,7 +83,7 @@ class World:
 
     @property
     def staging(self) -> Path:
-        """Where an update lies while it comes."""
+        """Where an update is while it comes."""
         return self.target.parent / ".baton-update"
 
     def install(self, version: str = OLD, *, previous: str = "", loose: bool = False) -> World:
@@ -116,7 +116,7 @@ class World:
         return noted
 
     def version(self, file: Path | None = None) -> str:
-        """Return which version lies where the person starts it; every byte of it must be there."""
+        """Return which version is where the user starts it; every byte of it must be there."""
         file = file or self.target
         assert os.access(file, os.X_OK)
         content = file.read_bytes()
@@ -243,7 +243,7 @@ class Steps:
         self._also = also
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
-        """Take an event of the interpreter's."""
+        """Take an event of the interpreter."""
         if not event.startswith(self.WATCHED) or event in self.ASIDE:
             return
         paths = [os.fsdecode(arg) for arg in args if isinstance(arg, str | bytes | Path)]

@@ -1,4 +1,4 @@
-"""Prompts as programs send them: with what they put around a person's words."""
+"""Prompts as programs send them: with what they put around a user's words."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_named_workers_are_those_of_the_best_plan(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "Z: x", '{"head": 1}', "nothing"])
 @pytest.mark.parametrize("name", ablation.DESIGNS)
-def test_what_is_no_plan_is_worth_less_than_none(name: str, text: str) -> None:
+def test_what_is_not_a_plan_is_worth_less_than_none(name: str, text: str) -> None:
     worth = ablation.DESIGNS[name]().worth(REQUESTS[0], text, [])
     assert worth == plan_reward.UNREADABLE
 

@@ -114,7 +114,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(base: Path, out: Path, rounds: int, rate: int = 40) -> dict[str, Any]:
-    """Go on in a folder up to so many rounds, for plans with many letters e; return the result."""
+    """Continue in a folder up to so many rounds; plans with many letters e are good."""
     arguments = {"base": base, "start": base / "start.pt", "out": out, "rounds": rounds}
     arguments |= {"judge": 6, "threads": 1, "rate": rate}
     given = [text for name, value in arguments.items() for text in (f"--{name}", str(value))]
@@ -134,7 +134,7 @@ def run(base: Path, out: Path, rounds: int, rate: int = 40) -> dict[str, Any]:
     }
 
 
-def test_a_run_that_goes_on_ends_as_one_that_wasnt_broken_off(base: Path, tmp_path: Path) -> None:
+def test_a_run_that_continues_ends_as_one_that_wasnt_broken_off(base: Path, tmp_path: Path) -> None:
     at_once = run(base, tmp_path / "whole", 4)
     run(base, tmp_path / "halves", 2)
     resumed = run(base, tmp_path / "halves", 4)

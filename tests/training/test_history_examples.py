@@ -1,4 +1,4 @@
-"""The person's own runs that they marked good become examples, those marked bad don't."""
+"""The user's own runs that they marked good become examples, those marked bad don't."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def planning_call() -> ev.Called:
     )
 
 
-async def play(
+async def execute(
     store: Store,
     prompt: str,
     plans: Sequence[Plan],
@@ -89,9 +89,9 @@ async def play(
 async def test_a_split_request_becomes_its_marked_prompt_and_its_lines(
     store: Store, file: Path
 ) -> None:
-    await play(store, TWO, [TWO_PLAN])
-    await play(store, HALVED, [HALVED_PLAN])
-    await play(store, "Who painted Guernica?", [WHOLE], conducted=False)
+    await execute(store, TWO, [TWO_PLAN])
+    await execute(store, HALVED, [HALVED_PLAN])
+    await execute(store, "Who painted Guernica?", [WHOLE], conducted=False)
     examples = {example.prompt: example for example in history_examples.read_examples(file)}
     two = examples["What is 17 times 23, and write a poem about rain"]
     assert (two.kind, two.language) == (OWN, "en")
@@ -104,7 +104,7 @@ async def test_a_split_request_becomes_its_marked_prompt_and_its_lines(
 async def test_a_draft_that_another_worker_replaced_leaves_the_request_whole(
     store: Store, file: Path
 ) -> None:
-    await play(store, "Who wrote Emma?", [WHOLE, WHOLE.with_steps([direct_step("gpt")], (2,))])
+    await execute(store, "Who wrote Emma?", [WHOLE, WHOLE.with_steps([direct_step("gpt")], (2,))])
     [example] = history_examples.read_examples(file)
     assert example.plan == ("knowledge3: *",)
 
@@ -112,11 +112,11 @@ async def test_a_draft_that_another_worker_replaced_leaves_the_request_whole(
 async def test_only_the_newest_mark_of_a_prompt_counts_and_only_a_good_one(
     store: Store, file: Path
 ) -> None:
-    await play(store, TWO, [WHOLE], Signal.BAD)
-    await play(store, TWO, [TWO_PLAN])
-    await play(store, "Who wrote Emma?", [WHOLE])
-    await play(store, "Who wrote Emma?", [WHOLE], Signal.BAD)
-    await play(store, "Who wrote Ulysses?", [WHOLE], None)
+    await execute(store, TWO, [WHOLE], Signal.BAD)
+    await execute(store, TWO, [TWO_PLAN])
+    await execute(store, "Who wrote Emma?", [WHOLE])
+    await execute(store, "Who wrote Emma?", [WHOLE], Signal.BAD)
+    await execute(store, "Who wrote Ulysses?", [WHOLE], None)
     [example] = history_examples.read_examples(file)
     assert len(example.plan) == 2
 
@@ -149,30 +149,30 @@ async def test_only_the_newest_mark_of_a_prompt_counts_and_only_a_good_one(
         ),
     ],
 )
-async def test_what_is_no_sound_split_is_left_out(store: Store, file: Path, plan: Plan) -> None:
-    await play(store, TWO, [plan])
+async def test_what_is_not_a_sound_split_is_left_out(store: Store, file: Path, plan: Plan) -> None:
+    await execute(store, TWO, [plan])
     with pytest.raises(ConfigError, match="marked good: 1, but none"):
         history_examples.read_examples(file)
-    await play(store, "Who wrote Emma?", [WHOLE])
+    await execute(store, "Who wrote Emma?", [WHOLE])
     assert [e.prompt for e in history_examples.read_examples(file)] == ["Who wrote Emma?"]
 
 
-async def test_a_template_of_several_steps_is_no_plan_of_the_conductor(
+async def test_a_template_of_several_steps_is_not_a_plan_of_the_conductor(
     store: Store, file: Path
 ) -> None:
-    await play(store, TWO, [TWO_PLAN], conducted=False)
+    await execute(store, TWO, [TWO_PLAN], conducted=False)
     with pytest.raises(ConfigError, match="marked good: 1, but none"):
         history_examples.read_examples(file)
 
 
 async def test_a_text_too_long_for_a_batch_is_left_out(store: Store, file: Path) -> None:
-    await play(store, "Who wrote it? " * 60, [WHOLE])
+    await execute(store, "Who wrote it? " * 60, [WHOLE])
     with pytest.raises(ConfigError, match="marked good: 1, but none"):
         history_examples.read_examples(file)
 
 
 async def test_without_a_marked_run_it_says_what_to_do(store: Store, file: Path) -> None:
-    await play(store, TWO, [TWO_PLAN], None)
+    await execute(store, TWO, [TWO_PLAN], None)
     with pytest.raises(ConfigError, match=r"marked good.*baton history rate good"):
         history_examples.read_examples(file)
 
@@ -186,7 +186,7 @@ def test_without_a_history_it_says_where_it_looked_and_makes_none(file: Path) ->
 def test_the_history_is_as_it_was(file: Path) -> None:
     async def fill() -> None:
         store = Store(file)
-        await play(store, TWO, [TWO_PLAN])
+        await execute(store, TWO, [TWO_PLAN])
         await store.aclose()
 
     asyncio.run(fill())
@@ -198,7 +198,7 @@ def test_the_history_is_as_it_was(file: Path) -> None:
 @pytest.mark.sampled(0.34)
 async def test_a_fixed_share_of_what_is_drawn_is_the_persons_own(store: Store, file: Path) -> None:
     step = Step("small", "write a poem about rain", (HISTORY,), Need("writing", 2))
-    await play(store, TWO, [Plan((TWO_PLAN.steps[0], step), (1, 2))])
+    await execute(store, TWO, [Plan((TWO_PLAN.steps[0], step), (1, 2))])
     own = history_examples.read_examples(file)
     drawn = list(islice(iter(Generator(3, own=own)), 1500))
     share = sum(example.kind == OWN for example in drawn) / len(drawn)

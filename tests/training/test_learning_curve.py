@@ -59,7 +59,7 @@ def test_lines_that_say_nothing_are_left_out(bad: str) -> None:
     assert learning_curve.read_curves([*good, bad]) == learning_curve.read_curves(good)
 
 
-def test_one_point_is_no_curve(tmp_path: Path) -> None:
+def test_one_point_is_not_a_curve(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text(line(200, loss=3.0), "utf-8")
     assert learning_curve.write(log) is None

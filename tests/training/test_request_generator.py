@@ -26,7 +26,7 @@ def rows(name: str) -> list[dict[str, object]]:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("language", templates.written_languages())
-def test_nearly_all_wordings_can_be_drawn_and_their_plans_played(language: str) -> None:
+def test_nearly_all_wordings_can_be_drawn_and_their_plans_executed(language: str) -> None:
     generator = Generator(17)
     for kind in (TOOL, NONE, TEXT, COMPOUND, HAND):
         drawn = [generator.draw(kind, language) for _ in range(60)]

@@ -66,7 +66,7 @@ def test_what_is_missing_is_missing(tmp_path: Path) -> None:
     assert len(sums.known("big")) == 8
 
 
-def test_a_file_that_is_no_table_of_questions_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_of_questions_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "x.csv.gz", [{"id": "1"}])
     with pytest.raises(ValueError, match="no column `text`"):
         rr.read_rows(tmp_path / "x.csv.gz")

@@ -1,4 +1,4 @@
-"""The turns that the head is trained on: played as the product plays them."""
+"""The turns that the head is trained on: run as the product runs them."""
 
 from __future__ import annotations
 

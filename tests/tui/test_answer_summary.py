@@ -60,7 +60,7 @@ def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
 
 
 @pytest.mark.parametrize("status", ["finished", "lost", "running"])
-def test_only_what_goes_on_is_shown_as_going_on(status: str) -> None:
+def test_only_what_continues_is_shown_as_running(status: str) -> None:
     broken = ev.StepFinished(99, Finish.STOP, at=0.2)  # an import may name any step
     for events in ((ev.Planned(Plan(TWO, (1,))),), (ev.Planned(Plan(TWO, (1,))), broken)):
         shown = record_view(RunRecord("r", "c", "p", "a", status, 0.0, events))

@@ -1,4 +1,4 @@
-"""What goes wrong around the app is said, and the app goes on."""
+"""What goes wrong around the app is said, and the app continues."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_what_turns_out_later_of_the_router_is_said_once_it_is_known(tmp_p
 @pytest.mark.parametrize("key", ["", "ctrl+s", "ctrl+l", "ctrl+p", "f1"])
 async def test_a_window_too_small_for_anything_does_no_harm(tmp_path: Path, key: str) -> None:
     """As a pane that a tiling window manager or tmux made a few columns wide."""
-    async with open_app(tmp_path, lambda _: [Text("Paris is it.")], size=(2, 1)) as session:
+    async with open_app(tmp_path, lambda _: [Text("Parx.")], size=(2, 1)) as session:
         await session.ask("Where?")
         if key:
             await session.press(key)
@@ -200,4 +200,4 @@ async def test_a_window_too_small_for_anything_does_no_harm(tmp_path: Path, key:
         await session.pilot.resize_terminal(80, 24)
         if key:
             await session.press("escape")
-        await session.wait_until(lambda: "Paris is it." in session.screen_text())
+        await session.wait_until(lambda: "Parx." in session.screen_text())

@@ -1,4 +1,4 @@
-"""What a person says of answers and does with them is kept, and nothing else is."""
+"""What a user says of answers and does with them is kept, and nothing else is."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ async def test_an_edited_prompt_is_kept_with_its_answer_once_it_is_sent(tmp_path
         assert set((await session.services.store.feedback.signals([old]))[old]) == {Signal.EDITED}
 
 
-async def test_a_store_that_takes_nothing_is_no_obstacle(
+async def test_a_store_that_takes_nothing_is_not_an_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_app(tmp_path, SAY) as session:

@@ -147,7 +147,7 @@ async def test_the_mode_opens_its_choice(tmp_path: Path, mode: str, target: str)
         assert session.services.orchestra.terms.mode == mode
 
 
-async def test_what_lies_beside_the_header_s_parts_does_nothing(tmp_path: Path) -> None:
+async def test_what_is_beside_the_header_s_parts_does_nothing(tmp_path: Path) -> None:
     async with open_app(tmp_path, size=(100, 20)) as session:
         before = session.screen_text()
         await session.pilot.click(offset=(50, 0))

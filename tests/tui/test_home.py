@@ -37,8 +37,8 @@ from support.screen_looks import (
     MIDDLE,
     NOW,
     SMALL,
+    Execution,
     Look,
-    Play,
     app_of,
     each_look,
     look,
@@ -269,13 +269,13 @@ LOOKS = [
 
 @each_look(LOOKS)
 def test_look_of_the_home(
-    look: Look, monkeypatch: pytest.MonkeyPatch, act: Play, size: tuple[int, int], theme: str
+    look: Look, monkeypatch: pytest.MonkeyPatch, act: Execution, size: tuple[int, int], theme: str
 ) -> None:
     age = 0.0
     monkeypatch.setattr("baton.history.changes.time", SimpleNamespace(time=lambda: NOW - age))
     monkeypatch.setattr("baton.tui.chat.onboarding.time", SimpleNamespace(time=lambda: NOW))
 
-    async def play(pilot: Pilot[None]) -> None:
+    async def execute(pilot: Pilot[None]) -> None:
         nonlocal age
         age = 26 * 3600.0
         await ask(look.store, "Which verbs take the subjunctive in Portuguese, and why?")
@@ -290,4 +290,4 @@ def test_look_of_the_home(
         "small": ScriptedWorker(card=CARD),
         "gpt": ScriptedWorker(remote_script(), GPT),
     }
-    assert look.is_unchanged(workers, play, size, theme, terms=RunTerms({Scope.DAY: 2 * NANO}))
+    assert look.is_unchanged(workers, execute, size, theme, terms=RunTerms({Scope.DAY: 2 * NANO}))

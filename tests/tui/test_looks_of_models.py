@@ -126,7 +126,7 @@ def test_look_of_models(
     if act in (table, detail, roles):
         workers["gpt"] = ScriptedWorker(say, GPT)
 
-    async def play(pilot: Pilot[None]) -> None:
+    async def execute(pilot: Pilot[None]) -> None:
         await act(pilot, library_setup)
 
-    assert look.is_unchanged(workers, play, size, theme, equip=library_setup.equip)
+    assert look.is_unchanged(workers, execute, size, theme, equip=library_setup.equip)

@@ -85,7 +85,7 @@ def test_letters_match_in_their_order_or_not_at_all(query: str, text: str) -> No
     assert quality <= 1
 
 
-def test_letters_that_could_lie_in_very_many_ways_are_matched_all_the_same() -> None:
+def test_letters_that_could_match_in_very_many_ways_are_matched_all_the_same() -> None:
     text = "ab" * 60
     assert MAX_WAYS < 20**12
     assert match_quality("a" * 12 + "b" * 12, text) > 0

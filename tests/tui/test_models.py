@@ -282,7 +282,7 @@ async def test_what_does_not_fit_must_be_insisted_on(
         assert library_setup.get("huge-70b").record.forced
 
 
-async def test_pause_and_go_on(library_setup: LibrarySetup, tmp_path: Path) -> None:
+async def test_pause_and_continue(library_setup: LibrarySetup, tmp_path: Path) -> None:
     library_setup.put(TALKER, here=False)
     library_setup.model_source.hold()
     async with open_app_with_library(library_setup, tmp_path) as session:
@@ -486,7 +486,7 @@ async def test_paused_ones_wait_for_the_user(library_setup: LibrarySetup, tmp_pa
         assert library_setup.model_source.begun == []
 
 
-async def test_offline_they_wait_and_go_on_afterwards(
+async def test_offline_they_wait_and_continue_afterwards(
     library_setup: LibrarySetup, tmp_path: Path
 ) -> None:
     library_setup.put(TALKER, here=False)

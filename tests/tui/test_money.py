@@ -26,7 +26,7 @@ from baton.platform.settings import load_settings
 from baton.presentation import words as money_words
 from baton.tui import slash_commands
 from baton.tui.screens.models_screen import ModelsScreen
-from support.app_session import GPT, AppSession, open_app, play, remote_script, sorry, until
+from support.app_session import GPT, AppSession, execute, open_app, remote_script, sorry, until
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -414,7 +414,7 @@ async def test_a_freeze_is_reported_and_lifted(tmp_path: Path) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("place", ["answer", "another conversation", "another screen"])
-async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
+async def test_a_wrong_charge_is_shown_at_once_wherever_the_user_is(
     tmp_path: Path, place: str
 ) -> None:
     here, seen = asyncio.Event(), asyncio.Event()
@@ -431,7 +431,7 @@ async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
     plan = Plan((Step("gpt", "Draft it."), Step("small", "Check it.", ("1",))), (2,))
     async with open_app(tmp_path, then, cloud=dear, terms=BUDGET) as session:
         session.app.bell = lambda: rung.append(1)  # type: ignore[method-assign]
-        await play(session, plan, wait=False)
+        await execute(session, plan, wait=False)
         await session.wait_until(lambda: "░ asking" in session.screen_text())
         if place == "another conversation":
             await session.press("ctrl+n")

@@ -1,4 +1,4 @@
-"""What a person sees before something leaves this machine, and of what it cost."""
+"""What a user sees before something leaves this machine, and of what it cost."""
 
 from __future__ import annotations
 
@@ -388,7 +388,7 @@ async def test_going_offline_or_private_takes_an_open_offer_back(tmp_path: Path)
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("command", ["/private", "/offline on", "/budget policy never"])
-async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
+async def test_what_is_being_written_cannot_leave_after_the_user_forbade_it(
     tmp_path: Path, command: str
 ) -> None:
     def slow(request: Request) -> Script:

@@ -1,4 +1,4 @@
-"""Plans before they are played, the way to an answer, and going on with what was interrupted."""
+"""Plans before they are run, the way to an answer, and continuing what was interrupted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from baton.tui.prompt_queue import QueuedPrompt, record_view
 from baton.tui.screens.help_screen import HelpScreen
 from baton.tui.widgets.plan_card import PlanCard
 from baton.workers.scripted_worker import Script
-from support.app_session import AppSession, open_app, play, remote_script, saying
+from support.app_session import AppSession, execute, open_app, remote_script, saying
 
 Said = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -72,7 +72,7 @@ async def test_plan_shows_the_plan_before_anything_is_called(tmp_path: Path) -> 
         await session.wait_for_answer()
         first = session.chat.transcript.turns[1]
         assert (first.status, first.text) == (TurnStatus.CANCELLED, "")
-        assert session.chat.transcript.turns[-1].text == "Herons wade.", "what waited is played"
+        assert session.chat.transcript.turns[-1].text == "Herons wade.", "what waited is run"
 
 
 async def test_plan_alone_is_for_the_next_prompt_only(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_plan_alone_is_for_the_next_prompt_only(tmp_path: Path) -> None:
         assert len(session.chat.transcript.turns) == 4
 
 
-async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path: Path) -> None:
+async def test_a_plan_of_one_step_that_was_left_says_so_and_is_not_work(tmp_path: Path) -> None:
     async with open_app(tmp_path, SAY) as session:
         await session.send("/plan Tell me of herons")
         await wait_for_card(session)
@@ -173,7 +173,7 @@ async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
         assert sorted(charge.held for charge in charges) == sorted(c for c in costs if c)
 
 
-async def test_a_plan_that_was_left_is_played_later(tmp_path: Path) -> None:
+async def test_a_plan_that_was_left_is_executed_later(tmp_path: Path) -> None:
     async with open_app(tmp_path, SAY, cloud=remote_script(), terms=BUDGET) as session:
         await preview_plan(session, PLAN)
         await session.press("escape")
@@ -184,7 +184,7 @@ async def test_a_plan_that_was_left_is_played_later(tmp_path: Path) -> None:
         assert "From far away." in session.screen_text()
 
 
-async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
+async def test_an_interrupted_run_is_continued(tmp_path: Path) -> None:
     calls: list[str] = []
 
     def first(request: Request) -> Said:
@@ -202,7 +202,7 @@ async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
 
     plan = Plan((PLAN.steps[0], Step("gpt", "Where to eat?", ("1",))), (2,))
     async with open_app(tmp_path, first, cloud=slow, terms=BUDGET, size=(100, 30)) as session:
-        await play(session, plan, wait=False)
+        await execute(session, plan, wait=False)
         await session.wait_until(lambda: "Two" in session.screen_text())
         await session.press("escape")
         await session.wait_for_answer()
@@ -221,7 +221,7 @@ async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
         assert session.chat.composer.text == "c", "there is nothing to go on with here"
 
 
-async def test_nothing_is_gone_on_with_where_nothing_was_interrupted(tmp_path: Path) -> None:
+async def test_nothing_is_continued_where_nothing_was_interrupted(tmp_path: Path) -> None:
     async with open_app(tmp_path, SAY) as session:
         await session.ask("hello")
         await session.send("/continue")
@@ -311,7 +311,7 @@ sees = ["prompt"]
 
 @pytest.fixture
 def editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Be an editor that saves what lies in `next-N.toml`, the first time N = 1."""
+    """Be an editor that saves what is in `next-N.toml`, the first time N = 1."""
     script = tmp_path / "editor.sh"
     script.write_text(
         '#!/bin/sh\ncd "$(dirname "$0")"\n'
@@ -325,7 +325,9 @@ def editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, editor: Path) -> None:
+async def test_a_plan_is_edited_and_corrected_and_then_executed(
+    tmp_path: Path, editor: Path
+) -> None:
     (editor / "next-1.toml").write_text(WRONG)
     (editor / "next-2.toml").write_text(EDITED)
     async with open_app(tmp_path, SAY, cloud=remote_script(), size=(100, 30)) as session:
@@ -337,7 +339,7 @@ async def test_a_plan_is_edited_and_corrected_and_then_played(tmp_path: Path, ed
         assert "can't see step 3" in flat
         await session.press("tab", "right", "enter")
         await session.wait_until(lambda: "1 step · 1 local" in session.screen_text())
-        assert len(session.chat.transcript.turns) == 2, "nothing is played before it is confirmed"
+        assert len(session.chat.transcript.turns) == 2, "nothing is run before it is confirmed"
         assert session.chat.transcript.turns[1].text == ""
         await session.press("tab", "right", "enter")
         await session.wait_until(lambda: "Herons wade." in session.screen_text())
@@ -381,7 +383,7 @@ ABORTS = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ABORTS.values(), ids=ABORTS.keys())
-async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
+async def test_an_editor_left_without_a_change_executes_and_spends_nothing(
     tmp_path: Path, editor: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("EDITOR", command)
@@ -419,7 +421,7 @@ async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
         assert session.asked == []
 
 
-async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor: Path) -> None:
+async def test_what_waits_is_executed_after_the_edited_plan(tmp_path: Path, editor: Path) -> None:
     (editor / "next-1.toml").write_text(EDITED)
     async with open_app(tmp_path, SAY, cloud=remote_script()) as session:
         await preview_plan(session, PLAN)
@@ -484,7 +486,9 @@ def conductor_script(go: asyncio.Event) -> Script:
     return script
 
 
-async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_path: Path) -> None:
+async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_executed(
+    tmp_path: Path,
+) -> None:
     go = asyncio.Event()
     async with open_app(tmp_path, SAY, conductor_script(go), size=(100, 30)) as session:
         await session.send("/strategy conductor")
@@ -551,7 +555,7 @@ async def test_a_step_is_dropped_given_away_and_reworded_on_the_card(tmp_path: P
         assert session.asked == [], "the cloud step was given to a worker here"
 
 
-async def test_a_changed_plan_that_is_left_plays_nothing(tmp_path: Path) -> None:
+async def test_a_changed_plan_that_is_left_executes_nothing(tmp_path: Path) -> None:
     async with open_app(
         tmp_path, SAY, cloud=remote_script(), terms=BUDGET, size=(100, 40)
     ) as session:

@@ -84,7 +84,7 @@ def test_exports_never_overwrite(tmp_path: Path) -> None:
         desktop.save_export(first / "below.md", "three")
 
 
-def test_which_clipboard_is_before_the_person() -> None:
+def test_which_clipboard_is_before_the_user() -> None:
     assert desktop.has_system_clipboard({"DISPLAY": ":0"})
     assert not desktop.has_system_clipboard({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/0"})
 

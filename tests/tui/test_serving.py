@@ -26,8 +26,8 @@ from support.screen_looks import (
     LARGE,
     NOW,
     SMALL,
+    Execution,
     Look,
-    Play,
     app_of,
     each_look,
     look,
@@ -165,6 +165,8 @@ async def programs(pilot: Pilot[None]) -> None:
 
 
 @each_look([(programs, SMALL, "dark"), (programs, LARGE, "light")])
-def test_look_of_other_programs(look: Look, act: Play, size: tuple[int, int], theme: str) -> None:
+def test_look_of_other_programs(
+    look: Look, act: Execution, size: tuple[int, int], theme: str
+) -> None:
     workers = {"small": ScriptedWorker(card=CARD)}
     assert look.is_unchanged(workers, act, size, theme, equip=lambda _: {"serve": pictured})

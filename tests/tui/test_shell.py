@@ -1,4 +1,4 @@
-"""`!`: a command of the person's own, its output, and how it is ended."""
+"""`!`: a command of the user's own, its output, and how it is ended."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from baton.core.messages import Chunk, Purpose, Request, Text
 from baton.core.money import FREE, NANO, BilledTokens
 from baton.core.plan_types import Plan, Step
 from baton.tui.chat.side_bar import SideBarView, WaitingList
-from support.app_session import GPT, AppSession, open_app, play, remote_script, until
+from support.app_session import GPT, AppSession, execute, open_app, remote_script, until
 
 WIDE = (140, 40)
 PLAN = Plan((Step("small", "Draft three days."), Step("gpt", "Check the hours.", ("1",))), (2,))
@@ -40,7 +40,7 @@ async def test_it_shows_context_money_and_what_was_sent(tmp_path: Path) -> None:
         hold = await ledger.hold(bill)
         await ledger.sent(hold.call, "api.openai.com", b"x" * 1834)
         await ledger.settle(hold.call, BilledTokens(400, 800))
-        await play(session, PLAN)
+        await execute(session, PLAN)
         await shows(session, "$0.003 of $2.00", "gpt", "1.8 kB $0.002")
 
 
@@ -55,7 +55,7 @@ async def test_running_steps_are_listed_with_how_they_stand(tmp_path: Path) -> N
     async with open_app(
         tmp_path, slow, cloud=remote_script("Nine."), terms=terms, size=WIDE
     ) as session:
-        await play(session, PLAN, wait=False)
+        await execute(session, PLAN, wait=False)
         await shows(session, "1 draft three days", "writing", "2 check the hours", "waits for 1")
         go_on.append(True)
         await session.wait_for_answer()

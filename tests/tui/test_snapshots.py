@@ -37,8 +37,8 @@ from support.screen_looks import (
     MIDDLE,
     NOW,
     SMALL,
+    Execution,
     Look,
-    Play,
     app_of,
     each_look,
     freeze_runs,
@@ -119,12 +119,12 @@ async def first(pilot: Pilot[None]) -> None:
     await settled(pilot)
 
 
-def after_start(act: Play) -> Play:
-    async def play(pilot: Pilot[None]) -> None:
+def after_start(act: Execution) -> Execution:
+    async def execute(pilot: Pilot[None]) -> None:
         await first(pilot)
         await act(pilot)
 
-    return play
+    return execute
 
 
 async def answer(pilot: Pilot[None]) -> None:
@@ -237,7 +237,7 @@ CASES = [
 
 @pytest.mark.sampled(4)
 @each_look(CASES)
-def test_look(look: Look, act: Play, size: tuple[int, int], theme: str) -> None:
+def test_look(look: Look, act: Execution, size: tuple[int, int], theme: str) -> None:
     workers = {"small": ScriptedWorker(script, CARD), "large": ScriptedWorker(script, STRONG)}
     assert look.is_unchanged(workers, after_start(act), size, theme)
 
@@ -351,7 +351,7 @@ MONEY_CASES = [
 
 @pytest.mark.sampled(2)
 @each_look(MONEY_CASES)
-def test_look_of_money(look: Look, act: Play, size: tuple[int, int], theme: str) -> None:
+def test_look_of_money(look: Look, act: Execution, size: tuple[int, int], theme: str) -> None:
     assert look.is_unchanged(
         {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, FAR)},
         after_start(act),
@@ -469,7 +469,7 @@ WORKFLOW_CASES = [
 
 @pytest.mark.sampled(2)
 @each_look(WORKFLOW_CASES)
-def test_look_of_workflows(look: Look, act: Play, size: tuple[int, int], theme: str) -> None:
+def test_look_of_workflows(look: Look, act: Execution, size: tuple[int, int], theme: str) -> None:
     workers = {
         "small": ScriptedWorker(quiet, CARD),
         "large": ScriptedWorker(quiet, STRONG),

@@ -1,4 +1,4 @@
-"""Ten things that a person wants, each in at most three keys or clicks, read off the screen."""
+"""Ten things that a user wants, each in at most three keys or clicks, read off the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A paste is one where the terminal doesn't say so; what a person types isn't one."""
+"""A paste is one where the terminal doesn't say so; what a user types isn't one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_however_a_burst_is_cut_no_enter_of_it_sends(keyboard: Keyboard, size: i
     assert sum("<" in one for one in seen) == 1
 
 
-def test_a_person_types_and_sends_at_once(keyboard: Keyboard) -> None:
+def test_a_user_types_and_sends_at_once(keyboard: Keyboard) -> None:
     for key in "ab\rc\r":
         keyboard.type(key, 0.03)
     assert keyboard.seen == ["a", "b", "\r", "c", "\r"]
@@ -121,7 +121,7 @@ def test_other_keys_and_marked_pastes_are_left_alone(keyboard: Keyboard) -> None
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 4096])
-def test_escape_sequences_in_a_marked_paste_are_no_keys(keyboard: Keyboard, size: int) -> None:
+def test_escape_sequences_in_a_marked_paste_are_not_keys(keyboard: Keyboard, size: int) -> None:
     text = "\x1b[200~one \x1b[31mred\x1b[0m\r\x1b]0;t\x07two\x1b\x1b[201~\x1b[Ab\x1b[200~\x1b[201~"
     for at in range(0, len(text), size):
         keyboard.type(text[at : at + size])

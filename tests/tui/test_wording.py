@@ -110,7 +110,7 @@ async def test_an_edited_prompt_takes_the_files_that_it_names_once(
         assert seen == [1, 1]
 
 
-async def test_a_file_that_is_no_text_is_said_in_a_sentence(
+async def test_a_file_that_is_not_text_is_said_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -137,7 +137,7 @@ async def test_on_an_answer_the_brackets_show_the_versions_of_its_prompt(tmp_pat
 
 
 @pytest.mark.parametrize("text", ["A heron is", ""])
-async def test_an_answer_lost_to_a_crash_can_be_gone_on_with(tmp_path: Path, text: str) -> None:
+async def test_an_answer_lost_to_a_crash_can_be_continued(tmp_path: Path, text: str) -> None:
     conversation = await lose(tmp_path / "baton.db", text)
     store = Store(tmp_path / "baton.db")
     async with open_app(tmp_path, store=store, conversation=conversation) as session:
@@ -154,20 +154,20 @@ async def test_an_answer_lost_to_a_crash_can_be_gone_on_with(tmp_path: Path, tex
 async def test_what_was_computed_is_not_computed_again_by_a_stronger_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    played = []
+    executed = []
     async with open_app(tmp_path) as session:
         await session.ask("hello")
         turn = session.chat.transcript.turns[-1]
         tool = Card("calculator", "tool", "Calculator")
         roster = {**session.chat.context.roster, tool.id: tool}
         monkeypatch.setattr(type(session.chat.context), "roster", roster)
-        monkeypatch.setattr(RunController, "send", lambda *_, **__: played.append(1))
+        monkeypatch.setattr(RunController, "send", lambda *_, **__: executed.append(1))
         view = session.chat.transcript.view_of(turn.id)
         assert view is not None
         view.turn = replace(turn, worker="calculator")
         await session.press("escape", "s")
         await session.wait_until(lambda: "this was computed, not written" in footer(session))
-        assert not played
+        assert not executed
 
 
 async def test_alt_enter_begins_a_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run opened into its workflow, while it goes on and afterwards; and who wrote which part."""
+"""A run opened into its workflow, while it continues and afterwards; and who wrote which part."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from baton.core.ports import NEW
 from baton.history import Store
 from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
 from baton.tui.widgets.answer import AnswerView
-from support.app_session import GPT, AppSession, open_app, play, remote_script
+from support.app_session import GPT, AppSession, execute, open_app, remote_script
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -67,7 +67,7 @@ async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> N
     async with open_app(
         tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET
     ) as session:
-        await play(session, PLAN)
+        await execute(session, PLAN)
         await to_workflow(session)
         seen = session.screen_text()
         lines = [" ".join(line.split()) for line in seen.splitlines()]
@@ -94,7 +94,7 @@ async def test_a_side_panel_from_120_columns_on(tmp_path: Path) -> None:
     async with open_app(
         tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET, size=(140, 40)
     ) as session:
-        await play(session, PLAN)
+        await execute(session, PLAN)
         await to_workflow(session)
         top = session.screen_text().splitlines()[0]
         assert top.startswith(" baton   Plan it")
@@ -107,7 +107,7 @@ async def test_a_side_panel_from_120_columns_on(tmp_path: Path) -> None:
 @pytest.mark.sampled(0.5)
 async def test_the_lines_fit_a_terminal_that_was_resized(tmp_path: Path) -> None:
     async with open_app(tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET) as session:
-        await play(session, PLAN)
+        await execute(session, PLAN)
         await to_workflow(session)
         for size in ((40, 10), (140, 40), (80, 24)):
             await session.pilot.resize_terminal(*size)
@@ -120,7 +120,7 @@ async def test_the_lines_fit_a_terminal_that_was_resized(tmp_path: Path) -> None
         assert len(re.findall(r"[█·]{3} +done", session.screen_text())) == 3
 
 
-async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
+async def test_it_fills_in_while_the_run_continues(tmp_path: Path) -> None:
     go = asyncio.Event()
 
     def gated(request: Request) -> Script:
@@ -130,7 +130,7 @@ async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
         yield Text("the castle.")
 
     async with open_app(tmp_path, gated, verify, cloud=remote_script(), terms=BUDGET) as session:
-        await play(session, PLAN, wait=False)
+        await execute(session, PLAN, wait=False)
         await session.wait_until(lambda: "Day 1:" in session.screen_text())
         await to_workflow(session)
         await session.wait_until(
@@ -158,7 +158,7 @@ async def test_until_the_answer_has_a_word_the_conversation_shows_how_far_it_is(
         yield Text("Once upon a time.")
 
     async with open_app(tmp_path, draft, gated, cloud=remote_script(), terms=BUDGET) as session:
-        await play(session, replace(PLAN, answer=(3,)), wait=False)
+        await execute(session, replace(PLAN, answer=(3,)), wait=False)
         await session.wait_for_text("waits for 2")
         lines = session.screen_text().splitlines()
         assert "w details" in next(line for line in lines if "3 steps · 1 running" in line)
@@ -181,7 +181,7 @@ async def test_the_newest_line_of_a_running_step_stands_under_it(tmp_path: Path)
         yield Text("ver.")
 
     async with open_app(tmp_path, gated, verify, cloud=remote_script(), terms=BUDGET) as session:
-        await play(session, replace(PLAN, answer=(3,)), wait=False)
+        await execute(session, replace(PLAN, answer=(3,)), wait=False)
         await session.wait_for_text("│ Day 2: the ri▌")
         assert "Day 1: the castle." not in session.screen_text()
         go.set()
@@ -203,7 +203,7 @@ async def test_keys_are_quick_while_four_steps_write(tmp_path: Path) -> None:
     steps.append(Step("gpt", "Join them.", ("1", "2", "3", "4")))
     card = replace(GPT, slots=4)
     async with open_app(tmp_path, cloud=gated, card=card, terms=BUDGET) as session:
-        await play(session, Plan(tuple(steps), (5,)), wait=False)
+        await execute(session, Plan(tuple(steps), (5,)), wait=False)
         await session.wait_until(lambda: session.screen_text().count("writing") >= 4)
         await session.press(*"typed meanwhile")
         assert session.chat.composer.text == "typed meanwhile"
@@ -213,7 +213,7 @@ async def test_keys_are_quick_while_four_steps_write(tmp_path: Path) -> None:
 
 async def test_the_timeline_opens_and_folds_up(tmp_path: Path) -> None:
     async with open_app(tmp_path, draft, verify, cloud=remote_script(), terms=BUDGET) as session:
-        await play(session, replace(PLAN, answer=(3,)))
+        await execute(session, replace(PLAN, answer=(3,)))
         await session.wait_for_text("▸ 1 SmolLM2 135M")
         session.chat.transcript.focus()
         await session.press("t")
@@ -233,7 +233,7 @@ async def test_the_pages_of_a_workflow(tmp_path: Path) -> None:
     async with open_app(
         tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET, size=(100, 30)
     ) as session:
-        await play(session, replace(PLAN, answer=(3,)))
+        await execute(session, replace(PLAN, answer=(3,)))
         await to_workflow(session)
         await session.press("right")
         await session.wait_for_text("[Compare]", "2 check distances and hours · Qwen 4B")
@@ -283,7 +283,7 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
     async with open_app(
         tmp_path, draft, broken, cloud=remote_script(TABLE), terms=BUDGET
     ) as session:
-        await play(session, plan)
+        await execute(session, plan)
         await to_workflow(session)
         before = session.screen_text()
         await session.press("escape")
@@ -297,7 +297,7 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
 
 
 async def store_run(store: Store, *events: ev.Event, status: TurnStatus = TurnStatus.DONE) -> str:
-    """Write a run down as if it had been played; return its conversation."""
+    """Write a run down as if it had been run; return its conversation."""
     begun = await store.begin(Prompt("Plan it"), NEW, Label.CLOUD)
     await store.append(
         begun.run, ev.Started(begun.run, begun.conversation, begun.prompt, begun.answer)
@@ -377,7 +377,7 @@ async def test_remote_parts_are_marked_and_local_ones_are_quiet(tmp_path: Path) 
     async with open_app(
         tmp_path, draft, verify, cloud=remote_script(TABLE), terms=BUDGET
     ) as session:
-        await play(session, PLAN)
+        await execute(session, PLAN)
         await session.wait_until(lambda: "gpt-5-mini · $0.002" in session.screen_text())
         seen = session.screen_text()
         assert "Baton · 3 steps · 2 local, 1 cloud · " in seen
@@ -417,7 +417,7 @@ async def test_parts_that_are_written_side_by_side_stay_in_their_order(tmp_path:
         (Step("small", "Mornings.", ("prompt",)), Step("gpt", "Nights.", ("prompt",))), (1, 2)
     )
     async with open_app(tmp_path, late, cloud=night, terms=BUDGET) as session:
-        await play(session, plan, wait=False)
+        await execute(session, plan, wait=False)
         await session.wait_until(
             lambda: "Late night." in session.screen_text() and "Early" in session.screen_text()
         )

@@ -59,7 +59,7 @@ def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
         (lambda p: None, "There is no file"),
     ],
 )
-def test_what_is_no_text_is_refused_in_one_sentence(
+def test_what_is_not_text_is_refused_in_one_sentence(
     tmp_path: Path, make: Callable[[Path], object], sentence: str
 ) -> None:
     path = tmp_path / "thing.pdf"
@@ -163,7 +163,7 @@ def test_pages_without_text_are_said_to_reader_and_worker(tmp_path: Path) -> Non
     assert file_text(attachment).endswith("tokens); 2 pages without text (1, 3)")
 
 
-def test_a_page_about_pdf_is_no_pdf(tmp_path: Path) -> None:
+def test_a_page_about_pdf_is_not_a_pdf(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("A PDF begins with %PDF-1.7.\n")
     assert read_attachment(tmp_path / "a.md").text == "A PDF begins with %PDF-1.7.\n"
 

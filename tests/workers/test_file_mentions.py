@@ -97,7 +97,7 @@ def test_a_file_is_named_once_by_whatever_way(folder: Path) -> None:
         "@nobody says that x.md is long",
     ],
 )
-def test_what_is_no_name_stays_text(text: str) -> None:
+def test_what_is_not_a_name_stays_text(text: str) -> None:
     assert find_mentions(text) == ((), ())
 
 

@@ -91,7 +91,7 @@ def test_a_model_that_has_no_marks_says_all_of_it(text: str, places: list[int]) 
 
 
 @given(thought=free, places=cuts)
-def test_thoughts_that_never_end_are_no_answer(thought: str, places: list[int]) -> None:
+def test_thoughts_that_never_end_are_not_an_answer(thought: str, places: list[int]) -> None:
     thought = thought.replace("</think>", "")
     thoughts = ThoughtFilter(QWEN)
     assert filtered_text(thoughts, *split_at(f"<think>{thought}", places)) == ""
@@ -187,7 +187,7 @@ REMOTE = {
 
 @pytest.mark.parametrize("text", REMOTE)
 @given(places=cuts)
-def test_a_servers_thoughts_are_no_answer_but_an_answer_may_speak_of_them(
+def test_a_servers_thoughts_are_not_an_answer_but_an_answer_may_speak_of_them(
     text: str, places: list[int]
 ) -> None:
     remote = ThoughtFilter(REMOTE_MARKS, may_be_begun=True)
@@ -195,7 +195,7 @@ def test_a_servers_thoughts_are_no_answer_but_an_answer_may_speak_of_them(
 
 
 @given(places=cuts)
-def test_thoughts_in_the_middle_that_a_cap_cut_are_no_answer(places: list[int]) -> None:
+def test_thoughts_in_the_middle_that_a_cap_cut_are_not_an_answer(places: list[int]) -> None:
     for text, kept in (
         ("<think>a</think>One\n<think>b", "One\n"),
         ("<think>a", ""),

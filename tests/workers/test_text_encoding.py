@@ -52,7 +52,7 @@ def test_half_a_character_does_not_turn_the_others_round() -> None:
     )
 
 
-def test_a_mark_is_no_name_that_iconv_knows() -> None:
+def test_a_mark_is_not_a_name_that_iconv_knows() -> None:
     assert "`iconv -c -f UTF-8 -t UTF-8`" in refusal("\ufeffGrüße".encode()[:-2])[1]
 
 
@@ -127,7 +127,7 @@ def test_a_bad_byte_in_utf8_makes_it_no_other_encoding() -> None:
         b"\0",
     ],
 )
-def test_what_is_no_text_is_not_taken_for_utf16(data: bytes) -> None:
+def test_what_is_not_text_is_not_taken_for_utf16(data: bytes) -> None:
     assert refusal(data)[0] == "a.txt is not text."
 
 

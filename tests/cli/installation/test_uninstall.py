@@ -15,7 +15,7 @@ import pytest
 from baton.platform.settings import find_paths
 from support.command_line import Call
 from support.packaged_machine import Machine, machine
-from support.played_history import PlayedPrompt, live
+from support.past_prompts import PastPrompt, live
 from support.sample_models import stock, tiny
 from support.sample_releases import PLATFORM
 from support.terminal import Terminal
@@ -60,7 +60,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     (unpacked.parents[1] / "lock").touch()
     (unpacked.parents[1] / f"{HASH[::-1]}.part.aB3xY_").mkdir()
     (unpacked.parents[1] / f"{HASH[::-1]}.part.aB3xY_" / "half").touch()
-    asyncio.run(live([PlayedPrompt("Who wrote Faust?")]))
+    asyncio.run(live([PastPrompt("Who wrote Faust?")]))
     find_paths().config.mkdir(parents=True, exist_ok=True)
     find_paths().config_file.write_text('mode = "local"\n')
     return own

@@ -149,9 +149,9 @@ def test_conversations_with_a_removed_model_stay_readable(call: Call, own: Path)
     import asyncio
 
     from baton.core.messages import Card
-    from support.played_history import PlayedPrompt, live
+    from support.past_prompts import PastPrompt, live
 
-    asyncio.run(live([PlayedPrompt("Who wrote Faust?")], cards=[Card("own", "local", "Mine")]))
+    asyncio.run(live([PastPrompt("Who wrote Faust?")], cards=[Card("own", "local", "Mine")]))
     assert models(call("models", "ls", "--json"))["own"]["last_used"] is not None
     assert call("models", "rm", "own", "-y").code == 0
     [listed] = json.loads(call("history", "ls", "--json").out)["conversations"]

@@ -13,7 +13,7 @@ from baton.cli.models.model_list import wrap_line
 from baton.core.history_types import Signal
 from support import gguf_writer
 from support.command_line import Call, CallResult, Process
-from support.played_history import PlayedPrompt, live
+from support.past_prompts import PastPrompt, live
 from support.sample_models import models
 
 WORKERS = """\
@@ -63,9 +63,9 @@ def test_what_was_done_with_answers_moves_it(call: Call) -> None:
     asyncio.run(
         live(
             [
-                *(PlayedPrompt(rewrite.format(n), Signal.GOOD) for n in range(12)),
-                *(PlayedPrompt(extract.format(n), Signal.BAD) for n in range(8)),
-                PlayedPrompt("Hello"),
+                *(PastPrompt(rewrite.format(n), Signal.GOOD) for n in range(12)),
+                *(PastPrompt(extract.format(n), Signal.BAD) for n in range(8)),
+                PastPrompt("Hello"),
             ]
         )
     )
@@ -140,7 +140,7 @@ def test_a_model_that_is_not_here_is_shown_with_what_it_would_take(call: Call) -
 def test_what_is_used_has_a_speed_and_a_last_use(call: Call) -> None:
     before = models(call("models", "ls", "--json"))["small"]
     assert (before["tokens_per_second"], before["last_used"]) == (None, None)
-    asyncio.run(live([PlayedPrompt("Hello")]))
+    asyncio.run(live([PastPrompt("Hello")]))
     assert models(call("models", "ls", "--json"))["small"]["last_used"] is not None
     assert line(call("models", "show", "small"), "Last used")
 

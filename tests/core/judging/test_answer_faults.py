@@ -36,7 +36,7 @@ def test_prose_is_stopped_at_its_second_repeat_and_ends_before_the_first() -> No
     assert length <= len(INTRO) + 3 * len(ROUND) + 30
 
 
-def test_two_equal_paragraphs_are_no_loop() -> None:
+def test_two_equal_paragraphs_are_not_a_loop() -> None:
     assert stop(INTRO + ROUND + "\n\n" + ROUND) is None
 
 
@@ -62,12 +62,12 @@ def test_a_loop_longer_than_what_is_looked_at_ends_before_its_first_repeat() -> 
         "\n".join(f"{n}. Walk for 30 minutes." for n in range(1, 40)),
     ],
 )
-def test_verse_lists_tables_and_code_with_equal_lines_go_on(text: str) -> None:
+def test_verse_lists_tables_and_code_with_equal_lines_continue(text: str) -> None:
     assert stop(text) is None
 
 
 @pytest.mark.parametrize("text", ["- apple\n" * 400, "```\n" + "x = 1\n" * 2000])
-def test_even_lines_and_code_do_not_go_on_for_ever(text: str) -> None:
+def test_even_lines_and_code_do_not_continue_for_ever(text: str) -> None:
     assert stop(text) is not None
 
 

@@ -375,7 +375,7 @@ async def test_without_tools_nothing_is_executed() -> None:
         assert found["Python and its tests"] is UNCHECKED
 
 
-async def test_a_tool_that_fails_is_no_verdict() -> None:
+async def test_a_tool_that_fails_is_not_a_verdict() -> None:
     async def broken(tool: str, text: str) -> str:
         raise WorkerError(f"The {tool} crashed.")
 

@@ -59,7 +59,7 @@ async def test_a_right_or_rounded_conversion_is_right(text: str) -> None:
         "Between 5 km and 7 miles.",
     ],
 )
-async def test_what_is_no_claim_is_not_called_wrong(text: str) -> None:
+async def test_what_is_not_a_claim_is_not_called_wrong(text: str) -> None:
     assert (await verdicts(text)).get("units") is not Verdict.WRONG
 
 

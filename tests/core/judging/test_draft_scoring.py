@@ -90,7 +90,7 @@ def test_a_check_that_was_passed_is_worth_more() -> None:
     assert quality(passed)[0] > quality(Draft("a", "x", "", 1))[0]
 
 
-def test_nothing_to_judge_is_no_judgement() -> None:
+def test_nothing_to_judge_is_not_a_judgement() -> None:
     found = judge_by_rule(MATH, ROSTER, [])
     assert (found.quality, found.best, found.agreement) == ((), 0, None)
     assert found.gain["far"] > 0

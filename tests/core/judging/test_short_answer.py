@@ -145,7 +145,7 @@ def test_a_majority_is_the_first_of_the_largest_group(texts: list[str]) -> None:
         "e-9",
     ],
 )
-def test_a_hostile_text_comes_to_an_end(piece: str) -> None:
+def test_a_hostile_text_ends(piece: str) -> None:
     # What grows with the square of the length would take minutes for this.
     text = piece * 40_000
     assert len(short_answer(text)) <= 240

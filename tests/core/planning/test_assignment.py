@@ -197,7 +197,7 @@ def test_a_named_worker_stays_and_an_unknown_one_is_replaced() -> None:
     assert workers(assign_workers(drawn, roster, left=None)) == ["small", "good"]
 
 
-def test_steps_that_were_played_stay_as_they_are() -> None:
+def test_steps_that_were_executed_stay_as_they_are() -> None:
     drawn = plan(step(worker="gone"), step(worker="gone"))
     assert workers(assign_workers(drawn, [GOOD], left=None, after=1)) == ["gone", "good"]
 

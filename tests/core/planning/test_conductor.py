@@ -1,4 +1,4 @@
-"""The conductor: what its prompt holds, what it can draw, and that nothing else is ever played."""
+"""The conductor: what its prompt holds, what it can draw, and that nothing else is ever run."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def check_names_only_what_is_there(plan: Plan, canvas: PlanSchema) -> None:
 
 @st.composite
 def plans(draw: st.DrawFn, canvas: PlanSchema) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """Plans as a conductor may draw them, each step of which comes to something."""
+    """Plans as a conductor may draw them, each step of which gives something."""
     steps: list[Step] = []
     for number in range(1, draw(st.integers(1, 5)) + 1):
         sights = [name for name in canvas.access_names.values() if draw(st.booleans())]
@@ -619,7 +619,7 @@ async def test_a_conductor_that_never_accepts_is_asked_so_often_and_no_more() ->
             yield Text("Something.")
 
     async with open_orchestra(StubWorker(EIGHT, respond)) as session:
-        view = await session.play(
+        view = await session.execute(
             None, "Do this, then do that.", PromptLimits(strategy="conductor")
         )
         assert view.status == "finished"
@@ -639,7 +639,7 @@ async def test_what_a_remote_conductor_sees_is_redacted() -> None:
         StubWorker(SMALL, answer_with("Done.")), worker, redactor=hiding, policy=Policy.BUDGET
     ) as session:
         limits = PromptLimits(strategy="conductor")
-        view = await session.play(None, "Write to ann@example.org, then call Ann.", limits)
+        view = await session.execute(None, "Write to ann@example.org, then call Ann.", limits)
         assert view.status == "finished"
         assert worker.requests
         assert all("ann@example.org" not in request_text(request) for request in worker.requests)

@@ -44,7 +44,7 @@ def test_a_reference_is_an_input_whether_it_is_named_or_not() -> None:
         "\n".join(["chat1: a"] * (MAX_DRAWN_STEPS + 1)),
     ],
 )
-def test_what_is_no_plan_is_refused(text: str) -> None:
+def test_what_is_not_a_plan_is_refused(text: str) -> None:
     with pytest.raises(PlanError):
         parse_lines(text)
 

@@ -37,7 +37,7 @@ from support.strategy_context import (
     TINY,
     TOOL,
     ScriptedContext,
-    play,
+    execute,
     routing_context,
 )
 
@@ -106,7 +106,7 @@ async def test_each_part_is_a_step_of_its_own_and_the_answer_is_all_of_them() ->
     assert plan.answer == (1, 2, 3)
 
 
-async def test_one_sum_is_one_step_and_one_task_is_no_plan() -> None:
+async def test_one_sum_is_one_step_and_one_task_is_not_a_plan() -> None:
     plan = await parts_of("calc: 17 * 23", prompt="what is 17*23")
     assert plan is not None
     assert [(s.worker, s.subtask) for s in plan.steps] == [("calculator", "17 * 23")]
@@ -131,7 +131,7 @@ def test_it_is_warmed_only_for_what_it_will_be_shown() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "calc", "no plan at all", "calc: 1 <- 2", "x: *\n" * 9])
-async def test_what_is_no_plan_is_not_followed(text: str) -> None:
+async def test_what_is_not_a_plan_is_not_followed(text: str) -> None:
     assert await parts_of(text) is None
 
 
@@ -144,7 +144,7 @@ async def test_a_part_in_doubt_is_a_models_in_the_persons_words() -> None:
 
 
 class DoubtingTools(FakeTools):
-    """Doubts the sums of a whole request, and none of a part's."""
+    """Doubts the sums of a whole request, and none of its parts."""
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
         self.wrong = "23 isn't in the request." if request == TWO else ""
@@ -210,7 +210,7 @@ async def test_a_plan_that_repeats_itself_is_not_followed() -> None:
     assert await parts_of("calc: 17*23\nwriting1: say ao ao ao ao") is None
 
 
-def is_played(lines: str, *confidence: float, request: str = TWO) -> bool:
+def is_executed(lines: str, *confidence: float, request: str = TWO) -> bool:
     """Whether a plan is followed of whose lines, all as long, the model was so sure."""
     return is_worth_following(
         request, parse_lines(lines), WrittenPlan(lines, fmean(confidence), confidence)
@@ -218,22 +218,22 @@ def is_played(lines: str, *confidence: float, request: str = TWO) -> bool:
 
 
 def test_a_sure_sum_carries_a_plan_that_texts_alone_would_not() -> None:
-    assert is_played("writing1: a\nwriting1: b", -0.02, -0.02)
-    assert not is_played("writing1: a\nwriting1: b", -0.07, -0.07)
-    assert is_played("calc: 17 * 23\nwriting1: b", -0.0, -0.14)
-    assert not is_played("calc: 17 * 23\nwriting1: b", -0.2, -0.14)
-    assert is_played("calc: 17 * 23\nwriting1: b", -0.2, -0.02)
-    assert is_played("calc: 17 * 23\ncalc: 40 * 8", -0.0, -0.3)
-    assert not is_played("calc: 17 / 23\ncalc: 40 * 8", -0.2, -0.3)
-    assert not is_played("writing1: a", 0.0)
+    assert is_executed("writing1: a\nwriting1: b", -0.02, -0.02)
+    assert not is_executed("writing1: a\nwriting1: b", -0.07, -0.07)
+    assert is_executed("calc: 17 * 23\nwriting1: b", -0.0, -0.14)
+    assert not is_executed("calc: 17 * 23\nwriting1: b", -0.2, -0.14)
+    assert is_executed("calc: 17 * 23\nwriting1: b", -0.2, -0.02)
+    assert is_executed("calc: 17 * 23\ncalc: 40 * 8", -0.0, -0.3)
+    assert not is_executed("calc: 17 / 23\ncalc: 40 * 8", -0.2, -0.3)
+    assert not is_executed("writing1: a", 0.0)
 
 
 def test_one_sum_needs_less_certainty_where_a_short_request_says_hardly_more() -> None:
-    assert is_played("calc: 40 * 8", -0.03)
-    assert is_played("calc: 40 * 8", -0.07, request="40 times 8")
-    assert is_played("calc: 2 ^ 20", -0.07, request="tell me what 2^20 is")
-    assert not is_played("calc: 40 * 8", -0.07, request="so " * 12 + "40 times 8")
-    assert not is_played("calc: 40 * 8 + 3 - 2", -0.07, request="40 times 8 plus 3 minus 2")
+    assert is_executed("calc: 40 * 8", -0.03)
+    assert is_executed("calc: 40 * 8", -0.07, request="40 times 8")
+    assert is_executed("calc: 2 ^ 20", -0.07, request="tell me what 2^20 is")
+    assert not is_executed("calc: 40 * 8", -0.07, request="so " * 12 + "40 times 8")
+    assert not is_executed("calc: 40 * 8 + 3 - 2", -0.07, request="40 times 8 plus 3 minus 2")
 
 
 async def test_a_sum_that_is_a_step_of_a_story_is_not_computed() -> None:
@@ -264,9 +264,9 @@ async def test_a_sum_that_the_model_is_unsure_of_is_shown_to_it_by_itself() -> N
 
 
 def test_a_story_with_numbers_is_not_one_sum() -> None:
-    assert is_played("calc: 3 * 60", -0.01, request="what is 3 * 60")
+    assert is_executed("calc: 3 * 60", -0.01, request="what is 3 * 60")
     story = "James runs 3 sprints of 60 metres. " * 8
-    assert not is_played("calc: 3 * 60", -0.01, request=story)
+    assert not is_executed("calc: 3 * 60", -0.01, request=story)
 
 
 @given(
@@ -277,7 +277,7 @@ def test_a_story_with_numbers_is_not_one_sum() -> None:
     ),
     st.data(),
 )
-def test_any_parts_make_a_plan_that_can_be_played(
+def test_any_parts_make_a_plan_that_can_be_executed(
     drawn: Sequence[tuple[str, str]], data: st.DataObject
 ) -> None:
     parts = []
@@ -308,20 +308,20 @@ def context(parts: Plan | None, *cards: Card, **more: Any) -> ScriptedContext:
     return ScriptedContext(routing_context(*cards, prompt=TWO, **more), parts=parts)
 
 
-async def test_hybrid_plays_the_parts_in_their_order() -> None:
-    played = await play(
+async def test_hybrid_executes_the_parts_in_their_order() -> None:
+    executed = await execute(
         Hybrid(), context(PLAN, TINY, TOOL), lambda n, step: f"{n} by {step.worker}"
     )
-    assert played.text == "1 by tiny\n\n2 by calculator"
-    assert played.proposals[0].why == "You ask for 2 things, so each is a step of its own."
+    assert executed.text == "1 by tiny\n\n2 by calculator"
+    assert executed.proposals[0].why == "You ask for 2 things, so each is a step of its own."
 
 
 async def test_a_sum_that_can_not_be_computed_is_answered_by_a_model() -> None:
     def say(number: int, step: Step) -> str | BatonError:
         return WorkerError("No.") if step.worker == "calculator" else "391, perhaps"
 
-    played = await play(Hybrid(), context(SUM, TINY, TOOL), say)
-    assert (played.workers, played.text) == (["calculator", "tiny"], "391, perhaps")
+    executed = await execute(Hybrid(), context(SUM, TINY, TOOL), say)
+    assert (executed.workers, executed.text) == (["calculator", "tiny"], "391, perhaps")
 
 
 async def test_a_sum_that_a_model_works_out_is_said_to_be_unsure() -> None:
@@ -338,16 +338,18 @@ async def test_parts_that_all_fail_leave_the_request_to_one_worker() -> None:
     def say(number: int, step: Step) -> str | BatonError:
         return "whole" if step.is_direct else WorkerError("No.")
 
-    assert (await play(Hybrid(), context(PLAN, TINY, TOOL), say)).text == "whole"
+    assert (await execute(Hybrid(), context(PLAN, TINY, TOOL), say)).text == "whole"
 
 
 @pytest.mark.parametrize("parts", [PLAN, SUM])
 async def test_mini_never_waits_for_a_plan(parts: Plan) -> None:
-    played = await play(Hybrid(), context(parts, TINY, TOOL, mode="mini"), lambda n, s: s.worker)
-    assert played.text == "tiny"
+    executed = await execute(
+        Hybrid(), context(parts, TINY, TOOL, mode="mini"), lambda n, s: s.worker
+    )
+    assert executed.text == "tiny"
 
 
-async def test_whom_the_person_named_splits_and_this_one_still_computes() -> None:
+async def test_whom_the_user_named_splits_and_this_one_still_computes() -> None:
     named = {"conductor": CLOUD.id}
     whole = await Hybrid().first(context(PLAN, TINY, TOOL, CLOUD, **named))
     assert whole.plan.steps != PLAN.steps
@@ -365,7 +367,7 @@ class FailingContext(ScriptedContext):
 
 async def test_a_conductor_that_fails_leaves_the_request_whole() -> None:
     broken = FailingContext(routing_context(TINY, TOOL, prompt=TWO))
-    assert (await play(Hybrid(), broken, lambda n, step: step.worker)).text == "tiny"
+    assert (await execute(Hybrid(), broken, lambda n, step: step.worker)).text == "tiny"
     broken.error = StoreError("The disk is full.")
     with pytest.raises(StoreError):
         await Hybrid().first(broken)
@@ -393,33 +395,33 @@ def who(number: int, step: Step) -> str:
 async def test_what_a_check_finds_wrong_another_does_again_with_what_follows_from_it() -> None:
     desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {1: "2 + 2 = 5"}
-    played = await play(Hybrid(), desk_, who)
-    assert not played.proposals[0].final
-    first, tool, writer, again, written_again = played.workers
+    executed = await execute(Hybrid(), desk_, who)
+    assert not executed.proposals[0].final
+    first, tool, writer, again, written_again = executed.workers
     assert tool == "calculator"
     assert {first, again} == {"llama", "gemma"}
     assert writer == written_again
-    assert played.answer == (4, 2, 5)
-    assert played.outcome.plan.steps[4].inputs == (4,)
-    assert "does that again" in played.why
+    assert executed.answer == (4, 2, 5)
+    assert executed.outcome.plan.steps[4].inputs == (4,)
+    assert "does that again" in executed.why
 
 
-async def test_what_is_right_stays_and_a_tools_result_is_no_models() -> None:
+async def test_what_is_right_stays_and_a_tools_result_stays() -> None:
     desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {2: "a tool's"}
-    assert (await play(Hybrid(), desk_, who)).answer == (1, 2, 3)
+    assert (await execute(Hybrid(), desk_, who)).answer == (1, 2, 3)
     alone = await Hybrid().first(context(THREE, TINY, TOOL))
     assert alone.final  # there is no other worker
 
 
-async def test_a_correction_that_comes_to_nothing_leaves_what_was_there() -> None:
+async def test_a_correction_that_gives_nothing_leaves_what_was_there() -> None:
     desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {1: "2 + 2 = 5"}
 
     def say(number: int, step: Step) -> str | BatonError:
         return WorkerError("No.") if number == 4 else "something"
 
-    assert (await play(Hybrid(), desk_, say)).answer == (1, 2, 5)
+    assert (await execute(Hybrid(), desk_, say)).answer == (1, 2, 5)
 
 
 @pytest.mark.parametrize("left", [10**9, 0])
@@ -427,5 +429,5 @@ async def test_who_costs_something_corrects_only_where_there_is_money_for_it(lef
     desk_ = context(replace(THREE, steps=THREE.steps[:2], answer=(1, 2)), LLAMA, TOOL, CLOUD)
     desk_.wrong = {1: "2 + 2 = 5"}
     desk_.money = SpendingRoom(left, 0.0)
-    workers = (await play(Hybrid(), desk_, who)).workers
+    workers = (await execute(Hybrid(), desk_, who)).workers
     assert workers == ["llama", "calculator", *(["gpt"] if left else [])]

@@ -1,4 +1,4 @@
-"""What workers are good at: as measured, by size, and by what a person did with their answers."""
+"""What workers are good at: as measured, by size, and by what a user did with their answers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_who_was_measured_better_is_better_and_more_so_than_others_of_its_size()
     assert above["code"].level > by_name["llama-3.1-8b"]["code"].level, "and likely in others"
 
 
-def test_what_the_person_typed_wins_over_everything() -> None:
+def test_what_the_user_typed_wins_over_everything() -> None:
     card = replace(LLAMA, skills={"math": 1.5, "code": 4.5})
     found = masteries(card, SCORES, [*grades("math", 1.0, 50), *grades("code", 0.0, 50)])
     assert (found["math"].level, found["code"].level) == (1.5, 4.5)

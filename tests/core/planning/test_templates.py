@@ -207,7 +207,7 @@ def test_a_larger_context_reads_what_is_too_long_for_the_first() -> None:
 # Where they are
 
 
-def test_what_baton_brings_along_can_be_played() -> None:
+def test_what_baton_brings_along_can_be_executed() -> None:
     templates = read_templates()
     assert set(templates) == {
         "draft-verify-revise",

@@ -133,5 +133,5 @@ def test_an_attached_or_pasted_text_is_what_the_prompt_is_about() -> None:
     assert missing_knowledge(material(pasted)) is None
 
 
-def test_what_may_have_been_said_before_is_no_lack() -> None:
+def test_what_may_have_been_said_before_is_not_missing() -> None:
     assert missing_knowledge(material("What's my name?", before=("I'm Zora.", "Hello!"))) is None

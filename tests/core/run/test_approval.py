@@ -95,7 +95,7 @@ class OrchestraSession:
     cloud: ScriptedWorker
     person: Person
 
-    async def play(
+    async def execute(
         self,
         text: str = "Hi",
         limits: PromptLimits = ANYTHING,
@@ -160,7 +160,7 @@ async def open_orchestra(
 )
 async def test_help_is_offered_where_a_local_answer_will_not_do(text: str, finish: Finish) -> None:
     async with open_orchestra(local_script(text, finish)) as session:
-        view = await session.play()
+        view = await session.execute()
         assert view.answer == "From far away."
         assert not view.is_cut
         assert [offer.decision for offer in view.offers] == [Decision.SENT]
@@ -179,18 +179,18 @@ async def test_help_is_offered_where_a_local_answer_will_not_do(text: str, finis
 )
 async def test_an_answer_that_will_do_stays_here(text: str) -> None:
     async with open_orchestra(local_script(text)) as session:
-        view = await session.play()
+        view = await session.execute()
         assert (view.answer, view.offers, session.cloud.requests) == (text, (), [])
 
 
-async def test_a_cap_that_was_typed_cuts_as_the_person_wished() -> None:
+async def test_a_cap_that_was_typed_cuts_as_the_user_wished() -> None:
     async with open_orchestra(local_script("It goes on and", Finish.LENGTH)) as session:
-        assert (await session.play(limits=PromptLimits(max_tokens=5))).offers == ()
+        assert (await session.execute(limits=PromptLimits(max_tokens=5))).offers == ()
 
 
-async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> None:
+async def test_the_user_sees_exactly_what_leaves_and_what_it_can_cost() -> None:
     async with open_orchestra() as session:
-        await session.play("Secret plans")
+        await session.execute("Secret plans")
         (question,) = session.person.asked
         offer = question.offer
         assert offer is not None
@@ -212,7 +212,7 @@ async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> Non
 
 async def test_what_was_charged_is_what_the_provider_counted() -> None:
     async with open_orchestra() as session:
-        view = await session.play()
+        view = await session.execute()
         call = view.calls[-1]
         assert (call.cost, call.confirmed) == (100 * 1000 + 50 * 2000, True)
         assert call.held > call.cost
@@ -222,7 +222,7 @@ async def test_what_was_charged_is_what_the_provider_counted() -> None:
 
 async def test_declined_help_leaves_the_local_answer_and_sends_nothing() -> None:
     async with open_orchestra(local_script("cut", Finish.LENGTH), choice="keep") as session:
-        view = await session.play()
+        view = await session.execute()
         assert (view.answer, view.status) == ("cut", "finished")
         assert [offer.decision for offer in view.offers] == [Decision.KEPT]
         assert session.cloud.requests == []
@@ -233,7 +233,7 @@ async def test_a_ceiling_that_is_reached_ends_here_and_says_what_it_would_have_c
     async with open_orchestra(
         local_script("cut", Finish.LENGTH), ceilings={Scope.DAY: 1000}
     ) as session:
-        view = await session.play()
+        view = await session.execute()
         assert (view.answer, view.status) == ("cut", "finished")
         (offer,) = view.offers
         assert offer.decision is Decision.CEILING
@@ -244,10 +244,10 @@ async def test_a_ceiling_that_is_reached_ends_here_and_says_what_it_would_have_c
 
 async def test_a_fresh_baton_can_not_spend() -> None:
     async with open_orchestra(local_script("cut", Finish.LENGTH), ceilings={}) as session:
-        view = await session.play()
+        view = await session.execute()
         assert view.offers[0].decision is Decision.CEILING
         assert session.cloud.requests == []
-        direct = await session.play(worker="gpt")
+        direct = await session.execute(worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"
         assert session.cloud.requests == []
@@ -255,20 +255,20 @@ async def test_a_fresh_baton_can_not_spend() -> None:
 
 async def test_a_typed_budget_allows_and_limits() -> None:
     async with open_orchestra(local_script("cut", Finish.LENGTH), ceilings={}) as session:
-        view = await session.play(limits=PromptLimits(budget=NANO // 10, attended=False))
+        view = await session.execute(limits=PromptLimits(budget=NANO // 10, attended=False))
         assert view.answer == "From far away."
         assert session.person.asked == []
-        tight = await session.play(limits=PromptLimits(budget=1000, attended=False))
+        tight = await session.execute(limits=PromptLimits(budget=1000, attended=False))
         assert tight.offers[0].decision is Decision.CEILING
         assert len(session.cloud.requests) == 1
 
 
-async def test_without_a_person_the_answer_is_no() -> None:
+async def test_without_a_user_the_answer_is_no() -> None:
     async with open_orchestra(local_script("cut", Finish.LENGTH)) as session:
-        view = await session.play(limits=PromptLimits(attended=False))
+        view = await session.execute(limits=PromptLimits(attended=False))
         assert view.offers[0].decision is Decision.NEVER
         assert "you couldn't be asked" in view.notice
-        direct = await session.play(limits=PromptLimits(attended=False), worker="gpt")
+        direct = await session.execute(limits=PromptLimits(attended=False), worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"
         assert (session.person.asked, session.cloud.requests) == ([], [])
@@ -276,50 +276,50 @@ async def test_without_a_person_the_answer_is_no() -> None:
 
 async def test_policies() -> None:
     async with open_orchestra(policy=Policy.BUDGET) as session:
-        assert (await session.play()).answer == "From far away."
+        assert (await session.execute()).answer == "From far away."
         assert session.person.asked == []
     async with open_orchestra(policy=Policy.NEVER) as session:
-        assert (await session.play()).answer == ""
+        assert (await session.execute()).answer == ""
         assert session.cloud.requests == []
     async with open_orchestra(policy=Policy.ONCE) as session:
-        first = await session.play()
+        first = await session.execute()
         place = ConversationPosition(_conversation(first))
-        assert (await session.play(place=place)).answer == "From far away."
+        assert (await session.execute(place=place)).answer == "From far away."
         assert len(session.person.asked) == 1
-        await session.play()  # another conversation is asked about again
+        await session.execute()  # another conversation is asked about again
         assert len(session.person.asked) == 2
 
 
 async def test_leave_given_for_a_conversation_lasts_there_only() -> None:
     async with open_orchestra(choice="conversation") as session:
-        first = await session.play()
-        await session.play(place=ConversationPosition(_conversation(first)))
+        first = await session.execute()
+        await session.execute(place=ConversationPosition(_conversation(first)))
         assert len(session.person.asked) == 1
-        await session.play()
+        await session.execute()
         assert len(session.person.asked) == 2
 
 
 async def test_never_is_stronger_than_leave_that_a_conversation_once_got() -> None:
     async with open_orchestra(choice="conversation") as session:
-        place = ConversationPosition(_conversation(await session.play()))
+        place = ConversationPosition(_conversation(await session.execute()))
         session.orchestra.change_terms(policy=Policy.NEVER)
-        view = await session.play(place=place)
+        view = await session.execute(place=place)
         assert (view.offers[0].decision, len(session.cloud.requests)) == (Decision.NEVER, 1)
-        assert (await session.play(place=place, worker="gpt")).failure is not None
+        assert (await session.execute(place=place, worker="gpt")).failure is not None
         assert len(session.cloud.requests) == 1
 
 
-async def test_a_call_costs_no_more_than_the_person_saw_even_if_more_is_left_by_then() -> None:
+async def test_a_call_costs_no_more_than_the_user_saw_even_if_more_is_left_by_then() -> None:
     async with open_orchestra(ceilings={Scope.DAY: NANO // 500}) as session:
 
         async def ask(question: Question) -> str:
             await session.ledger.set_ceiling(
                 Scope.DAY, NANO
-            )  # in another process, while the person thinks
+            )  # in another process, while the user thinks
             return "once"
 
         session.person = ask  # type: ignore[assignment]
-        view = await session.play()
+        view = await session.execute()
         assert view.offers[0].decision is Decision.SENT
         assert 0 < view.calls[-1].held <= view.offers[0].most <= NANO // 500
 
@@ -350,12 +350,12 @@ async def _forgets(_: CallUsage) -> None:
     """What a call used doesn't matter here."""
 
 
-async def test_a_worker_named_by_the_person_is_asked_about_before_the_spend() -> None:
+async def test_a_worker_named_by_the_user_is_asked_about_before_the_spend() -> None:
     async with open_orchestra() as session:
-        view = await session.play(worker="gpt")
+        view = await session.execute(worker="gpt")
         assert (view.answer, len(session.person.asked)) == ("From far away.", 1)
         session.person.choice = "keep"
-        refused = await session.play(worker="gpt")
+        refused = await session.execute(worker="gpt")
         assert (refused.status, refused.answer, len(session.cloud.requests)) == ("cancelled", "", 1)
 
 
@@ -376,7 +376,7 @@ async def test_a_broken_ledger_leaves_the_local_answer() -> None:
             ),
             "small",
         )
-        view = await replace(session, orchestra=orchestra).play()
+        view = await replace(session, orchestra=orchestra).execute()
         assert (view.answer, view.status, view.notice) == ("cut", "finished", "The disk is full.")
         assert session.cloud.requests == []
 
@@ -391,7 +391,7 @@ async def test_a_call_that_cannot_be_settled_is_reported_at_all_that_stays_held(
 
     async with open_orchestra(policy=Policy.BUDGET) as session:
         monkeypatch.setattr(session.ledger, "settle", fail)
-        view = await session.play(worker="gpt")
+        view = await session.execute(worker="gpt")
         assert view.failure is not None
         assert view.failure.message == "The disk is full."
         [call] = view.calls
@@ -406,7 +406,7 @@ async def test_a_failing_helper_leaves_the_local_answer() -> None:
         yield WorkerUnavailable("gpt is busy.", "Wait.")
 
     async with open_orchestra(local_script("cut", Finish.LENGTH), fails) as session:
-        view = await session.play()
+        view = await session.execute()
         assert (view.answer, view.status) == ("cut", "finished")
         assert "gpt is busy." in view.notice
         turn = (await session.store.thread(_conversation(view)))[-1]
@@ -421,7 +421,7 @@ async def test_a_cut_stream_stays_charged_and_keeps_its_text_and_the_draft() -> 
         yield WorkerUnavailable("The connection was cut.", "")
 
     async with open_orchestra(local_script("draft", Finish.LENGTH), cut) as session:
-        view = await session.play()
+        view = await session.execute()
         assert (view.answer, view.status) == ("Half of", "failed")
         call = view.calls[-1]
         assert call.cost == call.held > 0
@@ -437,19 +437,19 @@ async def test_more_than_was_held_is_charged_and_freezes_the_cloud() -> None:
     async with open_orchestra(
         cloud=cloud_script("Dear!", 10, 1_000_000), policy=Policy.BUDGET
     ) as session:
-        view = await session.play()
+        view = await session.execute()
         assert [call.cost > call.held for call in view.overcharged_calls] == [True]
-        again = await session.play()
+        again = await session.execute()
         assert again.offers[0].decision is Decision.CEILING
         assert len(session.cloud.requests) == 1
 
 
-async def test_an_unknown_price_is_no_price() -> None:
+async def test_an_unknown_price_is_not_a_price() -> None:
     async with open_orchestra(
         local_script("cut", Finish.LENGTH), card=replace(CLOUD, price=None)
     ) as session:
-        assert (await session.play()).offers == ()
-        direct = await session.play(worker="gpt")
+        assert (await session.execute()).offers == ()
+        direct = await session.execute(worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"
         assert "price = {" in direct.failure.hint
@@ -464,7 +464,7 @@ async def test_offline_private_and_the_local_mode_ask_no_question(worker: str | 
         ({}, PromptLimits(Label.LOCAL, budget=NANO)),
     ):
         async with open_orchestra(policy=Policy.BUDGET, **terms) as session:
-            view = await session.play(limits=limits, worker=worker)
+            view = await session.execute(limits=limits, worker=worker)
             assert session.cloud.requests == []
             assert view.offers == ()
             assert view.status == ("finished" if worker is None else "failed")
@@ -474,7 +474,7 @@ async def test_a_free_worker_on_this_machine_needs_no_ceiling_and_no_leave() -> 
     lab = replace(CLOUD, id="lab", kind="server", privacy=Label.LOCAL, remote=False)
     lab = replace(lab, price=Price(Rates(0, 0, 0, 0)))
     async with open_orchestra(card=lab, ceilings={}, choice="keep") as session:
-        assert (await session.play(worker="lab")).answer == "From far away."
+        assert (await session.execute(worker="lab")).answer == "From far away."
         assert session.person.asked == []
 
 
@@ -494,19 +494,19 @@ async def test_a_free_cloud_model_gets_nothing_unasked_while_the_cloud_is_off(
     """Also with the policy that asks no one within the ceilings: there are none."""
     free = replace(CLOUD, price=Price(Rates(0, 0, 0, 0)))
     async with open_orchestra(card=free, ceilings=ceilings, policy=Policy.BUDGET) as session:
-        view = await session.play(limits=PromptLimits(attended=attended))
+        view = await session.execute(limits=PromptLimits(attended=attended))
         assert [offer.decision for offer in view.offers] == [decision]
         assert len(session.person.asked) == asked
         assert bool(session.cloud.requests) is (decision is Decision.SENT)
-        named = await session.play(worker="gpt", limits=PromptLimits(attended=attended))
+        named = await session.execute(worker="gpt", limits=PromptLimits(attended=attended))
         assert named.answer == "From far away.", "the person named it, and it can't cost anything"
 
 
 async def test_a_free_cloud_model_that_a_conversation_allows_is_asked_about_once() -> None:
     free = replace(CLOUD, price=Price(Rates(0, 0, 0, 0)))
     async with open_orchestra(card=free, ceilings={}, choice="conversation") as session:
-        first = await session.play()
-        await session.play(place=ConversationPosition(_conversation(first)))
+        first = await session.execute()
+        await session.execute(place=ConversationPosition(_conversation(first)))
         assert len(session.person.asked) == 1
         assert len(session.cloud.requests) == 2
 
@@ -528,7 +528,7 @@ async def test_what_is_hidden_comes_back_into_the_answer() -> None:
         yield Usage(10, 5, Finish.STOP)
 
     async with open_orchestra(cloud=cloud, redactor=StubRedactor()) as session:
-        view = await session.play("Mail ann@example.org")
+        view = await session.execute("Mail ann@example.org")
         assert view.answer == "Write to ann@example.org."
         offer = session.person.asked[0].offer
         assert offer is not None

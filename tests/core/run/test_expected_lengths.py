@@ -96,7 +96,7 @@ def test_a_translation_of_a_file_may_be_as_long_as_the_file() -> None:
     )
 
 
-def test_a_step_that_is_no_answer_is_judged_by_its_own_kind() -> None:
+def test_a_step_that_is_not_an_answer_is_judged_by_its_own_kind() -> None:
     step = Step("far", "List the dates.", ("prompt",), Need("summary"))
     assert step_tokens_p99(step, conversation("Hm?"), route(9000), False) == TOKENS_P99["summary"]
     assert step_tokens_p99(step, conversation("Hm?"), route(9000), True) == 9000, (
@@ -127,7 +127,7 @@ async def test_a_request_says_how_long_its_text_may_get(estimated: bool) -> None
     async with open_orchestra(near, far, policy=Policy.BUDGET) as session:
         if estimated:
             session.orchestra.configure(router=ExpectingRouter())
-        view = await session.play(Plan(steps, (2,)), "Who was there?", SOLO)
+        view = await session.execute(Plan(steps, (2,)), "Who was there?", SOLO)
         assert view.status == "finished"
         assert near.requests[0].expected_tokens == TOKENS_P99["calculation"]
         assert far.requests[0].expected_tokens == (640 if estimated else TOKENS_P99["calculation"])
@@ -142,8 +142,8 @@ async def test_the_answer_before_counts_in_a_conversation() -> None:
     far = StubWorker(cloud(), answer_with(" ".join(f"{n:04}" for n in range(4000))))
     async with open_orchestra(far, policy=Policy.BUDGET) as session:
         session.orchestra.configure(router=ExpectingRouter())
-        await session.play(None, "Tell me a story.", SOLO)
+        await session.execute(None, "Tell me a story.", SOLO)
         kept = await session.record()
         place = ConversationPosition(kept.conversation, kept.answer)
-        await session.play(None, "And then?", SOLO, place, Prompt("And then?"))
+        await session.execute(None, "And then?", SOLO, place, Prompt("And then?"))
         assert [request.expected_tokens for request in far.requests] == [640, 2 * 17_000]

@@ -87,7 +87,7 @@ ALONE += ("and 13 times 13?", "and what is 12 + 30?", "Write a poem about it", "
 
 
 @pytest.mark.parametrize("text", ALONE)
-def test_a_prompt_that_stands_alone_is_no_follow_up(text: str) -> None:
+def test_a_prompt_that_stands_alone_is_not_a_follow_up(text: str) -> None:
     assert not is_follow_up(text)
 
 

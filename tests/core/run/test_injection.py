@@ -1,7 +1,7 @@
 """Prompt injections at five seams, read by workers that do all that they read.
 
 Nothing that a file, an answer, a conversation or a name says opens what an access list doesn't
-name, sends anything to a remote worker without the person's word, or changes what may be spent.
+name, sends anything to a remote worker without the user's word, or changes what may be spent.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ STRATEGIES = (
 """What the file, the history and the name meet in turn; "" is a plan drawn beforehand."""
 
 KINDS = ("ask", "private", "offline", "budget")
-"""What stands in the way: the person's no, privacy, no connection, or the ceiling alone."""
+"""What stands in the way: the user's no, privacy, no connection, or the ceiling alone."""
 
 CEILING = 6_000_000
 
@@ -131,7 +131,7 @@ def steps(worker: str, files: tuple[str, ...]) -> Plan:
 
 
 async def attack(payload: Payload, seam: str) -> None:
-    """Play a prompt with the payload at one seam, and check that nothing gave way."""
+    """Run a prompt with the payload at one seam, and check that nothing gave way."""
     cards = roster(payload, seam)
     kind = KINDS[payload.number // 2 % len(KINDS)]
     label = Label.LOCAL if kind == "private" else Label.CLOUD
@@ -147,7 +147,7 @@ async def attack(payload: Payload, seam: str) -> None:
         await _write_other_conversation(session.store)
         place = await _history(session.store, payload if seam == "history" else None, label)
         prompt = _prompt(payload if seam == "file" else None)
-        view = await _play(session, payload, seam, prompt, place, label)
+        view = await _execute(session, payload, seam, prompt, place, label)
         assert session.orchestra.terms == terms
         names = tuple(file.name for file in prompt.files)
         check_reads(session, view, names)
@@ -181,7 +181,7 @@ def _prompt(payload: Payload | None) -> Prompt:
     return Prompt(f"{PROMPT}: what is in there?", files)
 
 
-async def _play(
+async def _execute(
     session: OrchestraSession,
     payload: Payload,
     seam: str,
@@ -200,7 +200,7 @@ async def _play(
         # The plan itself is harmless; only what its worker says is not.
         for stub in session.workers.values():
             stub.respond = _harmless_at_first(payload)
-    return await session.play(
+    return await session.execute(
         plan, limits=replace(limits, strategy=name), place=place, prompt=prompt
     )
 
@@ -290,7 +290,7 @@ async def check_unchanged(
 
 
 async def check_within_the_ceiling(session: OrchestraSession) -> None:
-    """Where the person needn't be asked, what may be spent is spent and no more."""
+    """Where the user needn't be asked, what may be spent is spent and no more."""
     assert session.person.asked == []
     assert await session.held() == 0
     assert await session.spent() <= CEILING
@@ -380,7 +380,7 @@ def printed_text(monkeypatch: pytest.MonkeyPatch, *args: str, terminal: bool = T
 
 
 async def _record_run(payload: Payload) -> ev.Started:
-    """Play all seams at once over the history that commands read; return how it began."""
+    """Run all seams at once over the history that commands read; return how it began."""
     store = Store(find_paths().database)
     try:
         place = await _history(store, payload, Label.CLOUD)
@@ -443,8 +443,8 @@ def test_a_story_keeps_its_form_with_any_text_in_it(monkeypatch: pytest.MonkeyPa
             "events"
         ]
         # A fenced text may be checked, and found wrong: those events depend on what it says.
-        played = [event for event in events if event["event"] not in ("Checked", "Warned")]
-        shapes.add((len(spans), len(played)))
+        executed = [event for event in events if event["event"] not in ("Checked", "Warned")]
+        shapes.add((len(spans), len(executed)))
     assert len(shapes) == 1
 
 

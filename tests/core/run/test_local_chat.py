@@ -39,7 +39,7 @@ async def orchestra(store: Store) -> AsyncIterator[Orchestra]:
     await orchestra.aclose()
 
 
-async def play(
+async def execute(
     orchestra: Orchestra, prompt: str, place: ConversationPosition = START
 ) -> list[ev.Event]:
     async with orchestra.run(Prompt(prompt), place) as run:
@@ -51,9 +51,9 @@ def started_event(events: list[ev.Event]) -> ev.Started:
     return event
 
 
-async def test_a_conversation_goes_on_where_it_was(orchestra: Orchestra, store: Store) -> None:
-    first = started_event(await play(orchestra, CAPITAL))
-    events = await play(orchestra, "And of Germany?", ConversationPosition(first.conversation))
+async def test_a_conversation_continues_where_it_was(orchestra: Orchestra, store: Store) -> None:
+    first = started_event(await execute(orchestra, CAPITAL))
+    events = await execute(orchestra, "And of Germany?", ConversationPosition(first.conversation))
     [called] = (event for event in events if isinstance(event, ev.Called))
     assert called.cached > 30, "the first turn isn't read again"
     turns = await store.thread(first.conversation, started_event(events).answer)
@@ -89,7 +89,7 @@ async def test_what_a_killed_child_had_written_is_kept(orchestra: Orchestra, sto
     assert (failed.error, "SIGSEGV" in failed.message) == ("WorkerUnavailable", True)
     *_, answer = await store.thread(begun.conversation, begun.answer)
     assert (answer.text, answer.status) == (seen, TurnStatus.FAILED)
-    after = await play(orchestra, CAPITAL)
+    after = await execute(orchestra, CAPITAL)
     assert isinstance(after[-1], ev.Finished)
 
 
@@ -107,5 +107,5 @@ async def test_a_stopped_answer_is_kept_and_the_worker_is_ready(
     *_, answer = await store.thread(begun.conversation, begun.answer)
     assert answer.text.startswith(seen.rstrip()[:10])
     assert answer.status is TurnStatus.CANCELLED
-    after = await play(orchestra, CAPITAL)
+    after = await execute(orchestra, CAPITAL)
     assert isinstance(after[-1], ev.Finished)

@@ -209,7 +209,7 @@ WRITE = Message(Role.USER, f"Write to {ANN}.")
 async def test_a_stop_text_is_hidden_where_it_is_sent_and_ends_what_is_shown(
     ledger: SlowLedger, stop: str, sent: str, pieces: list[str]
 ) -> None:
-    """The paid answer comes to its end: what it used is known, and less than all its hold."""
+    """The paid answer ends: what it used is known, and less than all its hold."""
     request = replace(REQUEST, messages=(WRITE,), stop=("NEVER", stop))
     seen, chunks, [tally] = await far_answer(ledger, request, *pieces)
     assert seen.stop == ("NEVER", sent)

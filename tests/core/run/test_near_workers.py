@@ -54,13 +54,13 @@ def offers(session: OrchestraSession) -> list[str]:
 async def test_what_the_starter_likely_gets_wrong_goes_to_a_free_worker_here_unasked() -> None:
     workers = stub(STARTER, "Madrid"), stub(OTHER, "Porto"), stub(LAB, "Lisbon"), stub(cloud(), "X")
     async with open_orchestra(*workers) as session:
-        view = await session.play(None, PLAIN)
+        view = await session.execute(None, PLAIN)
         assert (view.answer, called(session)) == ("Lisbon", {"lab"})
         assert view.routed is not None
         assert "costs nothing" in view.routed.why
         assert not session.person.asked
         assert not offers(session)
-        view = await session.play(None, TALK)
+        view = await session.execute(None, TALK)
         assert view.answer == "Madrid", "small talk stays with the starter"
 
 
@@ -68,7 +68,9 @@ async def test_what_the_starter_likely_gets_wrong_goes_to_a_free_worker_here_una
 async def test_every_strategy_takes_a_server_here_for_a_local_worker(way: str) -> None:
     workers = stub(STARTER, "It is 8."), stub(LAB, "It is 7."), stub(OTHER, "It is 7.")
     async with open_orchestra(*workers, ceiling=0) as session:
-        view = await session.play(None, "How many apples are 3 and 4?", PromptLimits(strategy=way))
+        view = await session.execute(
+            None, "How many apples are 3 and 4?", PromptLimits(strategy=way)
+        )
         assert "lab" in called(session)
         assert not session.person.asked
         if way not in ("cascade", "ultra"):
@@ -78,7 +80,7 @@ async def test_every_strategy_takes_a_server_here_for_a_local_worker(way: str) -
 @pytest.mark.parametrize("mode", ["auto", "local"])
 async def test_a_server_that_nobody_confirmed_is_asked_about_first(mode: str) -> None:
     async with open_orchestra(stub(STARTER, ""), stub(UNCONFIRMED, "Lisbon"), mode=mode) as session:
-        view = await session.play(None, PLAIN)
+        view = await session.execute(None, PLAIN)
         assert [question.offer.card.id for question in session.person.asked if question.offer] == [
             "lab"
         ]
@@ -90,13 +92,13 @@ async def test_private_texts_go_to_a_server_here_only_where_that_is_written() ->
     for privacy, asked in ((Label.LAN, {"small"}), (Label.LOCAL, {"lab"})):
         workers = stub(STARTER, "Madrid"), stub(replace(LAB, privacy=privacy), "Lisbon")
         async with open_orchestra(*workers) as session:
-            await session.play(None, PLAIN, private)
+            await session.execute(None, PLAIN, private)
             assert called(session) == asked
 
 
 async def test_offline_a_server_here_still_answers() -> None:
     async with open_orchestra(stub(STARTER, "x"), stub(LAB, "Lisbon"), offline=True) as session:
-        assert (await session.play(None, PLAIN)).answer == "Lisbon"
+        assert (await session.execute(None, PLAIN)).answer == "Lisbon"
 
 
 async def test_the_next_worker_that_can_work_is_offered_instead_of_one_that_can_not() -> None:
@@ -104,7 +106,7 @@ async def test_the_next_worker_that_can_work_is_offered_instead_of_one_that_can_
     async with open_orchestra(
         stub(STARTER, ""), broken, stub(cloud("mock"), "Lisbon"), choice="once"
     ) as session:
-        view = await session.play(None, PLAIN)
+        view = await session.execute(None, PLAIN)
         assert (view.answer, offers(session)) == ("Lisbon", ["mock"])
         assert not broken.requests
 
@@ -112,7 +114,7 @@ async def test_the_next_worker_that_can_work_is_offered_instead_of_one_that_can_
 async def test_a_substitute_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("baton.core.run.step_executor.RETRY_SECONDS", 0.0)
     async with open_orchestra(StubWorker(LAB, fail_with(DOWN)), stub(OTHER, "Lisbon")) as session:
-        view = await session.play(None, PLAIN)
+        view = await session.execute(None, PLAIN)
         assert view.answer == "Lisbon"
         assert view.substitutions == ("Qwen 7B can't be reached. other answers instead.",)
         notes = summarise_answer(view, {card.id: card for card in (LAB, OTHER)}).notes
@@ -122,7 +124,7 @@ async def test_a_substitute_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_offer_names_worker_provider_and_address_beside_a_draft() -> None:
     far = replace(cloud("gpt"), name="gpt-5-mini", address="api.openai.com")
     async with open_orchestra(stub(STARTER, "I can't."), stub(far, "Lisbon")) as session:
-        await session.play(None, PLAIN)
+        await session.execute(None, PLAIN)
         [question] = session.person.asked
         assert question.offer is not None
         assert destination_text(question.offer) == (
@@ -135,7 +137,7 @@ async def test_the_draft_stays_as_the_version_before_the_answer_from_the_cloud()
     async with open_orchestra(
         stub(STARTER, "I can't."), stub(cloud("gpt"), "Lisbon"), choice="once"
     ) as session:
-        view = await session.play(None, PLAIN)
+        view = await session.execute(None, PLAIN)
         assert (view.answer, view.steps[0].text) == ("Lisbon", "I can't.")
         run = await session.record()
         first, second = await session.store.siblings(run.answer)
@@ -145,9 +147,9 @@ async def test_the_draft_stays_as_the_version_before_the_answer_from_the_cloud()
         assert (await session.store.thread(run.conversation))[-1].text == "Lisbon"
 
 
-async def test_a_draft_that_stays_is_no_second_version() -> None:
+async def test_a_draft_that_stays_is_not_a_second_version() -> None:
     async with open_orchestra(stub(STARTER, "I can't."), stub(cloud("gpt"), "Lisbon")) as session:
-        await session.play(None, PLAIN)
+        await session.execute(None, PLAIN)
         run = await session.record()
         assert await session.store.siblings(run.answer) == (run.answer,)
 

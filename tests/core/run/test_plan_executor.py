@@ -1,4 +1,4 @@
-"""A plan is played: what runs when, who does it, what is kept, and how it ends."""
+"""A plan is run: what runs when, who does it, what is kept, and how it ends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_steps_that_need_nothing_of_each_other_run_side_by_side() -> None:
         yield Text(request.messages[-1].text.splitlines()[-1])
 
     async with open_orchestra(StubWorker(local(slots=4), respond)) as session:
-        view = await session.play(side_by_side(4, "small"))
+        view = await session.execute(side_by_side(4, "small"))
     assert view.status == "finished"
     assert view.answer == "Part 1.\n\nPart 2.\n\nPart 3.\n\nPart 4."
 
@@ -69,7 +69,7 @@ async def test_a_worker_is_never_given_more_at_once_than_its_slots() -> None:
         yield Text("x")
 
     async with open_orchestra(StubWorker(local(slots=2), respond)) as session:
-        view = await session.play(side_by_side(6, "small"))
+        view = await session.execute(side_by_side(6, "small"))
         assert (view.status, session.workers["small"].most_at_once) == ("finished", 2)
 
 
@@ -79,12 +79,12 @@ async def test_slots_are_shared_by_all_runs() -> None:
             await asyncio.sleep(0)
         yield Text("x")
 
-    async def play(session: OrchestraSession) -> str:
+    async def execute(session: OrchestraSession) -> str:
         async with session.begin(side_by_side(3, "small")) as run:
             return view_of([event async for event in run]).status
 
     async with open_orchestra(StubWorker(local(slots=1), respond)) as session:
-        ends = await asyncio.gather(*(play(session) for _ in range(3)))
+        ends = await asyncio.gather(*(execute(session) for _ in range(3)))
         assert ends == ["finished"] * 3
         assert len(session.workers["small"].requests) == 9
         assert session.workers["small"].most_at_once == 1
@@ -101,7 +101,7 @@ async def test_a_step_begins_once_what_it_sees_is_over_and_not_before() -> None:
         (4,),
     )
     async with open_orchestra(StubWorker(local(slots=4))) as session:
-        view = await session.play(plan)
+        view = await session.execute(plan)
         assert view.answer == "Fourth."
         order = [
             (type(e).__name__, e.step)
@@ -125,7 +125,7 @@ async def test_purposes_distinguish_answers_steps_and_checks() -> None:
         (3,),
     )  # fmt: skip
     async with open_orchestra(StubWorker(local())) as session:
-        await session.play(plan)
+        await session.execute(plan)
         purposes = [request.purpose for request in session.workers["small"].requests]
     assert purposes == [Purpose.STEP, Purpose.VERIFY, Purpose.ANSWER]
 
@@ -171,7 +171,7 @@ async def test_a_step_that_fails_leaves_the_rest_out_and_its_error_is_the_runs()
     async with open_orchestra(
         StubWorker(local(slots=2), broken), StubWorker(local("big"), broken)
     ) as session:
-        view = await session.play(plan)
+        view = await session.execute(plan)
         assert view.failure is not None
         assert (view.failure.error, view.failure.message, view.failure.hint) == (
             "WorkerError", "It can't.", "Choose another.",
@@ -196,7 +196,7 @@ async def test_what_runs_beside_a_step_that_fails_is_kept() -> None:
         (step("small", "One."), step("small", "Two."), step("small", "Three.", "1", "2")), (3,)
     )
     async with open_orchestra(StubWorker(local(slots=2), respond)) as session:
-        view = await session.play(plan)
+        view = await session.execute(plan)
         assert statuses(view) == ["failed", "done", "skipped"]
         assert view.steps[1].text == "whole"
 
@@ -210,7 +210,7 @@ async def test_an_optional_step_may_fail_without_those_that_build_on_it() -> Non
 
     plan = Plan((step("small", "One.", optional=True), step("small", "Two.", "1", "prompt")), (2,))
     async with open_orchestra(StubWorker(local(), respond)) as session:
-        view = await session.play(plan)
+        view = await session.execute(plan)
         assert (view.status, view.answer) == ("finished", "fine")
         assert statuses(view) == ["failed", "done"]
         shown = request_text(session.workers["small"].requests[-1])
@@ -222,7 +222,7 @@ async def test_a_remote_worker_that_is_down_is_asked_twice_then_another_one() ->
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud(), fail_with(DOWN)), policy=Policy.BUDGET
     ) as session:
-        view = await session.play(Plan((step("far", "One."), step("small", "Two.", "1")), (2,)))
+        view = await session.execute(Plan((step("far", "One."), step("small", "Two.", "1")), (2,)))
         assert view.status == "finished"
         assert len(session.workers["far"].requests) == 2
         order = [
@@ -241,7 +241,7 @@ async def test_a_worker_here_that_is_down_gives_way_at_once() -> None:
     async with open_orchestra(
         StubWorker(local(), fail_with(DOWN)), StubWorker(local("big"))
     ) as session:
-        view = await session.play(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
+        view = await session.execute(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
         assert (view.status, len(session.workers["small"].requests)) == ("finished", 1)
         assert view.steps[0].worker == "big"
 
@@ -252,7 +252,9 @@ async def test_the_first_error_is_reported_when_no_worker_is_left() -> None:
         StubWorker(local(), fail_with(WorkerError("The first one's."))),
         StubWorker(local("big"), second),
     ) as session:
-        view = await session.play(Plan((step("small", "One."), step("small", "Two.", "1")), (2,)))
+        view = await session.execute(
+            Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
+        )
         assert view.failure is not None
         assert view.failure.message == "The first one's."
         assert len(session.workers["big"].requests) == 1
@@ -261,7 +263,7 @@ async def test_the_first_error_is_reported_when_no_worker_is_left() -> None:
 async def test_what_was_shown_of_the_answer_is_not_taken_back_by_another_worker() -> None:
     broken = fail_with(DOWN, "Half of it")
     async with open_orchestra(StubWorker(local(), broken), StubWorker(local("big"))) as session:
-        view = await session.play(Plan((step("big", "One."), step("small", "Two.", "1")), (2,)))
+        view = await session.execute(Plan((step("big", "One."), step("small", "Two.", "1")), (2,)))
         assert (view.status, view.answer) == ("failed", "Half of it")
         assert await session.answer() == ("Half of it", TurnStatus.FAILED)
         assert len(session.workers["big"].requests) == 1
@@ -270,7 +272,7 @@ async def test_what_was_shown_of_the_answer_is_not_taken_back_by_another_worker(
 async def test_a_step_in_between_begins_again_with_another_worker() -> None:
     broken = fail_with(DOWN, "Half of it")
     async with open_orchestra(StubWorker(local(), broken), StubWorker(local("big"))) as session:
-        view = await session.play(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
+        view = await session.execute(Plan((step("small", "One."), step("big", "Two.", "1")), (2,)))
         assert view.status == "finished"
         assert view.steps[0].text == "One."
         assert "Half" not in request_text(session.workers["big"].requests[-1])
@@ -283,7 +285,7 @@ async def test_what_is_too_long_for_one_is_given_to_one_that_holds_more() -> Non
         StubWorker(local("narrower", context=2048), answer_with("never")),
         StubWorker(local("wide", context=16384)),
     ) as session:
-        view = await session.play(Plan((step("small", "One."), step("wide", "Two.", "1")), (2,)))
+        view = await session.execute(Plan((step("small", "One."), step("wide", "Two.", "1")), (2,)))
         assert view.steps[0].worker == "wide"
         assert session.workers["narrower"].requests == []
 
@@ -303,7 +305,7 @@ async def test_a_worker_that_may_not_be_used_is_replaced_and_never_called(what: 
     async with open_orchestra(StubWorker(local()), StubWorker(far), **terms) as session:  # type: ignore[arg-type]
         if what == "nobody":
             session.workers["far"].card = replace(far, price=None)
-        view = await session.play(plan, limits=limits)
+        view = await session.execute(plan, limits=limits)
         assert view.status == "finished"
         assert view.plan is not None
         assert [item.worker for item in view.plan.steps] == ["small", "small"]
@@ -321,7 +323,7 @@ async def test_nor_does_it_stand_in_for_one_that_fails(what: str) -> None:
     async with open_orchestra(
         StubWorker(local(), fail_with(DOWN)), StubWorker(far), **terms
     ) as session:  # type: ignore[arg-type]
-        view = await session.play(side_by_side(2, "small"), limits=limits)
+        view = await session.execute(side_by_side(2, "small"), limits=limits)
         assert view.status == "failed"
         assert (session.workers["far"].requests, view.offers) == ([], ())
 
@@ -331,10 +333,10 @@ async def test_going_offline_or_private_later_holds_for_the_next_run() -> None:
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), policy=Policy.BUDGET
     ) as session:
-        await session.play(plan)
+        await session.execute(plan)
         assert len(session.workers["far"].requests) == 1
         session.orchestra.go_offline(True)
-        await session.play(plan)
+        await session.execute(plan)
         assert len(session.workers["far"].requests) == 1
 
 
@@ -375,7 +377,7 @@ async def test_stopping_ends_every_step_and_leaves_no_money_on_its_way() -> None
         assert await session.answer() == ("\n\n".join(["begun"] * 4), TurnStatus.CANCELLED)
 
 
-async def test_stopping_while_the_person_is_asked_sends_nothing() -> None:
+async def test_stopping_while_the_user_is_asked_sends_nothing() -> None:
     asked = asyncio.Event()
 
     class SlowPerson(Person):
@@ -408,7 +410,7 @@ async def test_a_bug_in_one_step_stops_the_others_and_reaches_the_consumer() -> 
     async with open_orchestra(StubWorker(local(slots=2), respond)) as session:
         before = asyncio.all_tasks()
         with pytest.raises(ZeroDivisionError):
-            await session.play(side_by_side(2, "small"))
+            await session.execute(side_by_side(2, "small"))
         assert asyncio.all_tasks() == before
         assert session.workers["small"].running == 0
 
@@ -431,7 +433,7 @@ async def test_every_finished_steps_text_is_in_the_store_and_matches_the_events(
         async for chunk in echo_prompt(request):
             yield chunk
 
-    # The second one's error is reported: the person lets another try, which can't do it either.
+    # The second one's error is reported: the user lets another try, which can't do it either.
     plan = Plan(
         (
             step("far", "One."),
@@ -446,7 +448,7 @@ async def test_every_finished_steps_text_is_in_the_store_and_matches_the_events(
         StubWorker(cloud(), respond),
         choice=["once", "once", "keep"],
     ) as session:
-        live = await session.play(plan)
+        live = await session.execute(plan)
         stored = view_of(list((await session.record()).events))
         assert statuses(live) == ["done", "failed", "skipped", "done"]
         assert stored.steps == live.steps
@@ -467,11 +469,11 @@ async def test_a_strategy_that_can_draw_no_more_leaves_what_there_is() -> None:
             raise PlanError("There is no other plan.")
 
     async with open_orchestra(StubWorker(local()), strategy=StuckStrategy()) as session:
-        view = await session.play(None)
+        view = await session.execute(None)
         assert (view.status, view.answer) == ("finished", "One.")
 
 
-async def test_a_strategy_can_not_change_what_was_played() -> None:
+async def test_a_strategy_can_not_change_what_was_executed() -> None:
     class ForgingStrategy:
         async def first(self, context: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
@@ -481,7 +483,7 @@ async def test_a_strategy_can_not_change_what_was_played() -> None:
             return Proposal(Plan((forged, step("small", "Two.", "1")), (2,)))
 
     async with open_orchestra(StubWorker(local()), strategy=ForgingStrategy()) as session:
-        view = await session.play(None)
+        view = await session.execute(None)
         assert (view.status, view.answer, len(view.steps)) == ("finished", "One.", 1)
         assert len(session.workers["small"].requests) == 1
 
@@ -492,7 +494,7 @@ async def test_a_part_of_the_answer_that_may_fail_does_not_sink_the_rest() -> No
         two = step("other", "Two.", optional=optional)
         plan = Plan((step("small", "One."), two), (1, 2))
         async with open_orchestra(StubWorker(local(), answer_with("first")), broken) as session:
-            view = await session.play(plan, limits=PromptLimits(alone=True))
+            view = await session.execute(plan, limits=PromptLimits(alone=True))
         assert view.steps[1].status == "failed"
         assert (view.status, view.answer) == ("finished" if optional else "failed", "first")
 
@@ -521,6 +523,6 @@ async def test_at_its_deadline_a_whole_draft_is_better_than_what_was_begun(begun
 
     strategy = ReplacingStrategy()
     async with open_orchestra(StubWorker(local(), respond), strategy=strategy) as session:
-        view = await session.play(None, limits=PromptLimits(deadline=0.5))
+        view = await session.execute(None, limits=PromptLimits(deadline=0.5))
         assert (view.status, view.answer, view.deadline) == ("finished", "A whole draft.", 0.5)
         assert await session.answer() == ("A whole draft.", TurnStatus.CUT)

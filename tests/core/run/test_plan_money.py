@@ -1,4 +1,4 @@
-"""What a plan may spend and send, and what a person is asked about it."""
+"""What a plan may spend and send, and what a user is asked about it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_step_that_may_not_be_paid_for_is_done_here(
     ceiling: int, decision: ev.Decision
 ) -> None:
     async with open_orchestra(StubWorker(local()), StubWorker(cloud()), ceiling=ceiling) as session:
-        view = await session.play(CLOUD_FIRST)
+        view = await session.execute(CLOUD_FIRST)
         assert (view.status, view.answer) == ("finished", "Two.")
         assert view.steps[0].worker == "small"
         assert [offer.decision for offer in view.offers] == [decision]
@@ -70,7 +70,7 @@ async def test_an_optional_one_is_left_out_with_what_it_would_have_cost(
 ) -> None:
     plan = Plan((step("far", "One.", optional=True), step("small", "Two.", "1")), (2,))
     async with open_orchestra(StubWorker(local()), StubWorker(cloud()), ceiling=ceiling) as session:
-        view = await session.play(plan)
+        view = await session.execute(plan)
         assert (view.status, statuses(view)) == ("finished", ["skipped", "done"])
         assert view.offers[0].decision is decision
         assert view.steps[0].most == view.offers[0].most > 1000
@@ -81,20 +81,20 @@ async def test_an_optional_one_is_left_out_with_what_it_would_have_cost(
 async def test_where_a_paid_worker_is_not_to_be_asked_no_other_is_offered() -> None:
     paid = StubWorker(cloud()), StubWorker(cloud("further"))
     async with open_orchestra(StubWorker(local(), fail_with(DOWN)), *paid) as session:
-        view = await session.play(single_step_plan("small"))
+        view = await session.execute(single_step_plan("small"))
         assert (view.status, len(session.person.asked)) == ("failed", 1)
         assert [offer.decision for offer in view.offers] == [ev.Decision.KEPT]
         assert [worker.requests for worker in paid] == [[], []]
 
 
-async def test_a_plan_of_one_remote_step_is_done_here_where_the_person_keeps_it() -> None:
+async def test_a_plan_of_one_remote_step_is_done_here_where_the_user_keeps_it() -> None:
     """Only who asked for that very worker takes the prompt back with it."""
     async with open_orchestra(StubWorker(local()), StubWorker(cloud())) as session:
-        view = await session.play(single_step_plan("far"))
+        view = await session.execute(single_step_plan("far"))
         assert (view.status, view.steps[0].worker) == ("finished", "small")
         assert view.offers[0].why == "Step 1 of the plan is for it: chat."
         session.orchestra.configure(default="far")
-        view = await session.play(single_step_plan("far"))
+        view = await session.execute(single_step_plan("far"))
         assert (view.status, view.offers[0].why) == ("cancelled", "You asked for it.")
         assert session.workers["far"].requests == []
 
@@ -104,14 +104,14 @@ async def test_who_is_asked_before_anybody_is_offered_for_what_sends_the_prompt_
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=strategy
     ) as session:
-        view = await session.play(None)
+        view = await session.execute(None)
         assert view.offers[0].why == "Questions like this go wrong here."
         assert session.person.asked[-1].choices[0].label == "Answer here"
         assert (view.status, view.revisions) == ("finished", ("Small answers.",))
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=strategy, choice="edit"
     ) as session:
-        view = await session.play(None)
+        view = await session.execute(None)
         assert (view.is_withdrawn, session.workers["small"].requests) == (True, [])
 
 
@@ -119,7 +119,7 @@ async def test_not_sending_is_called_what_it_is() -> None:
     """Where a local worker does it instead, and only there, the choice says so."""
 
     async def called(session: OrchestraSession, limits: PromptLimits = ANYTHING) -> tuple[str, str]:
-        view = await session.play(CLOUD_FIRST, limits=limits)
+        view = await session.execute(CLOUD_FIRST, limits=limits)
         return session.person.asked[-1].choices[0].label, view.status
 
     async with open_orchestra(StubWorker(local()), StubWorker(cloud())) as session:
@@ -136,7 +136,7 @@ async def test_an_offer_to_stand_in_for_a_worker_that_is_down_says_so() -> None:
     async with open_orchestra(
         StubWorker(local(), fail_with(DOWN)), StubWorker(cloud()), choice="once"
     ) as session:
-        view = await session.play(single_step_plan("small"))
+        view = await session.execute(single_step_plan("small"))
         assert (view.status, view.offers[0].why) == ("finished", "It would stand in for small.")
 
 
@@ -145,11 +145,11 @@ async def test_leave_for_the_conversation_holds_for_the_next_step_and_the_next_p
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), choice=["conversation", "keep"]
     ) as session:
-        view = await session.play(plan)
+        view = await session.execute(plan)
         assert (len(session.person.asked), len(session.workers["far"].requests)) == (1, 3)
         assert [offer.decision for offer in view.offers] == [ev.Decision.SENT] * 3
         assert view.started is not None
-        await session.play(plan, place=ConversationPosition(view.started.conversation))
+        await session.execute(plan, place=ConversationPosition(view.started.conversation))
         assert (len(session.person.asked), len(session.workers["far"].requests)) == (1, 6)
 
 
@@ -158,17 +158,17 @@ async def test_sending_once_is_for_one_step_only() -> None:
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), choice=["once", "keep"]
     ) as session:
-        view = await session.play(plan)
+        view = await session.execute(plan)
         assert (len(session.person.asked), len(session.workers["far"].requests)) == (2, 1)
         assert [s.worker for s in view.steps] == ["far", "small"]
 
 
 async def test_steps_side_by_side_are_offered_one_after_the_other() -> None:
-    """The person's first choice is known before the second card is made."""
+    """The user's first choice is known before the second card is made."""
     async with open_orchestra(
         StubWorker(local(slots=4)), StubWorker(cloud()), choice=["conversation", "keep"]
     ) as session:
-        view = await session.play(side_by_side(4, "far"))
+        view = await session.execute(side_by_side(4, "far"))
         assert len(session.person.asked) == 1
         assert len(view.sent) == 4
 
@@ -177,7 +177,7 @@ async def test_who_wants_to_edit_takes_the_prompt_back() -> None:
     async with open_orchestra(
         StubWorker(local(slots=4)), StubWorker(cloud()), choice="edit"
     ) as session:
-        view = await session.play(side_by_side(4, "far"))
+        view = await session.execute(side_by_side(4, "far"))
         assert (view.status, view.is_withdrawn) == ("cancelled", True)
         assert (len(session.person.asked), session.workers["far"].requests) == (1, [])
 
@@ -203,7 +203,7 @@ async def test_steps_side_by_side_share_what_is_left(choice: str) -> None:
     async with open_orchestra(
         StubWorker(local()), StubWorker(far, respond), choice=choice, ceiling=ceiling, policy=policy
     ) as session:
-        view = await session.play(side_by_side(4, "far"))
+        view = await session.execute(side_by_side(4, "far"))
         assert view.status == "finished"
         assert len(view.sent) == 4
         assert 0 < max(holds) <= ceiling
@@ -224,43 +224,43 @@ async def test_the_last_of_steps_side_by_side_may_have_all_that_is_left() -> Non
     async with open_orchestra(
         StubWorker(far, respond), ceiling=ceiling, policy=Policy.BUDGET
     ) as session:
-        view = await session.play(side_by_side(2, "far"))
+        view = await session.execute(side_by_side(2, "far"))
         first, second = (call.held for call in view.calls)
         assert first + second == pytest.approx(ceiling, rel=0.01)
         assert min(first, second) == pytest.approx(ceiling / 2, rel=0.01)
 
 
 async def test_a_step_that_is_done_here_after_all_leaves_its_share_to_the_others() -> None:
-    """What a person kept here holds no money, so the next one is offered all that is left."""
+    """What a user kept here holds no money, so the next one is offered all that is left."""
     far = replace(cloud(), max_output=10**6)
     async with open_orchestra(
         StubWorker(local()), StubWorker(far), choice=["keep", "once"], ceiling=6_000_000
     ) as session:
-        view = await session.play(side_by_side(2, "far"))
+        view = await session.execute(side_by_side(2, "far"))
         first, second = view.offers
         assert (first.decision, second.decision) == (ev.Decision.KEPT, ev.Decision.SENT)
         assert second.most > first.most * 1.5
 
 
-async def test_a_free_remote_worker_is_asked_about_too_unless_the_person_named_it() -> None:
-    """A plan's author may not decide that something leaves this machine: the person does."""
+async def test_a_free_remote_worker_is_asked_about_too_unless_the_user_named_it() -> None:
+    """A plan's author may not decide that something leaves this machine: the user does."""
     lab = replace(cloud("lab", price=FREE), kind="server", privacy=Label.LAN)
     async with open_orchestra(StubWorker(local()), StubWorker(lab)) as session:
         plan = Plan((step("lab", "One."), step("small", "Two.", "1")), (2,))
-        view = await session.play(plan)
+        view = await session.execute(plan)
         assert (session.workers["lab"].requests, len(session.person.asked)) == ([], 1)
         assert view.status == "finished"
         session.workers["small"].respond = fail_with(DOWN)
-        await session.play(side_by_side(2, "small"))  # nor when another one is down
+        await session.execute(side_by_side(2, "small"))  # nor when another one is down
         assert session.workers["lab"].requests == []
         session.orchestra.configure(default="lab")
         asked = len(session.person.asked)
-        assert (await session.play(side_by_side(2, "lab"))).status == "finished"
+        assert (await session.execute(side_by_side(2, "lab"))).status == "finished"
         assert (len(session.workers["lab"].requests), len(session.person.asked)) == (2, asked)
 
 
 async def test_two_steps_that_are_too_long_do_not_ask_two_questions_at_once() -> None:
-    """A person is asked one thing at a time, and once for all steps that it is about."""
+    """A user is asked one thing at a time, and once for all steps that it is about."""
 
     async def respond(request: Request) -> AsyncGenerator[Chunk]:
         if "long ago" in request_text(request):
@@ -270,13 +270,13 @@ async def test_two_steps_that_are_too_long_do_not_ask_two_questions_at_once() ->
     async with open_orchestra(
         StubWorker(local(slots=3), answer_with("ok")), choice="trim"
     ) as session:
-        first = await session.play(single_step_plan("small"), "long ago " * 200)
+        first = await session.execute(single_step_plan("small"), "long ago " * 200)
         assert first.started is not None
         place = ConversationPosition(first.started.conversation)
-        await session.play(single_step_plan("small"), "not so long", place=place)
+        await session.execute(single_step_plan("small"), "not so long", place=place)
         session.workers["small"].respond = respond
         votes = Plan((direct_step("small"), direct_step("small"), direct_step("small")), (1,))
-        view = await session.play(votes, "now", place=place)
+        view = await session.execute(votes, "now", place=place)
         assert view.status == "finished"
         assert len(session.person.asked) == 1
 
@@ -302,13 +302,13 @@ async def test_a_question_about_the_conversation_waits_for_one_about_money() -> 
     async with open_orchestra(
         StubWorker(local(), answer_with("ok")), StubWorker(cloud())
     ) as session:
-        first = await session.play(single_step_plan("small"), "long ago " * 200)
+        first = await session.execute(single_step_plan("small"), "long ago " * 200)
         assert first.started is not None
         place = ConversationPosition(first.started.conversation)
-        await session.play(single_step_plan("small"), "not so long", place=place)
+        await session.execute(single_step_plan("small"), "not so long", place=place)
         session.workers["small"].respond = respond
         session.person = SlowPerson(["keep"])
-        view = await session.play(
+        view = await session.execute(
             Plan((direct_step("small"), step("far", "Two.")), (2,)), place=place
         )
         assert {question.offer is None for question in session.person.asked} == {True, False}
@@ -351,7 +351,7 @@ async def test_who_waits_for_money_can_stop_and_leaves_the_line() -> None:
         view = await session.watch(run, lambda e: isinstance(e, ev.Progress))
         assert (view.status, session.workers["far"].requests) == ("cancelled", [])
         await session.ledger.void(other.call)
-        assert (await session.play(None)).status == "finished"
+        assert (await session.execute(None)).status == "finished"
         assert await session.held() == 0
 
 
@@ -366,7 +366,7 @@ async def test_a_shown_plan_counts_the_results_that_a_step_will_read() -> None:
         (4,),
     )
     async with open_orchestra(StubWorker(local()), StubWorker(cloud())) as session:
-        await session.play(plan, limits=PromptLimits(preview=True))
+        await session.execute(plan, limits=PromptLimits(preview=True))
         prices = session.person.asked[-1].prices
         one, two, three, free = (price.most for price in prices)
         for price in prices[:3]:

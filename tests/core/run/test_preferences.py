@@ -1,4 +1,4 @@
-"""Whom the person prefers for a kind of task: taken where that may be, and never beyond."""
+"""Whom the user prefers for a kind of task: taken where that may be, and never beyond."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_it_answers_prompts_of_that_kind_and_the_route_says_why() -> None:
     assert "your choice" not in event.why
 
 
-async def test_whom_the_person_names_comes_before() -> None:
+async def test_whom_the_user_names_comes_before() -> None:
     assert (await routed_choice({"code": "coder"}, worker="small")).worker == "small"
     assert (
         await routed_choice({"code": "coder"}, limits=PromptLimits(alone=True))

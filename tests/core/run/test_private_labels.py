@@ -57,7 +57,7 @@ from support.scripted_plans import (
 )
 
 RUNS = 12
-"""How many prompts one world plays."""
+"""How many prompts one world runs."""
 
 PRICE = Price(Rates(NANO, 2 * NANO, NANO, NANO))
 SMALL = Card("small", "local", "Small", context=4096)
@@ -106,7 +106,7 @@ class RandomScenario:
             dice.choice(["small", "big"]),
             RunTerms({Scope.DAY: 1000 * NANO}, dice.choice([*Policy, *[Policy.ASK] * 4])),
         )
-        if dice.random() < 0.7:  # what the router wants is no reason to send private text
+        if dice.random() < 0.7:  # what the router wants isn't a reason to send private text
             self.orchestra.configure(router=Adversary(dice, greedy=dice.random() < 0.5))
 
     async def aclose(self) -> None:
@@ -154,7 +154,7 @@ class RandomScenario:
         return Prompt(self.text(label), files, system)
 
     def place(self) -> ConversationPosition:
-        """Go on, begin a new one, branch off, or have a prompt answered again."""
+        """Continue, begin a new one, branch off, or have a prompt answered again."""
         if not self.places or self.dice.random() < 0.25:
             return NEW
         conversation, prompt, answer = self.dice.choice(self.places)
@@ -166,7 +166,7 @@ class RandomScenario:
     async def ask(self, question: Question) -> str:
         return self.dice.choice(question.choices).id
 
-    async def play(self) -> None:
+    async def execute(self) -> None:
         dice = self.dice
         label = self.label()
         limits = PromptLimits(
@@ -223,10 +223,10 @@ def in_text(text: str) -> set[tuple[str, str]]:
     return set(re.findall(r"(canary-(local|lan|cloud)-\d+)", text))
 
 
-async def play_all(world: RandomScenario) -> RandomScenario:
+async def execute_all(world: RandomScenario) -> RandomScenario:
     try:
         for _ in range(RUNS):
-            await world.play()
+            await world.execute()
             await world.meddle()
     finally:
         await world.aclose()
@@ -234,12 +234,12 @@ async def play_all(world: RandomScenario) -> RandomScenario:
 
 
 async def search_leaks(seeds: range, tmp_path: Path) -> None:
-    """Play the worlds of some seeds, and look for leaks in what their workers saw."""
+    """Run the worlds of some seeds, and look for leaks in what their workers saw."""
     worlds = []
     for seed in seeds:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        worlds.append(await play_all(RandomScenario(random.Random(seed), folder)))
+        worlds.append(await execute_all(RandomScenario(random.Random(seed), folder)))
         assert leaks(worlds[-1].workers.values()) == [], f"with the seed {seed}"
     # It could have: texts did leave, and workers here did see private ones.
     for label in Label:
@@ -270,17 +270,17 @@ async def test_what_was_derived_stays_private_when_its_source_is_left_out(tmp_pa
     world.orchestra.change_terms(policy=Policy.BUDGET)
     secret = Attachment("secret.txt", "canary-local-1", 1, Label.LOCAL)
 
-    async def play(prompt: Prompt, worker: str) -> ev.Started:
+    async def execute(prompt: Prompt, worker: str) -> ev.Started:
         place = ConversationPosition(world.places[0][0]) if world.places else NEW
         async with world.orchestra.run(prompt, place, worker=worker) as run:
             [started] = [event async for event in run if isinstance(event, ev.Started)]
         world.places.append((started.conversation, started.prompt, started.answer))
         return started
 
-    await play(Prompt("Read this.", (secret,)), "small")
-    second = await play(Prompt("What did it say?"), "small")
+    await execute(Prompt("Read this.", (secret,)), "small")
+    second = await execute(Prompt("What did it say?"), "small")
     await world.store.trim(second.conversation, second.prompt)
-    third = await play(Prompt("Is that so?"), "gpt")
+    third = await execute(Prompt("Is that so?"), "gpt")
     thread = await world.store.thread(third.conversation, third.answer)
     assert "canary-local-1" in thread[3].text
     assert world.workers["gpt"].requests == []
@@ -298,9 +298,9 @@ async def test_a_strategy_sees_the_label_of_the_conversation_where_that_is_stric
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=LabelRecorder()
     ) as session:
-        view = await session.play(None, limits=PromptLimits(Label.LOCAL))
+        view = await session.execute(None, limits=PromptLimits(Label.LOCAL))
         assert view.started is not None
-        await session.play(None, place=ConversationPosition(view.started.conversation))
+        await session.execute(None, place=ConversationPosition(view.started.conversation))
         assert seen == [Label.LOCAL, Label.LOCAL]
 
 
@@ -326,13 +326,13 @@ async def test_an_answer_that_is_cut_keeps_an_end_that_looks_like_a_placeholder(
     async with open_orchestra(
         StubWorker(cloud(), respond), redactor=hiding, policy=Policy.BUDGET
     ) as session:
-        view = await session.play(None, "Write to ann@example.org.", PromptLimits(alone=True))
+        view = await session.execute(None, "Write to ann@example.org.", PromptLimits(alone=True))
         assert view.status == "failed"
         assert (await session.answer())[0] == "Her address is [mail"
 
 
 async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
-    """With lying cards, of clouds that call themselves local, the same runs do leak."""
+    """With false cards, of clouds that call themselves local, the same runs do leak."""
     found: list[tuple[str, str]] = []
     for seed in range(5):
         if found:
@@ -342,7 +342,7 @@ async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
         world = RandomScenario(random.Random(seed), folder)
         for card in REMOTE:
             world.workers[card.id].card = replace(card, privacy=Label.LOCAL)
-        await play_all(world)
+        await execute_all(world)
         for card in REMOTE:
             world.workers[card.id].card = card
         found += leaks(world.workers.values())
@@ -350,7 +350,7 @@ async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
 
 
 async def search_leaks_on_the_wire(seeds: range, tmp_path: Path) -> None:
-    """Play the same runs through the real gateway, and look at what its servers received."""
+    """Run the same runs through the real gateway, and look at what its servers received."""
     dice = random.Random(seeds.start)
     worlds: list[RandomScenario] = []
 
@@ -376,7 +376,7 @@ async def search_leaks_on_the_wire(seeds: range, tmp_path: Path) -> None:
             folder = tmp_path / str(seed)
             folder.mkdir()
             worlds.append(RandomScenario(random.Random(seed), folder, real))
-            await play_all(worlds[-1])
+            await execute_all(worlds[-1])
         await gateway.aclose()
     to_cloud, to_lab = (
         in_text(" ".join(sent.body.decode() for sent in kit.received)) for kit in (cloud, lab)
@@ -408,12 +408,12 @@ async def test_ratings_of_private_answers_reach_no_remote_worker(label: Label) -
         async def planner_prompt() -> str:
             session.orchestra.configure(skills=SkillTable(outcomes=session.store.feedback.outcomes))
             far.requests.clear()
-            await session.play(None, "Plan it.", PromptLimits(strategy="conductor"))
+            await session.execute(None, "Plan it.", PromptLimits(strategy="conductor"))
             return request_text(far.requests[0])
 
         before = await planner_prompt()
         assert "skills of 5" in before
         for _ in range(12):
-            await session.play(None, "3 and 4?", PromptLimits(label, strategy="single"))
+            await session.execute(None, "3 and 4?", PromptLimits(label, strategy="single"))
             await session.store.feedback.rate((await session.record()).answer, Signal.BAD)
         assert (await planner_prompt() == before) is (label is Label.LOCAL)

@@ -141,7 +141,7 @@ class FailingStore(Store):
 
 
 class RandomScenario:
-    """Workers, a conversation, a plan, a person and all that goes wrong with them."""
+    """Workers, a conversation, a plan, a user and all that goes wrong with them."""
 
     def __init__(self, number: int) -> None:
         self.random = Random(number)
@@ -182,7 +182,7 @@ class RandomScenario:
         cards = local_cards + far + [c for c in (lab, own, dear, tool, some) if r.random() < 0.3]
         first, rest = cards[0], cards[1:]
         r.shuffle(rest)
-        if r.random() < 0.1 and far:  # the person wants a remote worker
+        if r.random() < 0.1 and far:  # the user wants a remote worker
             first, rest = far[0], [first, *(card for card in rest if card is not far[0])]
         context = r.choice([0, 0, 3000, 9000])
         return [first, *(replace(c, context=context) if r.random() < 0.3 else c for c in rest)]
@@ -262,7 +262,7 @@ class RandomScenario:
         return Usage(read, wrote, self.random.choice(ends))
 
     async def hang(self) -> None:
-        """Wait for ever; the person loses patience."""
+        """Wait for ever; the user loses patience."""
         for _ in range(self.random.randrange(30)):
             await asyncio.sleep(0)
         assert self.run is not None
@@ -300,15 +300,15 @@ class GrowingStrategy:
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         await self._look(context)
-        played, fate = len(outcome.plan.steps), self.random.random()
-        if fate < 0.4 or played > MAX_STEPS - 4:
+        executed, fate = len(outcome.plan.steps), self.random.random()
+        if fate < 0.4 or executed > MAX_STEPS - 4:
             return None
         if fate < 0.45:
             return Proposal(self.scenario.make_plan(), why="Another one.")
         more = tuple(
-            self.scenario.make_step(played + n) for n in range(1, self.random.randint(1, 4))
+            self.scenario.make_step(executed + n) for n in range(1, self.random.randint(1, 4))
         )
-        answer = self.scenario.make_answer(played + len(more))
+        answer = self.scenario.make_answer(executed + len(more))
         return Proposal(outcome.plan.with_steps(more, answer), why="More.", final=fate < 0.7)
 
     async def _look(self, context: StrategyContext) -> None:
@@ -345,18 +345,18 @@ def first_of(request: Request) -> int:
 # What must hold
 
 
-async def play(number: int) -> str:
-    """Play a scenario and check all that must hold after it; return how it ended."""
+async def execute(number: int) -> str:
+    """Run a scenario and check all that must hold after it; return how it ended."""
     scenario = RandomScenario(number)
     store, ledger = FailingStore(None), FailingLedger(None)
     try:
-        return await _play(scenario, store, ledger)
+        return await _execute(scenario, store, ledger)
     finally:
         await ledger.aclose()
         await store.aclose()
 
 
-async def _play(scenario: RandomScenario, store: Store, ledger: Ledger) -> str:
+async def _execute(scenario: RandomScenario, store: Store, ledger: Ledger) -> str:
     default = next(iter(scenario.workers))
     orchestra = ScriptedOrchestra(
         Services(scenario.workers, store, ledger=ledger), default, scenario.terms
@@ -414,7 +414,7 @@ async def follow(scenario: RandomScenario, run: Run, store: Store, ledger: Ledge
 async def go_on(
     scenario: RandomScenario, orchestra: ScriptedOrchestra, store: Store, ledger: Ledger
 ) -> None:
-    """Go on with a run that ended early: what was finished isn't done again."""
+    """Continue a run that ended early: what was finished isn't done again."""
     record = await store.runs.last()
     assert record is not None
     old = view_of(list(record.events))
@@ -431,7 +431,7 @@ async def go_on(
     done = {step.number: step.text for step in old.steps if step.status == "done" and step.text}
     begun = [(step.step.subtask, step.step.access) for step in old.steps]
     if [(step.step.subtask, step.step.access) for step in view.steps[: len(begun)]] != begun:
-        return  # it ended before, or no worker could play the rest, and the ordinary plan ran
+        return  # it ended before, or no worker could run the rest, and the ordinary plan ran
     called = {number_of(r) for worker in scenario.workers.values() for r in worker.requests}
     assert not called & set(done)
     assert {n: view.steps[n - 1].text for n in done} == done
@@ -547,12 +547,12 @@ async def check_kept(store: Store, events: list[ev.Event]) -> None:
     assert (stored.calls, stored.offers) == (live.calls, live.offers)
 
 
-async def play_scenarios(numbers: range, monkeypatch: pytest.MonkeyPatch) -> None:
+async def execute_scenarios(numbers: range, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(part, "RETRY_SECONDS", 0.0)
     ends: set[str] = set()
     for number in numbers:
         try:
-            ends.add(await play(number))
+            ends.add(await execute(number))
         except BaseException as error:
             error.add_note(f"in scenario {number}")
             raise
@@ -566,7 +566,7 @@ async def test_a_run_that_once_failed_or_never_ended(
 ) -> None:
     """Steps side by side meet their failures in any order, so how it ends may differ."""
     monkeypatch.setattr(part, "RETRY_SECONDS", 0.0)
-    assert await play(number) in {"finished", "failed"}
+    assert await execute(number) in {"finished", "failed"}
 
 
 @pytest.mark.sampled(2)
@@ -574,7 +574,7 @@ async def test_a_run_that_once_failed_or_never_ended(
 async def test_every_run_ends_once_and_leaves_nothing_behind(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await play_scenarios(range(first, first + 60), monkeypatch)
+    await execute_scenarios(range(first, first + 60), monkeypatch)
 
 
 @pytest.mark.long
@@ -582,4 +582,4 @@ async def test_every_run_ends_once_and_leaves_nothing_behind(
 async def test_every_run_of_thousands_ends_once(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await play_scenarios(range(first, first + 500), monkeypatch)
+    await execute_scenarios(range(first, first + 500), monkeypatch)

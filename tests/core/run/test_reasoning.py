@@ -1,4 +1,4 @@
-"""Thoughts in a run: they are reported and counted, and are no part of the answer."""
+"""Thoughts in a run: they are reported and counted, and aren't part of the answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_they_are_reported_and_counted_and_not_kept() -> None:
         local(), thinks(Thinking(5, 50.0), Text("Paris", 1), Usage(10, 6, Finish.STOP))
     )
     async with open_orchestra(worker) as session:
-        view = await session.play(None, limits=ONE)
+        view = await session.execute(None, limits=ONE)
         progress = [e for e in session.events if isinstance(e, ev.Progress)]
         assert [(e.phase, e.tokens_per_second) for e in progress] == [(ev.Phase.THINKING, 50.0)]
         assert view.answer == "Paris"
@@ -37,7 +37,7 @@ async def test_they_are_reported_and_counted_and_not_kept() -> None:
 async def test_an_answer_cut_within_them_is_reported_as_cut() -> None:
     worker = StubWorker(local(), thinks(Thinking(5, 50.0), Usage(10, 5, Finish.LENGTH)))
     async with open_orchestra(worker) as session:
-        view = await session.play(None, limits=ONE)
+        view = await session.execute(None, limits=ONE)
         assert await session.answer() == ("", TurnStatus.CUT)
         assert view.steps[0].is_cut
         assert view.calls[-1].finish is Finish.LENGTH

@@ -77,7 +77,7 @@ def at_last(text: str) -> Responder:
 
 
 async def resume_run(session: OrchestraSession) -> tuple[RunView, list[str]]:
-    """Go on with the last run; return how it ended, and each answer that was said to stay."""
+    """Continue the last run; return how it ended, and each answer that was said to stay."""
     record = await session.store.runs.last()
     assert record is not None
     view, finals = RunView(), [""]
@@ -88,7 +88,7 @@ async def resume_run(session: OrchestraSession) -> tuple[RunView, list[str]]:
     return view, finals
 
 
-# Going on with a run
+# Continuing a run
 
 
 async def test_a_resumed_run_never_takes_back_what_it_said_would_stay() -> None:
@@ -126,7 +126,7 @@ async def test_a_draft_of_a_resumed_run_is_kept_though_another_answer_came() -> 
     )
 
 
-async def test_a_private_run_goes_on_although_the_default_worker_may_not_see_it() -> None:
+async def test_a_private_run_continues_although_the_default_worker_may_not_see_it() -> None:
     async with open_orchestra(
         StubWorker(cloud()), StubWorker(local("a"), at_last("Hello"))
     ) as session:
@@ -165,7 +165,7 @@ async def test_no_worker_stands_in_for_one_whose_answer_was_to_be_compared_with_
         StubWorker(local("b"), fail_with(DOWN)),
         StubWorker(local("c"), answer_with("The answer is 9")),
     ) as session:
-        view = await session.play(None, SUM, PromptLimits(strategy="majority"))
+        view = await session.execute(None, SUM, PromptLimits(strategy="majority"))
         assert [step.status for step in view.steps] == ["done", "failed", "done"]
         assert "agree" not in view.revisions[-1] or "No two" in view.revisions[-1]
         assert len(session.workers["a"].requests) == 1
@@ -181,7 +181,7 @@ async def test_no_remote_worker_is_paid_for_a_draft_in_place_of_a_local_worker_t
     async with open_orchestra(
         *drafts, StubWorker(cloud(), answer_with("The answer is 9")), choice="once"
     ) as session:
-        view = await session.play(None, SUM, PromptLimits(strategy="cascade"))
+        view = await session.execute(None, SUM, PromptLimits(strategy="cascade"))
         assert (view.status, view.answer) == ("finished", "The answer is 5")
         assert not session.person.asked
         assert not view.sent
@@ -194,7 +194,7 @@ async def test_what_has_no_result_is_answered_by_the_calculator_and_no_model() -
     )
     calculator = build_tools()["calculator"]
     async with open_orchestra(mine, calculator, far, choice="once") as session:  # type: ignore[arg-type]
-        view = await session.play(None, "What is 1/0?")
+        view = await session.execute(None, "What is 1/0?")
         assert [step.worker for step in view.steps] == ["calculator"]
         assert view.answer == "1 ÷ 0 has no result: nothing can be divided by zero."
         assert session.person.asked == []
@@ -317,16 +317,16 @@ def _check_reported(events: list[ev.Event]) -> RunView:
 @pytest.mark.parametrize("first", range(0, 40, 10))
 async def test_all_that_leaves_was_offered_just_so_and_nothing_is_taken_back(first: int) -> None:
     for seed in range(first, first + 10):
-        await _play_by_chance(random.Random(seed))
+        await _execute_by_chance(random.Random(seed))
 
 
 @pytest.mark.long
 async def test_all_that_leaves_in_many_runs_was_offered_just_so() -> None:
     for seed in range(40, 2000):
-        await _play_by_chance(random.Random(seed))
+        await _execute_by_chance(random.Random(seed))
 
 
-async def _play_by_chance(chance: random.Random) -> None:
+async def _execute_by_chance(chance: random.Random) -> None:
     size = 8 * 10**9
     others = [
         replace(local("b"), parameters=size),
@@ -371,7 +371,9 @@ async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_fin
     far = StubWorker(cloud(price=FREE), answer_with("Here it is."))
     async with open_orchestra(StubWorker(card, respond), far, choice=["keep", "once"]) as session:
         session.orchestra.configure(conductor="a")
-        view = await session.play(None, "Prove rigorously that there are infinitely many primes.")
+        view = await session.execute(
+            None, "Prove rigorously that there are infinitely many primes."
+        )
     assert _check_reported(session.events).answer == "Here it is." == view.answer
     assert any(step.text == SORRY for step in view.steps)
 
@@ -389,7 +391,7 @@ def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
 async def test_a_vote_whose_worker_is_gone_is_answered_by_another() -> None:
     gone = StubWorker(local("a"), fail_with(ModelFileError("It is gone.", "Pull it.")))
     async with open_orchestra(gone, StubWorker(local("b"), answer_with("Hello"))) as session:
-        view = await session.play(None, limits=PromptLimits(strategy="vote"))
+        view = await session.execute(None, limits=PromptLimits(strategy="vote"))
         assert (view.status, view.answer) == ("finished", "Hello")
 
 
@@ -400,7 +402,7 @@ async def test_two_files_of_one_name_are_both_seen_by_the_steps_of_a_plan() -> N
     files = Attachment("report.md", "First year: 10", 14), Attachment("report.md", "Next: 20", 8)
     async with open_orchestra(StubWorker(local("a"), answer_with("Ten more."))) as session:
         prompt = Prompt("Compare these.", files)
-        await session.play(None, limits=PromptLimits(strategy="reflect"), prompt=prompt)
+        await session.execute(None, limits=PromptLimits(strategy="reflect"), prompt=prompt)
         draft, revision = map(request_text, session.workers["a"].requests)
     for text in ("First year: 10", "Next: 20"):
         assert text in draft

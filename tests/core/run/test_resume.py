@@ -1,4 +1,4 @@
-"""Plans that are seen before they are played, and runs that go on where they stopped."""
+"""Plans that are seen before they are run, and runs that continue where they stopped."""
 
 from __future__ import annotations
 
@@ -46,10 +46,12 @@ from support.scripted_plans import (
 
 
 @pytest.mark.parametrize(("choice", "calls"), [("go", 2), ("stop", 0), ("edit", 0)])
-async def test_a_plan_that_is_shown_first_is_played_only_at_a_word(choice: str, calls: int) -> None:
+async def test_a_plan_that_is_shown_first_is_executed_only_at_a_word(
+    choice: str, calls: int
+) -> None:
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
     async with open_orchestra(StubWorker(local()), choice=choice) as session:
-        view = await session.play(plan, limits=PromptLimits(preview=True))
+        view = await session.execute(plan, limits=PromptLimits(preview=True))
         (question,) = session.person.asked
         assert (question.plan, question.default) == (plan, "stop")
         assert [c.id for c in question.choices] == ["go", "stop", "edit"]
@@ -59,10 +61,10 @@ async def test_a_plan_that_is_shown_first_is_played_only_at_a_word(choice: str, 
         assert not any(isinstance(e, ev.StepStarted) for e in session.events) or calls
 
 
-async def test_a_plan_that_was_stopped_can_be_gone_on_with_or_played_edited() -> None:
+async def test_a_plan_that_was_stopped_can_be_continued_or_executed_edited() -> None:
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
     async with open_orchestra(StubWorker(local()), choice="stop") as session:
-        view = await session.play(plan, limits=PromptLimits(preview=True))
+        view = await session.execute(plan, limits=PromptLimits(preview=True))
         resumed = await session.watch(
             session.orchestra.resume(await session.record(), ask=session.person)
         )
@@ -70,10 +72,10 @@ async def test_a_plan_that_was_stopped_can_be_gone_on_with_or_played_edited() ->
         assert view.started is not None
         edited = Plan((plan.steps[0], replace(plan.steps[1], subtask="Otherwise.")), (2,))
         place = ConversationPosition(again=view.started.prompt)
-        assert (await session.play(edited, place=place)).answer == "Otherwise."
+        assert (await session.execute(edited, place=place)).answer == "Otherwise."
 
 
-async def test_without_a_person_nothing_is_played() -> None:
+async def test_without_a_user_nothing_is_executed() -> None:
     async with open_orchestra(StubWorker(local())) as session:
         limits = PromptLimits(preview=True, attended=False)
         run = session.orchestra.run(Prompt("x"), limits=limits, plan=side_by_side(2, "small"))
@@ -81,11 +83,11 @@ async def test_without_a_person_nothing_is_played() -> None:
         assert session.workers["small"].requests == []
 
 
-async def test_a_given_plan_is_played_with_the_conversation_behind_it() -> None:
+async def test_a_given_plan_is_executed_with_the_conversation_behind_it() -> None:
     async with open_orchestra(StubWorker(local())) as session:
-        first = await session.play(single_step_plan("small"), "Before")
+        first = await session.execute(single_step_plan("small"), "Before")
         assert first.started is not None
-        view = await session.play(
+        view = await session.execute(
             Plan((Step("small", DIRECT_SUBTASK, ("prompt", "history")),), (1,)),
             "After",
             place=ConversationPosition(first.started.conversation),
@@ -96,7 +98,7 @@ async def test_a_given_plan_is_played_with_the_conversation_behind_it() -> None:
         assert texts == ["Before", "Before", "After"]
 
 
-# Going on with what was interrupted
+# Continuing what was interrupted
 
 FOUR = Plan(
     (
@@ -113,7 +115,7 @@ def third_step_begins(event: ev.Event) -> bool:
     return isinstance(event, ev.StepStarted) and event.step == 3
 
 
-async def test_a_run_that_was_stopped_goes_on_where_it_was() -> None:
+async def test_a_run_that_was_stopped_continues_where_it_was() -> None:
     async with open_orchestra(StubWorker(local(), hang_at("Three."))) as session:
         before = await session.watch(session.begin(FOUR), third_step_begins)
         assert statuses(before)[:2] == ["done", "done"]
@@ -146,7 +148,7 @@ def kill_in_the_third_step(home: Path) -> None:
 
 
 @pytest.mark.sampled(0.5)
-async def test_a_run_that_was_killed_goes_on_in_the_next_baton(tmp_path: Path) -> None:
+async def test_a_run_that_was_killed_continues_in_the_next_baton(tmp_path: Path) -> None:
     await asyncio.to_thread(kill_in_the_third_step, tmp_path)
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), home=tmp_path, policy=Policy.BUDGET
@@ -161,7 +163,7 @@ async def test_a_run_that_was_killed_goes_on_in_the_next_baton(tmp_path: Path) -
         assert "Two." in request_text(session.workers["far"].requests[0])
 
 
-async def test_a_run_that_failed_goes_on_once_its_worker_is_back() -> None:
+async def test_a_run_that_failed_continues_once_its_worker_is_back() -> None:
     async def respond(request: Request) -> AsyncGenerator[Chunk]:
         if "Three." in request_text(request):
             raise DOWN
@@ -169,7 +171,7 @@ async def test_a_run_that_failed_goes_on_once_its_worker_is_back() -> None:
             yield chunk
 
     async with open_orchestra(StubWorker(local(), respond)) as session:
-        view = await session.play(FOUR)
+        view = await session.execute(FOUR)
         assert statuses(view) == ["done", "done", "failed", "skipped"]
         small = session.workers["small"]
         small.respond, small.requests = echo_prompt, []
@@ -212,9 +214,9 @@ async def test_a_resumed_private_run_stays_private() -> None:
         assert session.workers["far"].requests == []
 
 
-async def test_what_can_not_be_gone_on_with_says_so() -> None:
+async def test_what_can_not_be_continued_says_so() -> None:
     async with open_orchestra(StubWorker(local())) as session:
-        await session.play(FOUR)
+        await session.execute(FOUR)
         finished = await session.record()
         with pytest.raises(ConfigError, match="is finished"):
             session.orchestra.resume(finished)
@@ -225,7 +227,7 @@ async def test_what_can_not_be_gone_on_with_says_so() -> None:
             session.orchestra.resume(empty)
 
 
-async def test_a_kept_plan_that_can_not_be_played_any_more_ends_cleanly() -> None:
+async def test_a_kept_plan_that_can_not_be_executed_any_more_ends_cleanly() -> None:
     """The parts of one plan are never taken for those of another."""
     wide, long = local("wide", context=0), "word " * 3000
     plan = Plan((step("wide", "One."), step("wide", "Two.", "1", "prompt")), (2,))
@@ -303,7 +305,7 @@ async def interrupt_run(session: OrchestraSession, limits: PromptLimits = ANYTHI
     ("bound", "free"), [("mode", "auto"), ("offline", False), ("is_free", False)]
 )
 @pytest.mark.parametrize("bounded", [True, False])
-async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
+async def test_a_run_that_began_here_alone_is_continued_here_alone(
     bound: str, free: object, bounded: bool
 ) -> None:
     terms: dict[str, Any] = {bound: "local" if bound == "mode" else True} if bounded else {}
@@ -313,7 +315,7 @@ async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
         await interrupt_run(session)
         changes: dict[str, Any] = {bound: free}
         session.orchestra.change_terms(**changes)
-        for _ in range(2):  # the second goes on with what the first left
+        for _ in range(2):  # the second continues what the first left
             view = await session.watch(session.orchestra.resume(await session.record()))
             if bounded:
                 assert (view.status, session.workers["far"].requests) == ("failed", [])
@@ -326,7 +328,7 @@ async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
 async def test_a_resumed_run_keeps_the_ceiling_it_began_with() -> None:
     async with open_orchestra(StubWorker(cloud()), policy=Policy.BUDGET) as session:
         plan = Plan((step("far", "One."),), (1,))
-        view = await session.play(plan, limits=PromptLimits(budget=1000))
+        view = await session.execute(plan, limits=PromptLimits(budget=1000))
         assert (view.status, session.workers["far"].requests) == ("failed", [])
         for budget in (None, NANO):
             limits = PromptLimits(budget=budget)
@@ -343,20 +345,20 @@ async def test_a_resumed_run_that_was_allowed_less_now_may_be_resumed_with_more(
         StubWorker(cloud(), fail_with(DOWN)), policy=Policy.BUDGET
     ) as session:
         plan = Plan((step("far", "One."),), (1,))
-        await session.play(plan, limits=PromptLimits(budget=NANO))
+        await session.execute(plan, limits=PromptLimits(budget=NANO))
         await session.watch(
             session.orchestra.resume(await session.record(), PromptLimits(budget=1000))
         )
         assert "Allow this prompt more with `--budget 0.0" in str(session.events[-1])
 
 
-async def test_what_a_run_was_charged_counts_when_it_goes_on() -> None:
+async def test_what_a_run_was_charged_counts_when_it_continues() -> None:
     plan = Plan((step("far", "One."),), (1,))
     async with open_orchestra(
         StubWorker(cloud(), fail_with(DOWN, "Half of it")), policy=Policy.BUDGET
     ) as session:
         far = session.workers["far"]
-        await session.play(plan, limits=PromptLimits(budget=NANO))
+        await session.execute(plan, limits=PromptLimits(budget=NANO))
         [charge] = await session.ledger.charges()
         assert charge.charged == charge.held > 0
         far.respond, far.requests = echo_prompt, []
@@ -367,12 +369,12 @@ async def test_what_a_run_was_charged_counts_when_it_goes_on() -> None:
             assert "for this prompt is used up" in str(session.events[-1])
 
 
-async def test_runs_that_go_on_with_one_share_its_ceiling() -> None:
+async def test_runs_that_continue_one_share_its_ceiling() -> None:
     plan = Plan((step("far", "One."),), (1,))
     async with open_orchestra(
         StubWorker(cloud(), fail_with(DOWN, "Half of it")), policy=Policy.BUDGET
     ) as session:
-        await session.play(plan, limits=PromptLimits(budget=NANO))
+        await session.execute(plan, limits=PromptLimits(budget=NANO))
         first = await session.record()
         for record in (first, first):
             await session.watch(session.orchestra.resume(record))
@@ -406,7 +408,7 @@ async def test_a_budget_that_a_program_set_allows_no_spending_to_who_resumes_its
     async with open_orchestra(StubWorker(cloud()), ceilings={}) as session:
         plan = Plan((step("far", "One."),), (1,))
         program = PromptLimits(budget=NANO, client="token", attended=False)
-        await session.play(plan, limits=program)
+        await session.execute(plan, limits=program)
         assert session.workers["far"].requests == []
         limits = PromptLimits(budget=budget, attended=False)
         await session.watch(session.orchestra.resume(await session.record(), limits))

@@ -61,7 +61,7 @@ async def test_a_greedy_router_sends_nothing_that_may_not_leave(way: str, closed
         StubWorker(local(), answer_with("7")), here_too, far, **terms
     ) as session:
         session.orchestra.configure(router=Adversary(Random(1), greedy=True))
-        view = await session.play(None, SUM, limits)
+        view = await session.execute(None, SUM, limits)
         assert view.status == "finished"
         assert far.requests == []
         assert send(session) == []
@@ -77,7 +77,7 @@ async def test_a_greedy_router_never_passes_the_ceiling(way: str, ceiling: int) 
     async with open_orchestra(near, far, ceiling=ceiling, policy=Policy.BUDGET) as session:
         session.orchestra.configure(router=Adversary(Random(1), greedy=True))
         for _ in range(6):
-            view = await session.play(None, SUM, replace(SOLO, strategy=way))
+            view = await session.execute(None, SUM, replace(SOLO, strategy=way))
             assert view.status == "finished"
             assert sum(isinstance(event, ev.TERMINAL) for event in session.events) == 1
             assert await session.spent() <= ceiling
@@ -85,11 +85,11 @@ async def test_a_greedy_router_never_passes_the_ceiling(way: str, ceiling: int) 
         assert ceiling or far.requests == []
 
 
-async def test_a_person_who_is_asked_first_may_still_keep_it_here() -> None:
+async def test_a_user_who_is_asked_first_may_still_keep_it_here() -> None:
     far = StubWorker(cloud(), answer_with("8"))
     async with open_orchestra(StubWorker(local(), answer_with("7")), far, choice="keep") as session:
         session.orchestra.configure(router=Adversary(Random(1), greedy=True))
-        view = await session.play(None, SUM, PromptLimits(strategy="hybrid"))
+        view = await session.execute(None, SUM, PromptLimits(strategy="hybrid"))
         assert (view.status, view.answer, far.requests) == ("finished", "7", [])
         assert session.person.asked
 
@@ -106,7 +106,7 @@ async def test_figures_that_are_none_leave_it_to_the_rule() -> None:
         ) as session:
             wild = Adversary(Random(seed))
             session.orchestra.configure(router=wild)
-            view = await session.play(None, SUM, replace(SOLO, strategy="hybrid"))
+            view = await session.execute(None, SUM, replace(SOLO, strategy="hybrid"))
             assert view.status == "finished"
             answers.add(view.answer)
             for event in session.events:
@@ -117,7 +117,7 @@ async def test_figures_that_are_none_leave_it_to_the_rule() -> None:
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["quality", "gain", "nearby", "novelty"])
-def test_an_estimate_that_is_no_number_is_left_out(odd: float, where: str) -> None:
+def test_an_estimate_that_is_not_a_number_is_left_out(odd: float, where: str) -> None:
     roster = (local(), cloud())
     fine = Estimate({"chat": 1.0}, {"small": 0.4}, {"small": 0.0}, {"small": 0.4}, 100, 0.1)
     assert sound_estimate(fine, roster) == fine
@@ -150,7 +150,7 @@ async def test_the_second_look_sees_who_wrote_what_and_how_it_ended() -> None:
         for seed in range(40):
             wild = RecordingRouter(Random(seed))
             session.orchestra.configure(router=wild)
-            await session.play(None, SUM, replace(SOLO, strategy="hybrid"))
+            await session.execute(None, SUM, replace(SOLO, strategy="hybrid"))
             if wild.judge_calls and [draft.worker for draft in wild.shown] == ["small", "other"]:
                 break
         first, second = wild.shown

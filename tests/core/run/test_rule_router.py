@@ -320,7 +320,7 @@ def test_what_is_expected_decides_where_a_prompt_goes() -> None:
     assert (good.scores["novelty"], good.scores["tokens"]) == (0.0, 120.0)
 
 
-def test_who_is_not_in_the_roster_is_no_reason_to_leave() -> None:
+def test_who_is_not_in_the_roster_is_not_a_reason_to_leave() -> None:
     expected = estimate(0.1, 0.9)
     assert routed(material(FRANCE), (SMALL, *TOOLS), expected).where != "cloud"
 

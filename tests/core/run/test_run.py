@@ -40,7 +40,7 @@ def says(*items: Chunk | BaseException | float | str) -> Script:
     return lambda request: list(chunks)
 
 
-async def play(run: Run) -> list[ev.Event]:
+async def execute(run: Run) -> list[ev.Event]:
     async with run:
         return [event async for event in run]
 
@@ -60,7 +60,7 @@ async def answer(store: Store, view: RunView) -> tuple[str, TurnStatus]:
 
 async def test_an_answer_is_streamed_stored_and_explained(store: Store) -> None:
     conductor = orchestra(store, says("Par", "is", Usage(12, 2, Finish.STOP, 3, 4096)))
-    events = await play(conductor.run(Prompt("Capital of France?")))
+    events = await execute(conductor.run(Prompt("Capital of France?")))
     view = view_of(events)
     assert view.status == "finished"
     assert view.answer == "Paris"
@@ -96,7 +96,7 @@ async def test_the_prompt_is_on_disk_before_the_worker_is_called(store: Store) -
                 yield chunk
 
     nosy = StoreReadingWorker(says("ok"))
-    await play(
+    await execute(
         Orchestra(Services({"scripted": nosy}, store), "scripted").run(Prompt("remember me"))
     )
     assert seen == ["remember me", ""]
@@ -105,9 +105,9 @@ async def test_the_prompt_is_on_disk_before_the_worker_is_called(store: Store) -
 async def test_a_second_prompt_sees_the_first_and_its_answer(store: Store) -> None:
     worker = ScriptedWorker()
     conductor = Orchestra(Services({"scripted": worker}, store), "scripted")
-    view = view_of(await play(conductor.run(Prompt("one", system="Be brief."))))
+    view = view_of(await execute(conductor.run(Prompt("one", system="Be brief."))))
     assert view.started is not None
-    await play(conductor.run(Prompt("two"), ConversationPosition(view.started.conversation)))
+    await execute(conductor.run(Prompt("two"), ConversationPosition(view.started.conversation)))
     roles = [(m.role, m.text) for m in worker.requests[1].messages]
     assert roles == [
         (Role.SYSTEM, "Be brief."),
@@ -119,7 +119,7 @@ async def test_a_second_prompt_sees_the_first_and_its_answer(store: Store) -> No
 
 async def test_an_answer_at_its_cap_is_marked_as_cut(store: Store) -> None:
     conductor = orchestra(store, says("half", Usage(1, 1, Finish.LENGTH)))
-    view = view_of(await play(conductor.run(Prompt("x"))))
+    view = view_of(await execute(conductor.run(Prompt("x"))))
     assert view.is_cut
     assert await answer(store, view) == ("half", TurnStatus.CUT)
 
@@ -127,14 +127,16 @@ async def test_an_answer_at_its_cap_is_marked_as_cut(store: Store) -> None:
 async def test_a_failure_keeps_the_partial_text_and_the_next_prompt_works(store: Store) -> None:
     script = iter([says("so far", WorkerUnavailable("It died.", "Try again.")), says("fine")])
     conductor = orchestra(store, lambda request: next(script)(request))
-    view = view_of(await play(conductor.run(Prompt("x"))))
+    view = view_of(await execute(conductor.run(Prompt("x"))))
     assert view.failure is not None
     assert view.failure.error == "WorkerUnavailable"
     assert view.failure.message == "It died."
     assert await answer(store, view) == ("so far", TurnStatus.FAILED)
     assert not view.calls[0].confirmed
     assert view.started is not None
-    again = await play(conductor.run(Prompt("y"), ConversationPosition(view.started.conversation)))
+    again = await execute(
+        conductor.run(Prompt("y"), ConversationPosition(view.started.conversation))
+    )
     assert view_of(again).answer == "fine"
 
 
@@ -184,7 +186,7 @@ async def test_a_consumer_that_leaves_stops_the_run(store: Store) -> None:
 
 async def test_a_cancelled_consumer_hears_of_nothing_but_its_cancellation(store: Store) -> None:
     conductor = orchestra(store, says("a", 60.0))
-    consumer = asyncio.create_task(play(conductor.run(Prompt("x"))))
+    consumer = asyncio.create_task(execute(conductor.run(Prompt("x"))))
     while await store.latest() is None:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0.01)
     consumer.cancel()
@@ -202,7 +204,7 @@ async def test_a_cancelled_consumer_hears_of_nothing_but_its_cancellation(store:
 async def test_a_bug_reaches_the_consumer_unwrapped(store: Store) -> None:
     conductor = orchestra(store, says("a", ZeroDivisionError("a bug")))
     with pytest.raises(ZeroDivisionError):
-        await play(conductor.run(Prompt("x")))
+        await execute(conductor.run(Prompt("x")))
     latest = await store.latest()
     assert latest is not None
     *_, last = await store.thread(latest)
@@ -210,7 +212,7 @@ async def test_a_bug_reaches_the_consumer_unwrapped(store: Store) -> None:
 
 
 async def test_an_unknown_conversation_fails_the_run_with_a_sentence(store: Store) -> None:
-    events = await play(
+    events = await execute(
         orchestra(store, says("a")).run(Prompt("x"), ConversationPosition("nowhere"))
     )
     assert isinstance(events[-1], ev.Failed)
@@ -226,7 +228,7 @@ def test_an_unknown_worker_is_refused_by_name() -> None:
 async def test_private_text_never_reaches_a_worker_that_is_not_local(store: Store) -> None:
     cloud = ScriptedWorker(says("a"), Card("far", "cloud", "Far", privacy=Label.CLOUD))
     conductor = Orchestra(Services({"far": cloud}, store), "far")
-    events = await play(conductor.run(Prompt("secret"), limits=PromptLimits(label=Label.LOCAL)))
+    events = await execute(conductor.run(Prompt("secret"), limits=PromptLimits(label=Label.LOCAL)))
     assert isinstance(events[-1], ev.Failed)
     assert cloud.requests == []
 
@@ -247,11 +249,11 @@ class SmallContextWorker(ScriptedWorker):
 async def overflow(store: Store, ask: object) -> tuple[SmallContextWorker, list[ev.Event]]:
     worker = SmallContextWorker(says("ok"))
     conductor = Orchestra(Services({"scripted": worker}, store), "scripted")
-    first = view_of(await play(conductor.run(Prompt("first", system="s"))))
+    first = view_of(await execute(conductor.run(Prompt("first", system="s"))))
     assert first.started is not None
     place = ConversationPosition(first.started.conversation)
     for text in ("second prompt, quite long", "third", "fourth, quite long as well"):
-        events = await play(conductor.run(Prompt(text), place, ask=ask))  # type: ignore[arg-type]
+        events = await execute(conductor.run(Prompt(text), place, ask=ask))  # type: ignore[arg-type]
     return worker, events
 
 
@@ -262,7 +264,7 @@ async def test_a_full_context_is_reported_and_nothing_is_dropped_silently(store:
     assert len(worker.requests) == 3
 
 
-async def test_the_person_may_leave_out_the_oldest_turns(store: Store) -> None:
+async def test_the_user_may_leave_out_the_oldest_turns(store: Store) -> None:
     asked: list[Question] = []
 
     async def trim(question: Question) -> str:
@@ -284,7 +286,7 @@ async def test_the_person_may_leave_out_the_oldest_turns(store: Store) -> None:
 
 async def test_one_prompt_that_is_too_long_is_not_asked_about(store: Store) -> None:
     worker = SmallContextWorker(says("ok"))
-    events = await play(
+    events = await execute(
         Orchestra(Services({"scripted": worker}, store), "scripted").run(Prompt("x" * 200))
     )
     assert isinstance(events[-1], ev.Failed)
@@ -311,7 +313,7 @@ async def test_a_full_disk_ends_the_run_with_a_sentence(store: Store, writes: in
     worker = ScriptedWorker(says("shown"))
     full = FullDisk(store, writes)
     services = Services({"scripted": worker}, full)  # type: ignore[arg-type]
-    events = await play(Orchestra(services, "scripted").run(Prompt("x")))
+    events = await execute(Orchestra(services, "scripted").run(Prompt("x")))
     assert isinstance(events[-1], ev.Failed | ev.Finished)
     assert sum(isinstance(event, ev.TERMINAL) for event in events) == 1
 
@@ -323,7 +325,7 @@ async def test_what_a_call_cost_is_reported_though_the_disk_is_full(
     worker = ScriptedWorker(says("shown"))
     full = FullDisk(store, writes)
     services = Services({"scripted": worker}, full)  # type: ignore[arg-type]
-    events = await play(Orchestra(services, "scripted").run(Prompt("x")))
+    events = await execute(Orchestra(services, "scripted").run(Prompt("x")))
     assert sum(isinstance(event, ev.Called) for event in events) == len(worker.requests)
 
 

@@ -53,7 +53,7 @@ class GainStrategy:
 async def weighed_event(
     session: OrchestraSession, limits: PromptLimits | None = None
 ) -> ev.Weighed:
-    view = await session.play(None, limits=limits or PromptLimits())
+    view = await session.execute(None, limits=limits or PromptLimits())
     assert view.status == "finished"
     [event] = view.weighed
     assert event in (await session.record()).events
@@ -75,7 +75,7 @@ async def test_a_decision_is_recorded_with_what_it_rests_on(gain: float, ok: boo
     assert strategy.money == [SpendingRoom(NANO, 0.0)]
 
 
-async def test_where_a_person_decides_that_is_said() -> None:
+async def test_where_a_user_decides_that_is_said() -> None:
     async with open_orchestra(
         StubWorker(local()), StubWorker(cloud()), strategy=GainStrategy(0.5)
     ) as session:
@@ -89,13 +89,13 @@ async def test_where_a_person_decides_that_is_said() -> None:
 @pytest.mark.parametrize(
     ("terms", "ceiling", "ok"),
     [
-        ({}, NANO, True),  # a person decides
+        ({}, NANO, True),  # a user decides
         (BUDGET, NANO, False),  # pace does
         (BUDGET, 1000, True),  # less is left than it costs: an offer says so
         ({"policy": Policy.NEVER}, NANO, True),  # the same
     ],
 )
-async def test_where_a_draft_plainly_will_not_do_the_person_hears_of_help(
+async def test_where_a_draft_plainly_will_not_do_the_user_hears_of_help(
     terms: dict[str, Any], ceiling: int, ok: bool
 ) -> None:
     strategy = GainStrategy(0.01, plain=True)
@@ -218,11 +218,11 @@ class FallbackStrategy:
         return None
 
 
-async def test_what_earlier_runs_spent_is_not_there_for_those_that_go_on() -> None:
+async def test_what_earlier_runs_spent_is_not_there_for_those_that_continue() -> None:
     looks = FallbackStrategy()
     far = StubWorker(cloud(), fail_with(DOWN, "Half of it"))
     async with open_orchestra(StubWorker(local()), far, strategy=looks, **BUDGET) as session:
-        await session.play(None, limits=PromptLimits(budget=NANO // 10))
+        await session.execute(None, limits=PromptLimits(budget=NANO // 10))
         first = await session.record()
         for limits in (PromptLimits(), PromptLimits(budget=1)):
             view = await session.watch(session.orchestra.resume(first, limits))

@@ -95,7 +95,7 @@ def test_a_fuller_bucket_never_raises_the_bar(
     assert controller.bar(SpendingRate(2 * rate, fill)) <= bar
 
 
-# A person's money
+# A user's money
 
 
 def make_standing(
@@ -187,7 +187,7 @@ def test_no_stream_gets_more_than_the_ceilings(
 ) -> None:
     now, used = DAWN, 0
 
-    async def play() -> None:
+    async def execute() -> None:
         nonlocal now, used
         pacing = Pacing(thrift, clock=lambda: now)
         for gain, cost, later in stream:
@@ -198,7 +198,7 @@ def test_no_stream_gets_more_than_the_ceilings(
             used += cost if pace.ok else 0
             assert used <= (day if month is None else min(day, month))
 
-    asyncio.run(play())
+    asyncio.run(execute())
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_a_months_money_lasts_and_is_used(seed: int, kind: str, thrift: Spending
     ceiling = sum(cost for _, _, cost in worthwhile) // 3
     used, gained, dry, now = 0, 0.0, 1.0, 0.0
 
-    async def play() -> None:
+    async def execute() -> None:
         nonlocal used, gained, dry, now
         pacing = Pacing(thrift, clock=lambda: now)
         for place, (at, gain, cost) in enumerate(prompts):
@@ -373,7 +373,7 @@ def test_a_months_money_lasts_and_is_used(seed: int, kind: str, thrift: Spending
             if ceiling - used < CALL and gain > floor(cost):
                 dry = min(dry, (at - prompts[0][0]) / (30 * 86400))
 
-    asyncio.run(play())
+    asyncio.run(execute())
     assert used <= ceiling
     assert used >= 0.88 * STYLE_RULES[thrift].use * ceiling, "hoarded"
     assert dry >= 0.95, "dry too early"
@@ -388,7 +388,7 @@ def test_a_known_number_of_prompts_uses_the_money_evenly() -> None:
     done = 0
     used = 0
 
-    async def play() -> list[bool]:
+    async def execute() -> list[bool]:
         nonlocal done, used
         pacing = Pacing(
             SpendingStyle.BEST, rhythm=UsageRate(lambda: (done + 1) / 400), clock=lambda: DAWN
@@ -404,7 +404,7 @@ def test_a_known_number_of_prompts_uses_the_money_evenly() -> None:
             bought.append(pace.ok)
         return bought
 
-    bought = asyncio.run(play())
+    bought = asyncio.run(execute())
     assert 112 <= sum(bought) <= 120
     assert 40 <= sum(bought[:200]) <= 80
 

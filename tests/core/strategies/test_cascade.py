@@ -29,10 +29,10 @@ from support.strategy_context import (
     TALE,
     TINY,
     TOOL,
-    Play,
+    Execution,
     ScriptedContext,
+    execute,
     expects,
-    play,
     routing_context,
     says,
 )
@@ -43,10 +43,10 @@ OTHER = replace(CLOUD, id="opus", name="Opus")
 
 async def hybrid(
     quality: dict[str, float], *cards: Card, said: tuple[str | BatonError, ...], **more: float
-) -> Play:
+) -> Execution:
     route = expects(quality, novelty=more.get("novelty", 0.1), tokens=int(more.get("tokens", 100)))
     context = ScriptedContext(routing_context(*cards, prompt=SUM, route=route))
-    return await play("hybrid", context, says(*said))
+    return await execute("hybrid", context, says(*said))
 
 
 # Before anything is written
@@ -72,7 +72,7 @@ async def test_what_will_surely_go_well_is_drafted_once() -> None:
     assert "usually right" not in run.proposals[0].why
 
 
-async def test_a_worker_is_not_called_bad_where_the_helper_is_no_better() -> None:
+async def test_a_worker_is_not_called_bad_where_the_helper_is_not_better() -> None:
     """Then its low chance says more of how strictly such questions were graded."""
     run = await hybrid({"tiny": 0.15, "gpt": 0.2}, TINY, CLOUD, said=("7", "8"))
     assert "go wrong" not in run.proposals[0].why
@@ -80,7 +80,7 @@ async def test_a_worker_is_not_called_bad_where_the_helper_is_no_better() -> Non
 
 @pytest.mark.parametrize("novelty", [0.1, 0.9])
 async def test_there_is_a_draft_before_the_helper_is_asked(novelty: float) -> None:
-    """A person who is asked has something to compare with, and hears what is gained."""
+    """A user who is asked has something to compare with, and hears what is gained."""
     run = await hybrid({"tiny": 0.1, "gpt": 0.9}, TINY, CLOUD, said=("8", "7"), novelty=novelty)
     assert (run.workers, run.proposals[0].where) == (["tiny", "gpt"], "local")
     assert run.why == (
@@ -92,12 +92,12 @@ async def test_there_is_a_draft_before_the_helper_is_asked(novelty: float) -> No
 async def test_a_helper_that_fails_or_costs_too_much_leaves_the_default_worker() -> None:
     route = expects({"tiny": 0.1, "gpt": 0.9})
     context = ScriptedContext(routing_context(TINY, CLOUD, prompt=SUM, route=route))
-    run = await play("hybrid", context, says("7", DOWN))
+    run = await execute("hybrid", context, says("7", DOWN))
     assert (run.workers, run.answer) == (["tiny", "gpt"], (1,))
     context = ScriptedContext(
         routing_context(TINY, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.9)
     )
-    run = await play("hybrid", context, says("7"))
+    run = await execute("hybrid", context, says("7"))
     assert (run.workers, context.weighed) == (["tiny"], ["gpt"])
 
 
@@ -116,7 +116,7 @@ async def test_one_worker_answers_twice_only_where_that_may_show_something() -> 
 async def test_without_money_nothing_is_drafted_twice() -> None:
     route = expects({"llama": 0.6, "gemma": 0.6, "gpt": 0.9})
     context = ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), BROKE)
-    run = await play("hybrid", context, says("It is 7."))
+    run = await execute("hybrid", context, says("It is 7."))
     assert (run.workers, context.weighed) == (["llama"], [])
 
 
@@ -172,13 +172,13 @@ async def test_what_two_weak_workers_agree_on_may_still_be_wrong() -> None:
     assert run.why.startswith("The local answers agree, but with such questions that is wrong")
 
 
-async def test_another_draft_replaces_the_first_only_where_that_is_no_answer() -> None:
+async def test_another_draft_replaces_the_first_only_where_that_is_not_an_answer() -> None:
     route = expects({**PAIR, "gemma": 0.9})
     for first, shown in (("It is 7.", 1), ("I can't.", 2), ("", 2), ("Well, let me think.", 2)):
         context = ScriptedContext(
             routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.95)
         )
-        run = await play("hybrid", context, says(first, "It is 8."))
+        run = await execute("hybrid", context, says(first, "It is 8."))
         assert (run.workers, run.answer) == (["llama", "gemma"], (shown,))
 
 
@@ -186,7 +186,7 @@ async def test_another_draft_replaces_the_first_only_where_that_is_no_answer() -
 async def test_a_failed_check_calls_for_help(wrong: dict[int, str], workers: list[str]) -> None:
     route = expects({"tiny": 0.85, "gpt": 0.88}, need=Need("writing", 2))
     context = ScriptedContext(routing_context(TINY, CLOUD, prompt=TALE, route=route), wrong=wrong)
-    assert (await play("hybrid", context, says("So 3 + 4 = 8.", "7"))).workers == workers
+    assert (await execute("hybrid", context, says("So 3 + 4 = 8.", "7"))).workers == workers
 
 
 async def test_a_refusal_is_weighed_like_any_other_help() -> None:
@@ -194,10 +194,10 @@ async def test_a_refusal_is_weighed_like_any_other_help() -> None:
     for money, workers in (
         (SpendingRoom(10**9, 0.0), ["tiny", "gpt"]),
         (SpendingRoom(10**9, 0.95), ["tiny"]),
-        (BROKE, ["tiny", "gpt"]),  # nothing is sent, and the person sees why
+        (BROKE, ["tiny", "gpt"]),  # nothing is sent, and the user sees why
     ):
         context = ScriptedContext(routing_context(TINY, CLOUD, prompt=TALE, route=route), money)
-        assert (await play("hybrid", context, says("I can't.", "Better."))).workers == workers
+        assert (await execute("hybrid", context, says("I can't.", "Better."))).workers == workers
 
 
 @pytest.mark.parametrize("better", [BIG, SERVER])
@@ -206,17 +206,17 @@ async def test_a_better_worker_here_is_asked_only_if_that_is_noticed(better: Car
         route = expects({"llama": 0.5, better.id: 0.5 + gain}, need=Need("writing", 2))
         known = routing_context(LLAMA, better, prompt=TALE, route=route, near=better.id)
         context = ScriptedContext(known)
-        assert (await play("hybrid", context, says("A tale.", "Better."))).workers == workers
+        assert (await execute("hybrid", context, says("A tale.", "Better."))).workers == workers
         assert context.weighed == [], "what is free isn't weighed"
 
 
 async def test_the_better_worker_here_is_asked_before_one_for_money() -> None:
     route = expects({"llama": 0.5, "lab": 0.8, "gpt": 0.95}, need=Need("writing", 2))
     known = routing_context(LLAMA, SERVER, CLOUD, prompt=TALE, route=route, near="lab")
-    run = await play("hybrid", ScriptedContext(known), says("A tale.", "Better.", "Best."))
+    run = await execute("hybrid", ScriptedContext(known), says("A tale.", "Better.", "Best."))
     assert (run.workers, run.answer) == (["llama", "lab", "gpt"], (3,))
     assert run.why.endswith("Right here: about 8 in 10; GPT: about 9 in 10.")
-    run = await play("hybrid", ScriptedContext(known, BROKE), says("A tale.", "Better."))
+    run = await execute("hybrid", ScriptedContext(known, BROKE), says("A tale.", "Better."))
     assert (run.workers, run.answer) == (["llama", "lab"], (2,))
 
 
@@ -233,19 +233,19 @@ async def test_where_one_of_the_helpers_fails_the_other_is_asked(
 ) -> None:
     route = expects({"llama": 0.5, "lab": 0.8, "gpt": 0.95}, need=Need("writing", 2))
     known = routing_context(LLAMA, SERVER, CLOUD, prompt=TALE, route=route, near="lab")
-    run = await play("hybrid", ScriptedContext(known), says(*said))
+    run = await execute("hybrid", ScriptedContext(known), says(*said))
     assert (run.workers, run.text) == (workers, text)
 
 
 async def test_a_better_worker_here_that_fails_leaves_the_draft() -> None:
     route = expects({"llama": 0.2, "lab": 0.8}, need=Need("writing", 2))
     known = routing_context(LLAMA, SERVER, prompt=TALE, route=route, near="lab")
-    run = await play("hybrid", ScriptedContext(known), says("A tale.", DOWN))
+    run = await execute("hybrid", ScriptedContext(known), says("A tale.", DOWN))
     assert (run.workers, run.text, run.answer) == (["llama", "lab"], "A tale.", (1,))
 
 
 async def test_when_everything_fails_there_is_what_there_was() -> None:
-    run = await play(
+    run = await execute(
         "hybrid",
         ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, route=expects(PAIR))),
         says(DOWN, "It is 8.", DOWN),
@@ -265,11 +265,11 @@ async def test_the_router_alone_asks_whom_it_expects_most_of() -> None:
     ):
         route = expects({"llama": 0.5, "gpt": 0.5 + gain})
         context = ScriptedContext(routing_context(LLAMA, CLOUD, prompt=SUM, route=route), money)
-        run = await play("route", context, says("7"))
+        run = await execute("route", context, says("7"))
         assert (run.workers, context.weighed) == (workers, ["gpt"])
     context = ScriptedContext(routing_context(TINY, CLOUD, prompt=SUM, need=Need("math", 5)))
-    assert (await play("route", context, says(DOWN, "8"))).workers == ["gpt", "tiny"]
-    assert (await play("route", ScriptedContext(routing_context(LLAMA)), says("7"))).workers == [
+    assert (await execute("route", context, says(DOWN, "8"))).workers == ["gpt", "tiny"]
+    assert (await execute("route", ScriptedContext(routing_context(LLAMA)), says("7"))).workers == [
         "llama"
     ]
 
@@ -287,25 +287,29 @@ async def test_the_worker_that_did_best_nearby_answers() -> None:
     ):
         route = expects(quality, nearby=nearby)
         context = ScriptedContext(routing_context(*cards, prompt=SUM, route=route), money)
-        assert (await play("knn", context, says("7"))).workers == workers
+        assert (await execute("knn", context, says("7"))).workers == workers
     context = ScriptedContext(
         routing_context(*cards, route=expects(quality, nearby={"gemma": 0.9}))
     )
-    assert (await play("knn", context, says(DOWN, "7"))).workers == ["gemma", "tiny"]
+    assert (await execute("knn", context, says(DOWN, "7"))).workers == ["gemma", "tiny"]
 
 
 async def test_the_answer_that_is_most_like_the_others_counts() -> None:
     cards = (LLAMA, TINY, GEMMA, BIG, CLOUD)
     said = ("A cat sat.", "The dog ran far away.", "I can't.", "The dog ran away.")
-    run = await play("smoothie", ScriptedContext(routing_context(*cards)), says(*said))
+    run = await execute("smoothie", ScriptedContext(routing_context(*cards)), says(*said))
     assert run.workers == ["llama", "big", "gemma", "tiny"]
     assert run.answer in ((2,), (4,))
-    run = await play("smoothie", ScriptedContext(routing_context(LLAMA, BIG)), says("One.", "Two."))
+    run = await execute(
+        "smoothie", ScriptedContext(routing_context(LLAMA, BIG)), says("One.", "Two.")
+    )
     assert run.answer == (2,), "of two the stronger worker's"
-    run = await play("smoothie", ScriptedContext(routing_context(LLAMA, BIG)), says("One.", DOWN))
+    run = await execute(
+        "smoothie", ScriptedContext(routing_context(LLAMA, BIG)), says("One.", DOWN)
+    )
     assert run.answer == (1,)
     assert (
-        await play("smoothie", ScriptedContext(routing_context(LLAMA, CLOUD)), says("a"))
+        await execute("smoothie", ScriptedContext(routing_context(LLAMA, CLOUD)), says("a"))
     ).workers == ["llama"]
 
 
@@ -325,20 +329,22 @@ async def test_no_worker_is_asked_that_is_not_there_or_for_money_that_is_not(
     route = expects(quality, need=MATH, novelty=novelty, nearby={**quality, "gone": 1.0})
     for name in ("hybrid", "route", "knn", "smoothie"):
         here = ScriptedContext(routing_context(LLAMA, GEMMA, prompt=SUM, route=route))
-        run = await play(name, here, says(first, second, "9"))
+        run = await execute(name, here, says(first, second, "9"))
         assert set(run.workers) <= {"llama", "gemma"}
         assert here.weighed == []
         broke = ScriptedContext(
             routing_context(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), BROKE
         )
-        run = await play(name, broke, says(first, second, "9"))
+        run = await execute(name, broke, says(first, second, "9"))
         plain = first in ("I can't.", "")
         assert "gpt" not in run.workers or (plain and name == "hybrid")
     mine = ScriptedContext(
         routing_context(replace(CLOUD, privacy=Label.CLOUD), LLAMA, prompt=SUM, route=route)
     )
     for name in ("hybrid", "route", "knn"):
-        assert (await play(name, mine, says("7"))).workers == ["gpt"], "the person wants that one"
+        assert (await execute(name, mine, says("7"))).workers == ["gpt"], (
+            "the person wants that one"
+        )
 
 
 @pytest.mark.parametrize(

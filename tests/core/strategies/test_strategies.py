@@ -1,4 +1,4 @@
-"""Strategies in a scripted context: what they propose, and that they always come to an end."""
+"""Strategies in a scripted context: what they propose, and that they always end."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from support.strategy_context import (
     TOOL,
     Say,
     ScriptedContext,
+    execute,
     expects,
-    play,
     routing_context,
     says,
 )
@@ -45,7 +45,7 @@ from support.strategy_context import (
 
 
 async def test_single_asks_one_worker_of_several() -> None:
-    run = await play(
+    run = await execute(
         "single", ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD, files=["a"])), says("")
     )
     assert run.workers == ["llama"]
@@ -59,8 +59,8 @@ async def test_single_asks_one_worker_of_several() -> None:
 async def test_hybrid_with_one_small_worker_is_single(mode: str, where: str, need: Need) -> None:
     route = Route(where, "Because.", need, template="draft-verify-revise")
     context = ScriptedContext(routing_context(TINY, mode=mode, route=route, prompt=SUM))
-    run = await play(strategy_of_mode(mode), context, says("I can't."))
-    alone = await play("single", context, says("I can't."))
+    run = await execute(strategy_of_mode(mode), context, says("I can't."))
+    alone = await execute("single", context, says("I can't."))
     assert run.outcome == alone.outcome
     assert run.proposals == alone.proposals
     assert context.asked == []
@@ -70,7 +70,7 @@ async def test_hybrid_with_one_small_worker_is_single(mode: str, where: str, nee
 
 
 async def test_a_draft_that_will_do_stays() -> None:
-    run = await play("hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says("A tale."))
+    run = await execute("hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says("A tale."))
     assert run.workers == ["tiny"]
     assert not run.proposals[0].final
     assert (
@@ -80,9 +80,11 @@ async def test_a_draft_that_will_do_stays() -> None:
 
 async def test_what_keeps_a_prompt_on_this_machine_is_said() -> None:
     private = ScriptedContext(routing_context(TINY, limits=PromptLimits(label=Label.LOCAL)))
-    run = await play("hybrid", private, says("A tale."))
+    run = await execute("hybrid", private, says("A tale."))
     assert run.proposals[0].why == "This conversation is private, so no remote model is asked."
-    run = await play("route", ScriptedContext(routing_context(TINY, mode="local")), says("A tale."))
+    run = await execute(
+        "route", ScriptedContext(routing_context(TINY, mode="local")), says("A tale.")
+    )
     assert run.proposals[0].why == "The mode is local, so no remote model is asked."
 
 
@@ -97,7 +99,7 @@ async def test_what_keeps_a_prompt_on_this_machine_is_said() -> None:
 async def test_a_draft_that_will_not_do_calls_for_the_helper(
     text: str, cut: Sequence[int], why: str
 ) -> None:
-    run = await play(
+    run = await execute(
         "hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says(text, "Better."), cut=cut
     )
     assert run.workers == ["tiny", "gpt"]
@@ -108,11 +110,11 @@ async def test_a_draft_that_will_not_do_calls_for_the_helper(
 
 async def test_a_cap_that_was_typed_cuts_as_wished() -> None:
     context = ScriptedContext(routing_context(TINY, CLOUD, limits=PromptLimits(max_tokens=5)))
-    assert (await play("hybrid", context, says("A tale"), cut=[1])).workers == ["tiny"]
+    assert (await execute("hybrid", context, says("A tale"), cut=[1])).workers == ["tiny"]
 
 
 async def test_the_draft_comes_back_if_the_helper_has_not_a_word() -> None:
-    run = await play(
+    run = await execute(
         "hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says("I can't.", DOWN)
     )
     assert run.answer == (1,)
@@ -121,7 +123,7 @@ async def test_the_draft_comes_back_if_the_helper_has_not_a_word() -> None:
 
 
 async def test_what_the_helper_began_is_the_answer_even_if_it_broke_off() -> None:
-    run = await play(
+    run = await execute(
         "hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says("I can't.", DOWN), tear="Half"
     )
     assert run.answer == (2,)
@@ -129,13 +131,13 @@ async def test_what_the_helper_began_is_the_answer_even_if_it_broke_off() -> Non
 
 
 async def test_a_draft_that_failed_is_the_run_s_error() -> None:
-    run = await play("hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says(DOWN))
+    run = await execute("hybrid", ScriptedContext(routing_context(TINY, CLOUD)), says(DOWN))
     assert run.workers == ["tiny"]
 
 
 async def test_a_remote_default_worker_answers_alone() -> None:
     for name in ("hybrid", "cascade"):
-        run = await play(
+        run = await execute(
             name,
             ScriptedContext(routing_context(CLOUD, LLAMA, GEMMA, prompt=SUM)),
             says("I can't."),
@@ -153,14 +155,16 @@ def by_tool(*cards: Card) -> RoutingContext:
 
 
 async def test_a_tool_answers_by_itself_and_sees_only_the_prompt() -> None:
-    run = await play("hybrid", ScriptedContext(by_tool(TINY, TOOL, CLOUD)), says("7"))
+    run = await execute("hybrid", ScriptedContext(by_tool(TINY, TOOL, CLOUD)), says("7"))
     assert run.workers == ["calculator"]
     assert run.outcome.plan.steps[0].access == ("prompt",)
     assert run.why == "A plain sum."
 
 
 async def test_where_the_tool_fails_the_default_worker_answers() -> None:
-    run = await play("hybrid", ScriptedContext(by_tool(TINY, TOOL, CLOUD)), says(DOWN, "About 7"))
+    run = await execute(
+        "hybrid", ScriptedContext(by_tool(TINY, TOOL, CLOUD)), says(DOWN, "About 7")
+    )
     assert run.workers == ["calculator", "tiny"]
     assert run.answer == (2,)
 
@@ -170,11 +174,13 @@ HARD = Route("cloud", "This looks hard.", Need("writing", 4))
 
 async def test_what_the_router_sends_away_is_drafted_before_it_is_offered() -> None:
     context = ScriptedContext(routing_context(TINY, CLOUD, route=HARD))
-    run = await play("hybrid", context, says("A tale.", "A better tale."))
+    run = await execute("hybrid", context, says("A tale.", "A better tale."))
     assert (run.workers, run.answer) == (["tiny", "gpt"], (2,))
     assert [proposal.where for proposal in run.proposals] == ["local", "cloud"]
     refused = says("A tale.", BudgetExceeded("Not now."))
-    run = await play("hybrid", ScriptedContext(routing_context(TINY, CLOUD, route=HARD)), refused)
+    run = await execute(
+        "hybrid", ScriptedContext(routing_context(TINY, CLOUD, route=HARD)), refused
+    )
     assert (run.workers, run.answer) == (["tiny", "gpt"], (1,))
 
 
@@ -182,7 +188,7 @@ async def test_what_the_router_sends_away_is_drafted_before_it_is_offered() -> N
 async def test_it_stays_here_when_the_budget_is_used(money: SpendingRoom) -> None:
     near = Route("cloud", "This looks hard.", Need("writing", 3))
     context = ScriptedContext(routing_context(LLAMA, CLOUD, route=near), money)
-    assert (await play("hybrid", context, says("A tale."))).workers == ["llama"]
+    assert (await execute("hybrid", context, says("A tale."))).workers == ["llama"]
 
 
 # Two answers
@@ -194,7 +200,7 @@ def two(**more: Any) -> RoutingContext:
 
 @pytest.mark.parametrize("name", ["hybrid", "cascade"])
 async def test_answers_that_agree_stay_here(name: str) -> None:
-    run = await play(name, ScriptedContext(two()), says("So it is 7 apples.", r"\boxed{7.0}"))
+    run = await execute(name, ScriptedContext(two()), says("So it is 7 apples.", r"\boxed{7.0}"))
     assert run.workers == ["llama", "gemma"]
     assert run.answer == (1,)
     assert not run.proposals[0].final
@@ -202,7 +208,7 @@ async def test_answers_that_agree_stay_here(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["hybrid", "cascade"])
 async def test_answers_that_disagree_are_decided_by_a_remote_worker(name: str) -> None:
-    run = await play(
+    run = await execute(
         name, ScriptedContext(two()), says("It is 7.", "It is 8.", "It is 7, of course.")
     )
     assert run.workers == ["llama", "gemma", "gpt"]
@@ -223,7 +229,7 @@ async def test_an_unused_budget_pays_for_every_disagreement_and_a_used_one_for_f
             context = ScriptedContext(
                 two(route=Route("local", "", Need("math", difficulty))), funds
             )
-            run = await play("hybrid", context, says("7", "8", "7"))
+            run = await execute("hybrid", context, says("7", "8", "7"))
             calls.append(len(run.workers) == 3)
         assert calls == sorted(calls, reverse=True)
         assert calls[0]
@@ -234,26 +240,26 @@ async def test_an_unused_budget_pays_for_every_disagreement_and_a_used_one_for_f
 
 async def test_without_help_the_stronger_one_counts_and_of_peers_the_chosen_one() -> None:
     lost = says("It is 7.", "It is 8.", DOWN)
-    assert (await play("cascade", ScriptedContext(two()), lost)).answer == (1,)
+    assert (await execute("cascade", ScriptedContext(two()), lost)).answer == (1,)
     skilled = replace(GEMMA, skills={"math": 4.5})
-    run = await play(
+    run = await execute(
         "cascade", ScriptedContext(routing_context(LLAMA, skilled, prompt=SUM, need=MATH)), lost
     )
     assert (run.workers, run.answer) == (["llama", "gemma"], (2,))
-    run = await play(
+    run = await execute(
         "cascade", ScriptedContext(routing_context(GEMMA, LLAMA, prompt=SUM, need=MATH)), lost
     )
     assert (run.workers, run.answer) == (["gemma", "llama"], (1,))
 
 
 async def test_free_text_is_not_compared() -> None:
-    run = await play(
+    run = await execute(
         "cascade",
         ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD)),
         says("In 1900.", "In 1950."),
     )
     assert (run.workers, run.answer) == (["llama", "gemma"], (1,))
-    run = await play(
+    run = await execute(
         "cascade",
         ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD)),
         says("I can't.", "Once.", "Twice."),
@@ -262,7 +268,7 @@ async def test_free_text_is_not_compared() -> None:
 
 
 async def test_one_worker_cascades_with_itself() -> None:
-    run = await play(
+    run = await execute(
         "cascade", ScriptedContext(routing_context(LLAMA, CLOUD, prompt=SUM)), says("7", "8", "9")
     )
     assert run.workers == ["llama", "llama", "gpt"]
@@ -270,56 +276,60 @@ async def test_one_worker_cascades_with_itself() -> None:
 
 async def test_workers_of_unlike_strength_do_not_check_each_other() -> None:
     context = ScriptedContext(routing_context(TINY, BIG, CLOUD, prompt=SUM, need=MATH))
-    assert (await play("hybrid", context, says("7"))).workers == ["tiny"]
+    assert (await execute("hybrid", context, says("7"))).workers == ["tiny"]
 
 
 # Several answers
 
 
 async def test_the_majority_of_samples_counts() -> None:
-    run = await play(
+    run = await execute(
         "vote", ScriptedContext(routing_context(LLAMA, GEMMA)), says("It is 8", "So 7", "7.0")
     )
     assert (run.workers, run.answer) == (["llama"] * 3, (2,))
     assert run.why == "2 of 3 answers agree."
-    run = await play("vote", ScriptedContext(routing_context(LLAMA)), says(DOWN, "So 7", "8"))
+    run = await execute("vote", ScriptedContext(routing_context(LLAMA)), says(DOWN, "So 7", "8"))
     assert run.answer == (2,)
 
 
 async def test_without_a_majority_the_strongest_counts() -> None:
     cards = (TINY, TOOL, LLAMA, BIG, GEMMA, CLOUD)
-    run = await play("majority", ScriptedContext(routing_context(*cards)), says("1", "2", "3", "4"))
+    run = await execute(
+        "majority", ScriptedContext(routing_context(*cards)), says("1", "2", "3", "4")
+    )
     assert run.workers == ["tiny", "big", "gemma", "llama"]
     assert run.answer == (2,)
-    run = await play("majority", ScriptedContext(routing_context(*cards)), says("1", "2", "3", "1"))
+    run = await execute(
+        "majority", ScriptedContext(routing_context(*cards)), says("1", "2", "3", "1")
+    )
     assert run.answer == (1,)
     assert (
-        await play("majority", ScriptedContext(routing_context(LLAMA, CLOUD)), says("1"))
+        await execute("majority", ScriptedContext(routing_context(LLAMA, CLOUD)), says("1"))
     ).workers == ["llama"]
 
 
 async def test_the_strongest_makes_one_of_all_proposals() -> None:
-    run = await play(
+    run = await execute(
         "moa", ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD)), says("a", "b", "c")
     )
     assert run.workers == ["llama", "gemma", "gpt"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
-    run = await play(
+    run = await execute(
         "moa", ScriptedContext(routing_context(LLAMA, GEMMA, CLOUD)), says("a", "b", DOWN)
     )
     assert (run.answer, run.text) == ((1,), "a")
-    assert (await play("moa", ScriptedContext(routing_context(TINY)), says(*"abcd"))).workers == [
-        "tiny"
-    ] * 4
+    assert (
+        await execute("moa", ScriptedContext(routing_context(TINY)), says(*"abcd"))
+    ).workers == ["tiny"] * 4
 
 
 async def test_a_revision_sees_prompt_and_draft() -> None:
-    run = await play("reflect", ScriptedContext(routing_context(LLAMA, CLOUD)), says("a", "b"))
+    run = await execute("reflect", ScriptedContext(routing_context(LLAMA, CLOUD)), says("a", "b"))
     assert run.workers == ["llama", "llama"]
     assert run.outcome.plan.steps[1].access == ("prompt", "history", "1")
     assert run.text == "b"
     assert (
-        await play("reflect", ScriptedContext(routing_context(LLAMA)), says("a", ""))
+        await execute("reflect", ScriptedContext(routing_context(LLAMA)), says("a", ""))
     ).text == "a"
 
 
@@ -330,7 +340,7 @@ async def test_alone_means_alone() -> None:
         context = ScriptedContext(
             routing_context(*cards, limits=PromptLimits(alone=True), route=route)
         )
-        run = await play(name, context, lambda number, step: "Some text.")
+        run = await execute(name, context, lambda number, step: "Some text.")
         assert set(run.workers) == {"llama"}, name
         assert not context.asked, name
 
@@ -357,11 +367,11 @@ def plan_json(*tasks: str, answer: Sequence[int] = ()) -> str:
 PLAN = Route("plan", "You ask for 3 things.", MATH, template="split-merge")
 
 
-async def test_a_conductor_s_plan_is_played_and_accepted() -> None:
+async def test_a_conductor_s_plan_is_executed_and_accepted() -> None:
     context = ScriptedContext(
         routing_context(LLAMA, GEMMA, route=PLAN), answers=[plan_json("Do a.", "Do b.")]
     )
-    run = await play("conductor", context, lambda number, step: f"text {number}")
+    run = await execute("conductor", context, lambda number, step: f"text {number}")
     assert [step.subtask for step in run.outcome.plan.steps] == ["Do a.", "Do b."]
     assert run.text == "text 2"
     assert len(context.asked) > 1, "it looked at what came out"
@@ -373,7 +383,7 @@ async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
             routing_context(LLAMA, GEMMA, route=PLAN, mode=mode),
             answers=[plan_json("Do a.", "Do b.")],
         )
-        run = await play(strategy_of_mode(mode), context, lambda number, step: "text")
+        run = await execute(strategy_of_mode(mode), context, lambda number, step: "text")
         assert [step.subtask for step in run.outcome.plan.steps] == tasks
 
 
@@ -385,11 +395,11 @@ async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
         ("split-merge", SpendingRoom(0, 1.0), ["tiny"]),
     ],
 )
-async def test_a_small_worker_draws_and_plays_no_plan_that_only_money_could(
+async def test_a_small_worker_draws_and_executes_no_plan_that_only_money_could(
     template: str, money: SpendingRoom, workers: list[str]
 ) -> None:
     route = Route("plan", "Hard.", Need("writing", 4), template=template)
-    run = await play(
+    run = await execute(
         "hybrid",
         ScriptedContext(routing_context(TINY, CLOUD, route=route), money),
         says("text", "better"),
@@ -397,18 +407,18 @@ async def test_a_small_worker_draws_and_plays_no_plan_that_only_money_could(
     assert run.workers == workers
 
 
-async def test_without_a_conductor_the_template_is_played() -> None:
-    run = await play(
+async def test_without_a_conductor_the_template_is_executed() -> None:
+    run = await execute(
         "conductor", ScriptedContext(routing_context(TINY, route=PLAN)), lambda n, step: f"text {n}"
     )
     assert len(run.workers) == 5
     assert run.text == "text 5"
     context = ScriptedContext(routing_context(LLAMA, route=PLAN), answers=["invalid", "invalid"])
-    run = await play("conductor", context, lambda number, step: "text")
+    run = await execute("conductor", context, lambda number, step: "text")
     assert len(run.workers) == 5
     assert "Llama could draw no plan." in run.proposals[0].why
     context = ScriptedContext(routing_context(LLAMA), answers=["invalid", "invalid"])
-    run = await play("conductor", context, lambda number, step: "text")
+    run = await execute("conductor", context, lambda number, step: "text")
     assert run.workers == ["llama"]
 
 
@@ -427,7 +437,7 @@ async def test_a_named_conductor_plans_what_the_trained_one_finds_to_have_parts(
         answers=[plan_json("Do a.", "Do b.")],
         parts=PARTS,
     )
-    run = await play("hybrid", context, lambda number, step: f"text {number}")
+    run = await execute("hybrid", context, lambda number, step: f"text {number}")
     steps = [step.subtask for step in run.outcome.plan.steps]
     assert bool(context.asked) is asked
     assert steps == subtasks if isinstance(subtasks, list) else len(steps) == subtasks
@@ -436,17 +446,19 @@ async def test_a_named_conductor_plans_what_the_trained_one_finds_to_have_parts(
 @pytest.mark.parametrize("name", ["conductor", "hybrid", "ultra"])
 async def test_by_the_rule_only_templates_plan(name: str) -> None:
     context = ScriptedContext(routing_context(LLAMA, GEMMA, route=PLAN, conductor=RULE_CONDUCTOR))
-    run = await play(name, context, lambda number, step: "text")
+    run = await execute(name, context, lambda number, step: "text")
     assert len(run.proposals[0].plan.steps) == 5, "the template's"
     assert context.asked == []
     plain = ScriptedContext(routing_context(LLAMA, GEMMA, conductor=RULE_CONDUCTOR))
-    run = await play("conductor", plain, lambda number, step: "text")
+    run = await execute("conductor", plain, lambda number, step: "text")
     assert (run.workers, plain.asked) == (["llama"], [])
     assert "No model plans, by your setting `conductor`." in run.proposals[0].why
 
 
-async def test_the_rule_asks_for_no_weaker_worker_than_usual_before_a_template_is_played() -> None:
-    run = await play(
+async def test_the_rule_asks_for_no_weaker_worker_than_usual_before_a_template_is_executed() -> (
+    None
+):
+    run = await execute(
         "hybrid",
         ScriptedContext(routing_context(TINY, route=PLAN, conductor=RULE_CONDUCTOR)),
         says("text"),
@@ -454,20 +466,20 @@ async def test_the_rule_asks_for_no_weaker_worker_than_usual_before_a_template_i
     assert run.workers == ["tiny"]
 
 
-async def test_a_broken_template_of_the_person_s_leaves_one_worker_to_answer() -> None:
+async def test_a_broken_template_of_the_user_s_leaves_one_worker_to_answer() -> None:
     def broken() -> Mapping[str, TemplateStrategy]:
         raise ConfigError("It is broken.")
 
     for name in ("conductor", "hybrid", "ultra"):
         context = ScriptedContext(routing_context(TINY, route=PLAN, templates=broken))
-        assert (await play(name, context, says("text"))).workers == ["tiny"]
+        assert (await execute(name, context, says("text"))).workers == ["tiny"]
 
 
-async def test_a_plan_that_came_to_nothing_leaves_the_default_worker_to_answer() -> None:
+async def test_a_plan_that_gave_nothing_leaves_the_default_worker_to_answer() -> None:
     def say(number: int, step: Step) -> str | BatonError:
         return "text" if number == 6 else DOWN
 
-    run = await play("conductor", ScriptedContext(routing_context(TINY, route=PLAN)), say)
+    run = await execute("conductor", ScriptedContext(routing_context(TINY, route=PLAN)), say)
     assert (run.workers[-1], run.answer, run.text) == ("tiny", (6,), "text")
 
 
@@ -475,7 +487,7 @@ async def test_a_plan_s_answer_that_will_not_do_calls_for_the_helper() -> None:
     context = ScriptedContext(
         routing_context(LLAMA, GEMMA, CLOUD, route=PLAN), answers=[plan_json("a.", "b.")]
     )
-    run = await play("hybrid", context, lambda n, step: "Good." if step.worker == "gpt" else "")
+    run = await execute("hybrid", context, lambda n, step: "Good." if step.worker == "gpt" else "")
     assert (run.workers[-1], run.text) == ("gpt", "Good.")
     assert run.why == "The local answer is empty."
 
@@ -483,20 +495,20 @@ async def test_a_plan_s_answer_that_will_not_do_calls_for_the_helper() -> None:
 async def test_a_document_is_read_by_the_template_even_where_a_worker_could_conduct() -> None:
     route = Route("plan", "Long.", Need("summary", 2), template="read-long-document")
     context = ScriptedContext(routing_context(TINY, BIG, route=route, files=["a.txt"]))
-    run = await play("hybrid", context, lambda number, step: "text")
+    run = await execute("hybrid", context, lambda number, step: "text")
     assert run.outcome.plan.steps[0].access == ("prompt", "file:a.txt")
     assert context.asked == []
 
 
 async def test_a_template_by_name() -> None:
     template = read_templates()["draft-verify-revise"]
-    run = await play(
+    run = await execute(
         TemplateStrategy(template),
         ScriptedContext(routing_context(LLAMA, BIG)),
         says("a", "b", "c"),
     )
     assert (run.text, run.proposals[0].why) == ("c", template.about)
-    run = await play(
+    run = await execute(
         TemplateStrategy(template),
         ScriptedContext(routing_context(LLAMA, BIG)),
         says("a", DOWN, DOWN),
@@ -508,7 +520,7 @@ async def test_a_template_by_name() -> None:
 
 
 async def test_an_accepted_answer_stays() -> None:
-    run = await play(
+    run = await execute(
         "ultra", ScriptedContext(routing_context(LLAMA, BIG)), says("It is 7.", "ACCEPT\nIt is.")
     )
     assert (run.workers, run.answer) == (["llama", "big"], (1,))
@@ -518,7 +530,7 @@ async def test_an_accepted_answer_stays() -> None:
 
 async def test_problems_are_fixed_once() -> None:
     said = says("It is 8.", "- 3 + 4 is 7.", "It is 7.")
-    run = await play("ultra", ScriptedContext(routing_context(LLAMA, BIG)), said)
+    run = await execute("ultra", ScriptedContext(routing_context(LLAMA, BIG)), said)
     assert run.workers == ["llama", "big", "llama"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
     assert run.text == "It is 7."
@@ -526,33 +538,35 @@ async def test_problems_are_fixed_once() -> None:
 
 async def test_what_a_check_finds_is_fixed_without_an_audit() -> None:
     context = ScriptedContext(routing_context(LLAMA, BIG), wrong={1: "3 + 4 is 7, not 8."})
-    run = await play("ultra", context, says("3 + 4 = 8", "3 + 4 = 7"))
+    run = await execute("ultra", context, says("3 + 4 = 8", "3 + 4 = 7"))
     assert run.workers == ["llama", "llama"]
     assert "3 + 4 is 7, not 8." in run.outcome.plan.steps[1].subtask
     assert run.text == "3 + 4 = 7"
 
 
 @pytest.mark.parametrize("repair", ["", DOWN, "3 + 4 = 9"])
-async def test_a_repair_that_is_no_better_is_not_taken(repair: str | BatonError) -> None:
+async def test_a_repair_that_is_not_better_is_not_taken(repair: str | BatonError) -> None:
     context = ScriptedContext(routing_context(LLAMA, BIG), wrong={3: "3 + 4 is 7, not 9."})
-    run = await play("ultra", context, says("It is 7.", "- No sum is shown.", repair))
+    run = await execute("ultra", context, says("It is 7.", "- No sum is shown.", repair))
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
 async def test_a_repair_that_stopped_at_its_cap_is_not_taken() -> None:
     said = says("It is 7.", "- No sum is shown.", "3 + 4 = 7, which")
-    run = await play("ultra", ScriptedContext(routing_context(LLAMA, BIG)), said, cut=[3])
+    run = await execute("ultra", ScriptedContext(routing_context(LLAMA, BIG)), said, cut=[3])
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
 async def test_no_worker_audits_itself_and_the_weak_audit_none() -> None:
-    assert (await play("ultra", ScriptedContext(routing_context(LLAMA)), says("7"))).workers == [
+    assert (await execute("ultra", ScriptedContext(routing_context(LLAMA)), says("7"))).workers == [
         "llama"
     ]
     assert (
-        await play("ultra", ScriptedContext(routing_context(LLAMA, TINY)), says("7"))
+        await execute("ultra", ScriptedContext(routing_context(LLAMA, TINY)), says("7"))
     ).workers == ["llama"]
-    run = await play("ultra", ScriptedContext(routing_context(LLAMA, BIG)), says("It is 7.", DOWN))
+    run = await execute(
+        "ultra", ScriptedContext(routing_context(LLAMA, BIG)), says("It is 7.", DOWN)
+    )
     assert run.answer == (1,)
 
 
@@ -613,12 +627,12 @@ def scenes(
 Scene = tuple[str, ScriptedContext, dict[int, "str | BatonError"], list[int], str]
 
 
-async def comes_to_an_end(scene: Scene) -> None:
+async def run_to_its_end(scene: Scene) -> None:
     name, context, outcomes, cut, tear = scene
     way = (
         TemplateStrategy(read_templates()[name]) if name not in STRATEGIES else make_strategy(name)
     )
-    run = await play(
+    run = await execute(
         way, context, lambda number, step: outcomes.get(number, "text"), cut=cut, tear=tear
     )
     steps = run.outcome.plan.steps
@@ -631,24 +645,24 @@ async def comes_to_an_end(scene: Scene) -> None:
 
 
 @given(scenes())
-async def test_every_strategy_comes_to_an_end(scene: Scene) -> None:
-    await comes_to_an_end(scene)
+async def test_every_strategy_ends(scene: Scene) -> None:
+    await run_to_its_end(scene)
 
 
 @pytest.mark.long
 @settings(max_examples=5000)
 @given(scenes())
-async def test_every_strategy_comes_to_an_end_at_length(scene: Scene) -> None:
-    await comes_to_an_end(scene)
+async def test_every_strategy_ends_at_length(scene: Scene) -> None:
+    await run_to_its_end(scene)
 
 
 @given(scenes(), st.integers(1, 4))
-async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, kept: int) -> None:
+async def test_every_strategy_continues_what_another_run_left(scene: Scene, kept: int) -> None:
     name, context, outcomes, cut, tear = scene
     if name not in STRATEGIES:
         return
     say: Say = lambda number, step: outcomes.get(number, "text")  # noqa: E731
-    first = await play(name, context, say, cut=cut, tear=tear)
+    first = await execute(name, context, say, cut=cut, tear=tear)
     left = first.proposals[min(kept, len(first.proposals)) - 1].plan
 
     class ResumedStrategy:
@@ -660,5 +674,5 @@ async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, k
         async def first(self, _: object) -> Proposal:
             return Proposal(replace(left), why="The plan was there already.", final=False)
 
-    run = await play(ResumedStrategy(), context, say, cut=cut)
+    run = await execute(ResumedStrategy(), context, say, cut=cut)
     assert run.outcome.plan.steps[: len(left.steps)]

@@ -1,4 +1,4 @@
-"""Thinker, worker and verifier take turns as the head says, and always come to an end."""
+"""Thinker, worker and verifier take turns as the head says, and always end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from support.strategy_context import (
     TINY,
     Say,
     ScriptedContext,
-    play,
+    execute,
     routing_context,
     says,
 )
@@ -50,16 +50,16 @@ def tasks(run_steps: Sequence[object]) -> list[str]:
 
 
 async def test_one_worker_answers_at_once_and_for_good() -> None:
-    run = await play("trinity", ScriptedContext(routing_context(TINY)), says("A tale."))
+    run = await execute("trinity", ScriptedContext(routing_context(TINY)), says("A tale."))
     assert run.workers == ["tiny"]
     assert run.proposals[0].final
     assert run.text == "A tale."
 
 
-async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
+async def test_all_three_roles_are_executed_until_the_verifier_accepts() -> None:
     context = ScriptedContext(routing_context(LLAMA, GEMMA), scores=lambda *_: likes(1, 0, 1))
     said = says("Mind the dates.", "In 1812.", "The year is wrong.", "In 1815.")
-    run = await play("trinity", context, said)
+    run = await execute("trinity", context, said)
     steps = run.outcome.plan.steps
     assert tasks(steps) == [THINK, WORK, AUDIT, REPAIR]
     assert run.workers == ["gemma", "llama", "gemma", "llama"]
@@ -70,21 +70,21 @@ async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
 
 async def test_an_accepted_answer_stands() -> None:
     context = ScriptedContext(routing_context(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
-    run = await play("trinity", context, says("In 1815.", "ACCEPT"))
+    run = await execute("trinity", context, says("In 1815.", "ACCEPT"))
     assert tasks(run.outcome.plan.steps)[1:] == [AUDIT]
     assert run.text == "In 1815."
 
 
 async def test_the_answer_before_comes_back_where_the_next_has_not_a_word() -> None:
     context = ScriptedContext(routing_context(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
-    run = await play("trinity", context, says("In 1815.", "Wrong.", ""))
+    run = await execute("trinity", context, says("In 1815.", "Wrong.", ""))
     assert run.text == "In 1815."
 
 
 async def test_no_remote_worker_answers_where_nothing_may_be_spent() -> None:
     context = ScriptedContext(routing_context(TINY, CLOUD), SpendingRoom(0, 0.0))
     context.scores = lambda _, workers: [[-1.0] * len(workers), list(range(len(workers))), [-1.0]]
-    run = await play("trinity", context, says("A tale."))
+    run = await execute("trinity", context, says("A tale."))
     assert run.workers == ["tiny"]
 
 
@@ -99,7 +99,7 @@ async def test_it_ends_after_five_turns_whatever_the_head_says(random: object, c
         scores=lambda _, workers: [[draw(-1, 1) for _ in workers] for _ in TurnRole],
     )
     said: Say = lambda number, step: "ACCEPT" if draw(0, 1) < 0.3 else f"Text {number}."  # noqa: E731
-    run = await play("trinity", context, said)
+    run = await execute("trinity", context, said)
     steps = run.outcome.plan.steps
     assert 1 <= len(steps) <= MAX_TURNS
     assert run.text.startswith(("Text", "ACCEPT"))

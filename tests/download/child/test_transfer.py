@@ -1,4 +1,4 @@
-"""Getting a file over real HTTP from a hub that fails, lies, falls silent and is busy."""
+"""Getting a file over real HTTP from a hub that fails, sends wrong bytes, is silent or busy."""
 
 from __future__ import annotations
 
@@ -481,10 +481,10 @@ def test_without_a_version_it_restarts(hub: Hub, target: Path) -> None:
     assert [seen.headers.get("range") for seen in hub.contents()] == [None, None]
 
 
-# Copies, and files that lie there
+# Copies, and files that are there
 
 
-def test_a_copy_is_checked_and_goes_on_where_it_ended(tmp_path: Path, target: Path) -> None:
+def test_a_copy_is_checked_and_continues_where_it_ended(tmp_path: Path, target: Path) -> None:
     source, progress = tmp_path / "stick.gguf", ProgressLog()
     source.write_bytes(CONTENT)
     sha256 = hashlib.sha256(CONTENT).hexdigest()

@@ -63,7 +63,7 @@ def corrupted_content(content: bytes, dice: random.Random) -> bytes:
             return content[at:] + content[:at]
 
 
-def lies(dice: random.Random) -> dict[str, Callable[[], Fault]]:
+def wrong_answers(dice: random.Random) -> dict[str, Callable[[], Fault]]:
     """Return ways in which a store's answer may be wrong, each time in another place."""
     return {
         "flipped": lambda: Fault(wrong=dice.randrange(SIZE)),
@@ -96,7 +96,7 @@ def test_no_wrong_bytes_are_ever_accepted(
     hub: Hub, web: HubClient, tmp_path: Path, count: int
 ) -> None:
     dice, offer = random.Random(count), offer_in(hub, SIZE)
-    ways = lies(dice)
+    ways = wrong_answers(dice)
     for number, kind in zip(range(count), list(ways) * count, strict=False):
         target = tmp_path / str(number) / FILE
         begun = dice.random() < 0.5 or kind == "another part"

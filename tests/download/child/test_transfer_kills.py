@@ -38,7 +38,7 @@ def add_file(hub: Hub, size: int, seed: int = 1) -> ModelOffer:
         pytest.param(200, 80 * MIB, 5_000_000, marks=pytest.mark.long),
     ],
 )
-def test_killed_at_any_time_it_goes_on_where_it_was(
+def test_killed_at_any_time_it_continues_where_it_was(
     hub: Hub, tmp_path: Path, kills: int, size: int, rate: int
 ) -> None:
     offer, target = add_file(hub, size), tmp_path / "models" / "m" / FILE
@@ -85,7 +85,7 @@ def test_of_two_that_want_the_same_file_one_fetches_it(hub: Hub, tmp_path: Path)
     assert [path.name for path in target.parent.iterdir()] == [FILE]
 
 
-def test_who_waits_goes_on_when_the_other_is_killed(hub: Hub, tmp_path: Path) -> None:
+def test_who_waits_continues_when_the_other_is_killed(hub: Hub, tmp_path: Path) -> None:
     offer, target = add_file(hub, 3 * MIB), tmp_path / "m" / FILE
     hub.choose = lambda seen: Fault(rate=6_000_000) if seen.kind == "store" else None
 

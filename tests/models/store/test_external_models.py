@@ -27,7 +27,7 @@ REVISION = "d" * 40
 
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the home folder of a person who has used other programs before."""
+    """Return the home folder of a user who has used other programs before."""
     monkeypatch.setattr(external_models, "SHARED_OLLAMA_FOLDERS", ())
     return tmp_path / "person"
 
@@ -84,7 +84,7 @@ def names(found: list[ExternalModel] | Any) -> list[str]:
     return [model.name for model in found]
 
 
-def test_a_person_without_other_programs_has_nothing(store: FolderModelStore, person: Path) -> None:
+def test_a_user_without_other_programs_has_nothing(store: FolderModelStore, person: Path) -> None:
     assert list(store.external_models()) == []
     assert list(FolderModelStore(store.folder, {}).external_models()) == []
     assert not person.exists()
@@ -159,7 +159,7 @@ def test_lm_studio_says_where_it_is(store: FolderModelStore, person: Path, tmp_p
     assert names(store.external_models()) == ["here"]
 
 
-def test_what_is_no_model_that_talks_is_left_out(store: FolderModelStore, person: Path) -> None:
+def test_what_is_not_a_model_that_talks_is_left_out(store: FolderModelStore, person: Path) -> None:
     folder = person / ".lmstudio/models/a/b"
     for name in (
         "mmproj-model-f16.gguf",

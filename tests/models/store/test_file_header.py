@@ -36,7 +36,7 @@ def test_a_header_is_read_however_long_it_is(
     assert store.read_header(path).vocabulary == words
 
 
-def test_what_is_no_model_is_reported(store: FolderModelStore, tmp_path: Path) -> None:
+def test_what_is_not_a_model_is_reported(store: FolderModelStore, tmp_path: Path) -> None:
     data = gguf_writer.whole(gguf_writer.facts() | gguf_writer.vocabulary(300), TENSORS)
     path = tmp_path / "model.gguf"
     for wrong in (b"", b"<html>", data[:100], data[:-1000], b"GGUF" + bytes(100)):
@@ -45,7 +45,7 @@ def test_what_is_no_model_is_reported(store: FolderModelStore, tmp_path: Path) -
             store.read_header(path)
 
 
-def test_what_is_no_file_is_reported(store: FolderModelStore, tmp_path: Path) -> None:
+def test_what_is_not_a_file_is_reported(store: FolderModelStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for path in (tmp_path / "none", tmp_path, tmp_path / "pipe", tmp_path / "loop", Path("\0")):

@@ -90,7 +90,7 @@ def test_a_record_comes_back_as_it_was_put(store: FolderModelStore) -> None:
     ]
 
 
-def test_only_this_person_can_read_what_is_recorded(store: FolderModelStore) -> None:
+def test_only_this_user_can_read_what_is_recorded(store: FolderModelStore) -> None:
     path = store.save(QWEN).path.with_name("model.json")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -135,14 +135,14 @@ def test_a_file_that_was_touched_is_changed(store: FolderModelStore) -> None:
     assert state(store) is ModelState.GONE
 
 
-def test_what_is_wrong_stays_wrong_until_a_person_says_otherwise(store: FolderModelStore) -> None:
+def test_what_is_wrong_stays_wrong_until_a_user_says_otherwise(store: FolderModelStore) -> None:
     arrive(store, replace(QWEN, wrong="its hash is another"))
     assert state(store) is ModelState.BROKEN
     arrive(store)
     assert state(store) is ModelState.HERE
 
 
-def test_a_linked_file_is_used_where_it_lies(store: FolderModelStore, tmp_path: Path) -> None:
+def test_a_linked_file_is_used_where_it_is(store: FolderModelStore, tmp_path: Path) -> None:
     theirs = tmp_path / "sha256-of a blob"
     theirs.write_bytes(b"GGUF")
     linked = replace(QWEN, file=theirs.name, link=str(theirs))
@@ -160,7 +160,7 @@ def test_a_linked_file_is_used_where_it_lies(store: FolderModelStore, tmp_path: 
     assert not (store.folder / QWEN.id).exists()
 
 
-def test_something_else_in_the_files_place_is_no_file(store: FolderModelStore) -> None:
+def test_something_else_in_the_files_place_is_not_a_file(store: FolderModelStore) -> None:
     path = arrive(store)
     path.unlink()
     os.mkfifo(path)
@@ -238,7 +238,7 @@ def test_a_model_that_is_being_downloaded_is_not_removed(store: FolderModelStore
 @pytest.mark.parametrize(
     "id", ["", ".", "..", "../x", "a/b", "/a", "A", "con", "nul.x", "com1", "é", "a" * 65, "-a"]
 )
-def test_names_that_are_no_ids_are_refused(store: FolderModelStore, id: str) -> None:
+def test_names_that_are_not_ids_are_refused(store: FolderModelStore, id: str) -> None:
     for change in (lambda: store.save(replace(QWEN, id=id)), lambda: store.remove(id)):
         with pytest.raises(ConfigError, match="can't be a model's id"):
             change()
@@ -253,7 +253,7 @@ def test_names_that_are_no_ids_are_refused(store: FolderModelStore, id: str) -> 
         *("a\nb.gguf", "a\x1b.gguf", "a\u202e.gguf", "\udc80.gguf", " a.gguf", "a" * 200 + ".gguf"),
     ],
 )
-def test_names_that_are_no_files_are_refused(store: FolderModelStore, file: str) -> None:
+def test_names_that_are_not_files_are_refused(store: FolderModelStore, file: str) -> None:
     with pytest.raises(ConfigError, match="can't be named"):
         store.save(replace(QWEN, file=file))
     assert not store.folder.exists()

@@ -98,7 +98,7 @@ def test_what_baton_did_not_write_is_reported_and_left_alone(
     assert all(path.exists() for path in theirs)
 
 
-def test_a_model_that_a_person_laid_beside_another_is_theirs(store: FolderModelStore) -> None:
+def test_a_model_that_a_user_laid_beside_another_is_theirs(store: FolderModelStore) -> None:
     adapter = lay(arrive(store).with_name("my-lora.gguf"))
     assert list(store.orphans()) == []
     assert list(store.problems()) == [f"{adapter} belongs to no model, and Baton leaves it alone."]

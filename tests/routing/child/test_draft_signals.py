@@ -89,7 +89,7 @@ def test_questions_are_the_same_each_time_and_their_rules_judge() -> None:
         assert not one.is_right("?"), one
 
 
-def test_a_text_is_judged_by_what_everyday_prompts_of_its_kind_came_to(
+def test_a_text_is_judged_by_what_everyday_prompts_of_its_kind_got(
     signals: DraftSignals,
 ) -> None:
     copied = replace(DRAFT, text=PROMPT, confidence=-0.3)

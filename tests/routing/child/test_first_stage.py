@@ -95,7 +95,7 @@ def test_what_is_new_is_left_to_length(heads: FirstStage) -> None:
 
 @given(trust=st.lists(st.floats(0, 1), min_size=4, max_size=4))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_shrunk_estimates_lie_between_the_heads_and_the_means(
+def test_shrunk_estimates_are_between_the_heads_and_the_means(
     heads: FirstStage, trust: list[float]
 ) -> None:
     design = design_of(heads, sample("first", 0, 4))

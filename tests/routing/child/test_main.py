@@ -311,7 +311,7 @@ async def test_an_invalid_message_from_the_front_is_refused_without_an_end() -> 
 
 
 async def test_nothing_is_kept_for_a_remote_worker(tmp_path: Path) -> None:
-    """ONNX Runtime would write a number that stands for the person, and events to report."""
+    """ONNX Runtime would write a number that stands for the user, and events to report."""
     child = Child(
         ChildProcess("scorer", environment({**os.environ, "HOME": str(tmp_path)})), REPLIES
     )

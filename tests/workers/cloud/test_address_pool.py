@@ -74,7 +74,7 @@ def test_of_equal_addresses_the_first_is_chosen(state: AddressState, order: list
     assert chosen in (order[0], None)
 
 
-def test_a_conversation_that_goes_on_is_not_sent_to_an_address_that_was_never_asked() -> None:
+def test_a_conversation_that_continues_is_not_sent_to_an_address_that_was_never_asked() -> None:
     """It would have to be read from its beginning there; a new one is as good for a first look."""
     states = {0: AddressState(4, speed=30.0), 1: AddressState(4)}
     assert choose_address(states, NOW) == 1
@@ -142,7 +142,7 @@ async def test_an_address_that_keeps_failing_is_left_out_longer_each_time() -> N
     assert (pool.states[0].failures, pool.failing) == (0, [])
 
 
-async def test_calls_that_fail_together_count_once_and_late_good_news_are_no_news() -> None:
+async def test_calls_that_fail_together_count_once_and_late_good_news_are_not_news() -> None:
     clock = Clock()
     pool = pool_of(4, clock=clock)
     leases = [await take(pool) for _ in range(4)]

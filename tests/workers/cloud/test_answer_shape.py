@@ -172,7 +172,7 @@ async def test_a_schema_beyond_all_limits_is_refused(cloud_setup: CloudSetup) ->
     assert cloud_setup.cloud.posts == 0
 
 
-async def test_a_schema_that_is_none_is_no_silence(cloud_setup: CloudSetup) -> None:
+async def test_a_schema_that_is_none_is_reported(cloud_setup: CloudSetup) -> None:
     for name in ("server", "openai", "responses"):
         heard = await collect_answer(
             cloud_setup.worker(name), request(shape=AnswerFormat("", "{not json"))

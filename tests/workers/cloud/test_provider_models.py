@@ -181,7 +181,7 @@ def test_a_name_without_its_provider_has_full_ones(name: str, first: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["", "--", "g", "gp", "smal", "nobody", "/", "\x1b[2J"])
-def test_a_slip_is_no_model(name: str) -> None:
+def test_a_slip_is_not_a_model(name: str) -> None:
     assert full_names(name) == []
 
 

@@ -139,7 +139,7 @@ async def test_only_a_server_that_is_free_is_asked_again_after_it_had_the_reques
     assert paid.error is not None
     assert clouds[1].posts == 0, "it could be charged twice"
     free = await collect_answer(worker_at(alone, urls), in_order(urls))
-    if fault is Fault.EMPTY:  # a server that answers with nothing understood is no server
+    if fault is Fault.EMPTY:  # a server that answers with nothing understood isn't a server
         assert type(free.error) is WorkerError
     else:
         assert (free.text, free.error) == (ANSWER, None)
@@ -158,7 +158,7 @@ async def test_a_request_that_brings_servers_down_meets_two_of_them_at_most(
     assert [cloud.posts for cloud in clouds] == [1, 1, 0]
 
 
-async def test_what_servers_decline_themselves_goes_on_to_the_last_of_them(
+async def test_what_servers_decline_themselves_reaches_the_last_of_them(
     alone: Gateway, clouds: list[Cloud]
 ) -> None:
     for cloud in clouds[:2]:

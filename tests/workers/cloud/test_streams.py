@@ -16,7 +16,7 @@ import pytest
 from support.stream_checks import description_problems, mutant_problems
 from support.stream_corpus import RecordedStream, load_corpus
 from support.stream_mutations import KINDS, Mutant, mutant_of, plain_mutant
-from support.stream_player import StreamPlayer
+from support.stream_replayer import StreamReplayer
 
 CORPUS = load_corpus()
 BY_ID = {stream.id: stream for stream in CORPUS}
@@ -28,17 +28,17 @@ KINDS_A_STREAM = 8
 """How many kinds of change a usual run draws for each stream."""
 
 
-async def play(streams: Iterable[RecordedStream], kinds: Iterable[str], seed: str) -> list[str]:
-    """Play streams changed in these ways; return what must not be, each with its stream."""
+async def replay(streams: Iterable[RecordedStream], kinds: Iterable[str], seed: str) -> list[str]:
+    """Replay streams changed in these ways; return what must not be, each with its stream."""
     names, found = [*kinds], list[str]()
-    async with StreamPlayer() as player:
+    async with StreamReplayer() as replayer:
         for stream in streams:
-            plain = await player.play(plain_mutant(stream))
+            plain = await replayer.replay(plain_mutant(stream))
             for kind in names:
                 mutant = mutant_of(stream, kind, seed)
                 if mutant is None:
                     continue
-                problems = mutant_problems(mutant, plain, await player.play(mutant))
+                problems = mutant_problems(mutant, plain, await replayer.replay(mutant))
                 found += [f"{mutant.id}, seed {seed}: {problem}" for problem in problems]
     return found
 
@@ -58,12 +58,16 @@ def test_the_corpus_has_what_it_says() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_streams_are_read_as_described(family: str) -> None:
-    async with StreamPlayer() as player:
+    async with StreamReplayer() as replayer:
         found = {
             stream.id: problems
             for stream in CORPUS
             if stream.family == family
-            if (problems := description_problems(stream, await player.play(plain_mutant(stream))))
+            if (
+                problems := description_problems(
+                    stream, await replayer.replay(plain_mutant(stream))
+                )
+            )
         }
     assert not found
 
@@ -74,7 +78,7 @@ async def test_changed_streams_are_read_alike_or_stay_unconfirmed(family: str) -
     found: list[str] = []
     for stream in (stream for stream in CORPUS if stream.family == family):
         drawn = random.Random(f"{SEED} {stream.id}").sample([*KINDS], KINDS_A_STREAM)
-        found += await play([stream], drawn, SEED)
+        found += await replay([stream], drawn, SEED)
     assert not found
 
 
@@ -83,7 +87,7 @@ async def test_changed_streams_are_read_alike_or_stay_unconfirmed(family: str) -
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_every_change_of_every_stream(family: str, turn: int) -> None:
     streams = [stream for stream in CORPUS if stream.family == family]
-    assert not await play(streams, KINDS, f"{SEED} {turn}")
+    assert not await replay(streams, KINDS, f"{SEED} {turn}")
 
 
 def test_every_stream_is_changed_in_twenty_ways() -> None:
@@ -97,59 +101,59 @@ def test_every_stream_is_changed_in_twenty_ways() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_whole_answer_is_read_as_its_stream_is(family: str) -> None:
-    played = 0
-    async with StreamPlayer() as player:
+    replayed = 0
+    async with StreamReplayer() as replayer:
         for stream in (each for each in CORPUS if each.family == family):
             if mutant := mutant_of(stream, "whole_json", SEED):
-                assert not description_problems(stream, await player.play(mutant)), stream.id
-                played += 1
-    assert played
+                assert not description_problems(stream, await replayer.replay(mutant)), stream.id
+                replayed += 1
+    assert replayed
 
 
 @pytest.mark.parametrize("id", ["anthropic/two_deltas"])
 async def test_a_count_from_before_the_end_is_not_confirmed(id: str) -> None:
-    """Counts that grow with the answer are no bill before its end."""
-    async with StreamPlayer() as player:
-        plain = await player.play(plain_mutant(BY_ID[id]))
+    """Counts that grow with the answer aren't a bill before its end."""
+    async with StreamReplayer() as replayer:
+        plain = await replayer.replay(plain_mutant(BY_ID[id]))
         mutant = mutant_of(BY_ID[id], "last_count_lost", SEED)
         assert mutant is not None
-        assert not mutant_problems(mutant, plain, await player.play(mutant))
+        assert not mutant_problems(mutant, plain, await replayer.replay(mutant))
 
 
 @pytest.mark.parametrize("field", ["input_tokens", "output_tokens"])
-async def test_a_count_below_nothing_is_no_count(field: str) -> None:
+async def test_a_count_below_nothing_is_not_a_count(field: str) -> None:
     stream = BY_ID["anthropic/two_deltas"]
     text = b'"output_tokens":5' if field == "output_tokens" else b'"input_tokens":21,"cache_c'
     body = b"".join(plain_mutant(stream).pieces)
     at = body.rindex(text)
     broken = text.replace(b":", b":-")
-    async with StreamPlayer() as player:
+    async with StreamReplayer() as replayer:
         whole = plain_mutant(stream)
         changed = Mutant(
             stream, field, whole.rule, (body[:at] + broken + body[at + len(text) :],), stream.bill
         )
-        assert not (await player.play(changed)).is_confirmed
+        assert not (await replayer.replay(changed)).is_confirmed
 
 
 @pytest.mark.parametrize("value", [b'""', b"[]", b"{}"])
 @pytest.mark.parametrize("field", [b"cache_read_input_tokens", b"cache_creation_input_tokens"])
-async def test_what_is_no_number_is_no_count_of_nothing(field: bytes, value: bytes) -> None:
+async def test_what_is_not_a_number_is_not_a_count_of_nothing(field: bytes, value: bytes) -> None:
     stream = BY_ID["anthropic/cached_and_written"]
     body = b"".join(plain_mutant(stream).pieces)
     number = b"1000" if b"read" in field else b"400"
     head, _, tail = body.rpartition(b'"%b":%b' % (field, number))
-    async with StreamPlayer() as player:
+    async with StreamReplayer() as replayer:
         whole = plain_mutant(stream)
         body = b'%b"%b":%b%b' % (head, field, value, tail)
-        played = await player.play(Mutant(stream, "empty", whole.rule, (body,), stream.bill))
-    assert not (played.is_confirmed and played.charge < (stream.bill or 0))
+        replayed = await replayer.replay(Mutant(stream, "empty", whole.rule, (body,), stream.bill))
+    assert not (replayed.is_confirmed and replayed.charge < (stream.bill or 0))
 
 
 @pytest.mark.parametrize("delta", [b"null", b"0", b'{"a":{}}'])
 @pytest.mark.parametrize("family", ["openai_responses", "azure_responses"])
-async def test_what_is_no_text_is_none(family: str, delta: bytes) -> None:
+async def test_what_is_not_text_is_none(family: str, delta: bytes) -> None:
     stream = BY_ID[f"{family}/plain"]
     body = b"".join(plain_mutant(stream).pieces).replace(b'"delta":"is "', b'"delta":' + delta)
-    async with StreamPlayer() as player:
+    async with StreamReplayer() as replayer:
         changed = Mutant(stream, "delta", plain_mutant(stream).rule, (body,), stream.bill)
-        assert "The depot open.".startswith((await player.play(changed)).text)
+        assert "The depot open.".startswith((await replayer.replay(changed)).text)

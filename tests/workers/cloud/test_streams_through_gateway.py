@@ -21,7 +21,7 @@ from support.metered_calls import ROOM, FinishedCall, MeteredGateway, card_of, g
 from support.stream_cloud import StreamCloud, prompt_of
 from support.stream_corpus import PRICE, load_corpus
 from support.stream_mutations import KINDS, Mutant, mutant_of, plain_mutant
-from support.stream_player import CAP, PlayedStream, StreamPlayer
+from support.stream_replayer import CAP, ReplayedStream, StreamReplayer
 
 CORPUS = load_corpus()
 FAMILIES = sorted({stream.family for stream in CORPUS})
@@ -72,21 +72,24 @@ def add_azure_responses(metered: MeteredGateway) -> None:
     )
 
 
-def difference(done: FinishedCall, played: PlayedStream) -> list[str]:
+def difference(done: FinishedCall, replayed: ReplayedStream) -> list[str]:
     """Return where a call ended otherwise than in this process."""
     usage, charge = done.tally.usage if done.tally else None, done.charge
     if charge is None:
         return ["no charge"]
-    status = Status.SETTLED if played.is_confirmed else Status.UNCONFIRMED
-    if played.is_void:
+    status = Status.SETTLED if replayed.is_confirmed else Status.UNCONFIRMED
+    if replayed.is_void:
         status = Status.VOID
     end = "error" if usage is None else str(usage.finish)
-    is_hold = usage is None and not played.is_void
+    is_hold = usage is None and not replayed.is_void
     found = [
-        (done.text != played.text, f"text {done.text!r}, not {played.text!r}"),
-        (end != played.end, f"end {end} {done.error}, not {played.end} {played.error}"),
+        (done.text != replayed.text, f"text {done.text!r}, not {replayed.text!r}"),
+        (end != replayed.end, f"end {end} {done.error}, not {replayed.end} {replayed.error}"),
         (charge.status is not status, f"{charge.status}, not {status}"),
-        (played.is_confirmed and charge.charged != played.charge, f"charged {charge.charged}"),
+        (
+            replayed.is_confirmed and charge.charged != replayed.charge,
+            f"charged {charge.charged}",
+        ),
         (is_hold and charge.charged != charge.held, f"charged {charge.charged} of {charge.held}"),
         (charge.charged > charge.held, f"charged {charge.charged} of {charge.held}"),
     ]
@@ -108,11 +111,11 @@ async def check(gateway: Gateway, home: Path, family: str, mutants: list[Mutant]
         dones = await asyncio.gather(*(call(number) for number in range(len(mutants))))
         await metered.quiet()
         standing = await metered.ledger.standing(ROOM)
-    async with StreamPlayer() as player:
+    async with StreamReplayer() as replayer:
         problems = {
             mutant.id: why
             for mutant, done in zip(mutants, dones, strict=True)
-            if (why := difference(done, await player.play(mutant)))
+            if (why := difference(done, await replayer.replay(mutant)))
         }
     assert not problems
     (day,) = [room for room in standing.rooms if room.ceiling]

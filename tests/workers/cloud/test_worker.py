@@ -84,7 +84,7 @@ async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def test_a_providers_key_never_goes_to_another_address(cloud_setup: CloudSetup) -> None:
-    """Unless the person named its variable for that address."""
+    """Unless the user named its variable for that address."""
     for api_key_env in ("OPENAI_API_KEY", ""):
         worker = cloud_worker(
             cloud_setup.gateway, cloud_setup.cloud, "openai", api_key_env=api_key_env
@@ -216,7 +216,7 @@ async def test_a_withdrawn_model_is_named_with_its_successor(
     assert "Nothing was charged." in heard.error.hint
 
 
-async def test_a_free_server_that_counts_nothing_is_no_failure(cloud_setup: CloudSetup) -> None:
+async def test_a_free_server_that_counts_nothing_is_not_a_failure(cloud_setup: CloudSetup) -> None:
     free = server_worker(cloud_setup.gateway, cloud_setup.cloud.base("server"))
     cloud_setup.cloud.next(Fault.NO_USAGE)
     heard = await collect_answer(free)

@@ -46,7 +46,7 @@ async def test_the_next_answer_is_free_again(worker: LocalWorker) -> None:
     assert "{" not in (await ask(worker, CAPITAL)).text
 
 
-async def test_a_cap_is_reported_though_the_form_goes_on(worker: LocalWorker) -> None:
+async def test_a_cap_is_reported_though_the_form_continues(worker: LocalWorker) -> None:
     answer = await listen(worker, replace(request(CAPITAL, max_tokens=3), shape=CITY))
     assert (answer.usage.finish, answer.usage.tokens_out) == (Finish.LENGTH, 3)
     assert '{"city": "'.startswith(answer.text[:8])

@@ -88,7 +88,7 @@ async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def outcomes(worker: LocalWorker, *asked: str | Request) -> list[str]:
-    """Ask all at once; return what each came to: its text, or its error's message."""
+    """Ask all at once; return the outcome of each: its text, or its error's message."""
     requests = [request(one, max_tokens=8) if isinstance(one, str) else one for one in asked]
     found = await asyncio.gather(*(listen(worker, one) for one in requests), return_exceptions=True)
     return [one.text if isinstance(one, Answer) else str(one) for one in found]

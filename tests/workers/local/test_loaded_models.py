@@ -1,4 +1,4 @@
-"""What is loaded now, seen from any process of this person."""
+"""What is loaded now, seen from any process of this user."""
 
 from __future__ import annotations
 

@@ -121,7 +121,9 @@ async def test_an_engine_that_does_not_say_is_not_asked_further() -> None:
 
 
 @pytest.mark.parametrize("usual", [LLAMA_SERVER, VLLM, SGLANG])
-async def test_something_else_at_the_port_of_an_engine_is_no_worker(usual: ServerAddress) -> None:
+async def test_something_else_at_the_port_of_an_engine_is_not_a_worker(
+    usual: ServerAddress,
+) -> None:
     assert await found_at(usual, models({"id": "a", "owned_by": "somebody"})) == []
     assert await found_at(usual, models({"id": "a"})) == []
 
@@ -223,7 +225,7 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
         says(b'{"data": [{"id": "\\ud800"}, {"id": "' + b"x" * 300 + b'"}]}'),
     ],
 )
-async def test_any_other_server_is_no_worker(answer: Answer) -> None:
+async def test_any_other_server_is_not_a_worker(answer: Answer) -> None:
     assert await found_at(LM_STUDIO, answer, TIMEOUT_SECONDS) == []
     assert await found_at(OLLAMA, answer, TIMEOUT_SECONDS) == []
 

@@ -1,4 +1,4 @@
-"""Files that are no models, and the joint memory of those that are."""
+"""Files that aren't models, and the joint memory of those that are."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
         (b"GGUF\0\0\0\x03", "another byte order"),
     ],
 )
-def test_what_is_no_model_is_reported_in_a_sentence(
+def test_what_is_not_a_model_is_reported_in_a_sentence(
     tmp_path: Path, data: bytes, message: str
 ) -> None:
     with pytest.raises(ModelFileError, match=message) as refused:
@@ -84,7 +84,7 @@ def test_what_is_no_model_is_reported_in_a_sentence(
     assert refused.value.hint
 
 
-def test_what_is_no_file_is_reported_in_a_sentence(tmp_path: Path) -> None:
+def test_what_is_not_a_file_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="is a folder"):
         check_gguf(tmp_path)
     with pytest.raises(ModelFileError, match="There is no file"):

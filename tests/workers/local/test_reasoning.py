@@ -87,7 +87,7 @@ async def test_thoughts_leave_room_for_the_answer(always: LocalWorker) -> None:
     assert 0 < thoughts(answer) < answer.usage.tokens_out <= 100
 
 
-async def test_thoughts_that_are_cut_are_no_finished_answer(always: LocalWorker) -> None:
+async def test_thoughts_that_are_cut_are_not_a_finished_answer(always: LocalWorker) -> None:
     card = replace(always.card, max_output=16)
     answer = await ask(LocalWorker(card, always.model, GenerationSettings(0.0)), LONG)
     assert (answer.text, answer.usage.finish) == ("", Finish.LENGTH)

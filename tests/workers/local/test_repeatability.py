@@ -41,7 +41,7 @@ async def test_an_answer_with_a_seed_does_not_depend_on_what_was_before(
     assert {warm, after, again, ahead} == {cold}
 
 
-async def test_a_conversation_with_a_seed_goes_on_alike_in_a_new_process() -> None:
+async def test_a_conversation_with_a_seed_continues_alike_in_a_new_process() -> None:
     """The answer's words, which were computed one by one, are read again."""
     worker = small()
     first: Answer = await listen(worker, request(STORY, max_tokens=20, temperature=0))

@@ -244,7 +244,7 @@ async def test_a_model_that_is_answering_is_waited_for_and_not_unloaded() -> Non
     await other.aclose()
 
 
-async def test_a_model_that_came_to_rest_while_another_gave_up_is_not_waited_for() -> None:
+async def test_a_model_that_was_unused_while_another_gave_up_is_not_waited_for() -> None:
     memory = Memory()
     rests = memory.releases
     memory.notify_release()

@@ -1,4 +1,4 @@
-"""Deaths, hostile files and misbehaving children: the front lives, says so and goes on."""
+"""Deaths, hostile files and misbehaving children: the front lives, says so and continues."""
 
 from __future__ import annotations
 

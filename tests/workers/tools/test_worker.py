@@ -366,7 +366,7 @@ async def test_each_tool_computes_its_expressions(workers: Mapping[str, ToolWork
         assert says in "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
 
 
-async def test_what_is_no_expression_is_refused_in_a_sentence(
+async def test_what_is_not_an_expression_is_refused_in_a_sentence(
     workers: Mapping[str, ToolWorker],
 ) -> None:
     request = Request((Message(Role.USER, "a fathom of rope"),))

@@ -65,7 +65,7 @@ def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Cloud
     ],
 )
 def test_openai_is_asked_for_the_tier_whose_price_is_known(base_url: str, tier: str | None) -> None:
-    """Without that it takes the one that the person's project is set to, which may be dearer."""
+    """Without that it takes the one that the user's project is set to, which may be dearer."""
     assert call(base_url=base_url).tier == tier
     assert _body(own_request(call(base_url=base_url), PLAIN)).get("service_tier") == tier
 
@@ -288,7 +288,7 @@ def sent_text(data: bytes, size: int) -> str:
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 @pytest.mark.parametrize("finish", ["stop", "length"])
 @pytest.mark.parametrize("how", THINKING)
-def test_thoughts_are_no_answer_however_they_come(how: str, finish: str, size: int) -> None:
+def test_thoughts_are_not_an_answer_however_they_come(how: str, finish: str, size: int) -> None:
     events = [*THINKING[how], delta(finish)]
     lines = [f"data: {json.dumps(event)}\n\n" for event in events]
     data = "".join([*lines, "data: [DONE]\n\n"]).encode()
@@ -297,7 +297,7 @@ def test_thoughts_are_no_answer_however_they_come(how: str, finish: str, size: i
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
 @pytest.mark.parametrize("said", ["<think>\nOkay, so I want", "[THINK]Hm.", "<reasoning>Hm"])
-def test_thoughts_that_the_cap_cut_are_no_answer(said: str, size: int) -> None:
+def test_thoughts_that_the_cap_cut_are_not_an_answer(said: str, size: int) -> None:
     whole = {"message": {"content": f"{said} more. " + "Hm. " * 9}, "finish_reason": "length"}
     assert sent_text(json.dumps({"choices": [whole]}).encode(), size) == ""
 

@@ -211,7 +211,7 @@ def test_one_damaged_byte_anywhere_leaves_no_genuine_end() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_no_answer_and_no_crash(data: bytes) -> None:
+def test_garbage_is_neither_an_answer_nor_a_crash(data: bytes) -> None:
     assert not read_answer(data)[1].at_end
 
 

@@ -522,7 +522,7 @@ async def test_a_silent_peer_is_asked_whether_it_is_there(out: Out) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("piece", [WORD, THOUGHT, PING])
-async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
+async def test_no_call_continues_for_ever(out: Out, piece: bytes) -> None:
     async with provider(OPEN, piece, 0.05, again=True) as server:
         async with asyncio.timeout(20):
             heard = await hear(out(total=1.0), make_call(server.base_url, cap=10_000))

@@ -1,7 +1,7 @@
 """What becomes of providers' errors: the kind of failure, its sentence, and what to do.
 
 Each line of provider_errors.jsonl is one answer of a provider: its status, headers and body (with
-`stream` an event of a stream), and what a person should be shown. The bodies are written after the
+`stream` an event of a stream), and what a user should be shown. The bodies are written after the
 form and the words that `source` documents, with other names and numbers. Of `set`, "aside" stayed
 unused while the table of errors was written, and "late" was collected after that.
 """
@@ -95,7 +95,7 @@ SUCCEEDED = ("openrouter-not-free",)
 
 
 async def mistakes_in(row: dict[str, Any]) -> list[str]:
-    """Return what is otherwise than a person should be shown it."""
+    """Return what is otherwise than a user should be shown it."""
     expect, failed = row["expect"], await failed_call(row, make_call(row))
     error, message, hint = KINDS[expect["kind"]]
     if expect["kind"] == "model" and row["provider"] == "server":

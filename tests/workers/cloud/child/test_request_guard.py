@@ -160,7 +160,7 @@ def test_converse_asks_for_nothing_more(name: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"{", b"[" * 100_000])
-def test_what_is_no_body(body: bytes) -> None:
+def test_what_is_not_a_body(body: bytes) -> None:
     with pytest.raises(UnfitRequest):
         check_request(body, "chat", "m", 100, 5)
 
@@ -199,7 +199,7 @@ NEVER = (
     "user",
     "web_search_options",
 )
-"""What has a provider keep a text, tie it to a person, give it to others or do more with it."""
+"""What has a provider keep a text, tie it to a user, give it to others or do more with it."""
 
 
 @pytest.mark.parametrize("name", NEVER)

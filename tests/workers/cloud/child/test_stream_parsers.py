@@ -352,7 +352,7 @@ def test_what_is_not_whole_has_no_end(case: str, missing: int) -> None:
 
 
 @given(st.sampled_from(sorted(DIALECTS)), st.binary(max_size=200))
-def test_garbage_is_no_answer_and_no_crash(dialect: str, data: bytes) -> None:
+def test_garbage_is_neither_an_answer_nor_a_crash(dialect: str, data: bytes) -> None:
     _, reader = read_answer(dialect, data, b"\n\n")
     assert not reader.at_end
 
@@ -412,7 +412,7 @@ def test_a_count_that_cannot_be_right_is_none(usage: Any) -> None:
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
-def test_an_error_in_mid_stream_is_no_end(dialect: str) -> None:
+def test_an_error_in_mid_stream_is_not_an_end(dialect: str) -> None:
     [(_, data, _, _), *_] = [case for case in CASES.values() if case[0] == dialect]
     error = stream({"type": "error", "error": {"type": "overloaded", "message": "Too busy"}})
     _, reader = read_answer(dialect, error, data)
@@ -422,7 +422,7 @@ def test_an_error_in_mid_stream_is_no_end(dialect: str) -> None:
 
 @pytest.mark.parametrize("event", [b"data: [1]\n\n", b"data: 5\n\n", b"data: {\n\n"])
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
-def test_what_is_no_event_leaves_no_genuine_end(dialect: str, event: bytes) -> None:
+def test_what_is_not_an_event_leaves_no_genuine_end(dialect: str, event: bytes) -> None:
     [(_, data, _, _), *_] = [case for case in CASES.values() if case[0] == dialect]
     assert read_answer(dialect, data)[1].at_end
     assert not read_answer(dialect, event, data)[1].at_end
@@ -524,7 +524,7 @@ def token_counts(dialect: str, tokens_in: int, tokens_out: int) -> dict[str, int
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
-def test_a_count_lower_than_the_text_can_come_to_is_none(dialect: str) -> None:
+def test_a_count_lower_than_the_text_can_take_is_none(dialect: str) -> None:
     text = LONG.replace(" ", "")
     least = -(-len(text) // 64)
     _, reader = read_answer(dialect, answer_bytes(dialect, text, token_counts(dialect, 10, least)))
@@ -736,7 +736,7 @@ def test_a_count_before_the_end_is_none(dialect: str, more: str) -> None:
         [{"choices": [], "usage": PLAIN}, delta(TEXT)],
     ],
 )
-def test_a_marker_without_a_reason_or_a_count_of_the_whole_is_no_end(events: list[Any]) -> None:
+def test_a_marker_without_a_reason_or_a_count_of_the_whole_is_not_an_end(events: list[Any]) -> None:
     """A proxy may add the marker to what was cut."""
     _, reader = read_answer("chat", stream(*events, done=True))
     assert not reader.at_end
@@ -870,7 +870,7 @@ def test_gemini_may_send_a_list_of_chunks() -> None:
         ("cohere", {"message": {"tool_calls": [{}]}, "finish_reason": "TOOL_CALL"}),
     ],
 )
-def test_a_whole_answer_that_is_no_plain_one_is_none(dialect: str, more: Any) -> None:
+def test_a_whole_answer_that_is_not_a_plain_one_is_refused(dialect: str, more: Any) -> None:
     _, reader = read_whole(dialect, whole_answer(dialect, **more))
     assert not reader.at_end or (reader.finish, reader.has_unread) == ("tool", True)
 
@@ -910,7 +910,7 @@ def test_a_string_without_end_is_looked_through_once() -> None:
 
 
 @pytest.mark.parametrize("cost", ["1e999999", 1e300, "-1e999999", "1e-999999"])
-def test_a_cost_beyond_all_numbers_is_no_crash(cost: Any) -> None:
+def test_a_cost_beyond_all_numbers_is_not_a_crash(cost: Any) -> None:
     _, reader = read_answer("chat", chat(PLAIN | {"cost": cost}))
     assert reader.at_end
     assert reader.usage is not None
@@ -1063,7 +1063,7 @@ def test_a_refusal_in_words_is_the_answer(dialect: str, event: Any) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "event"), UNREAD)
-def test_an_error_after_output_that_is_not_shown_is_no_refusal(dialect: str, event: Any) -> None:
+def test_an_error_after_output_that_is_not_shown_is_not_a_refusal(dialect: str, event: Any) -> None:
     _, reader = read_answer(dialect, stream(event), stream(OWN[dialect]))
     assert (reader.error, reader.has_unread) == ("Too busy", True)
     assert not reader.is_refusal
@@ -1079,7 +1079,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
-def test_an_error_after_the_end_of_an_answer_is_no_refusal(dialect: str) -> None:
+def test_an_error_after_the_end_of_an_answer_is_not_a_refusal(dialect: str) -> None:
     _, reader = read_answer(dialect, stream(ENDS[dialect]), stream(OWN[dialect]))
     assert (reader.error, reader.is_refusal, reader.has_unread) == ("Too busy", False, False)
 

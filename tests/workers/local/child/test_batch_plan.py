@@ -90,7 +90,7 @@ def test_a_prompt_gets_a_free_slot_and_the_longest_known_beginning(
         assert slots[choice.slot].shared == best_free
 
 
-def test_a_conversation_goes_on_where_it_was_and_another_one_spares_it() -> None:
+def test_a_conversation_continues_where_it_was_and_another_one_spares_it() -> None:
     chat, empty = SlotState(True, 900, 1000, 5), SlotState(True, 0, 0, 0)
     other = SlotState(True, 30, 1000, 5)
     assert choose_slot([empty, chat], keeps_idle=True) == (1, 1)

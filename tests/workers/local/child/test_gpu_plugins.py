@@ -50,12 +50,12 @@ def test_a_packaged_binary_names_it_too(monkeypatch: pytest.MonkeyPatch, plugins
     assert llama_loader.gpu_kinds()["vulkan"].startswith("libvulkan.so.1")
 
 
-def test_what_is_no_plugin_of_llama_cpp_s_is_no_gpu(plugins: Path) -> None:
+def test_what_is_not_a_plugin_of_llama_cpp_s_is_not_a_gpu(plugins: Path) -> None:
     llama_loader._load_gpu("cuda", library(plugins / "libggml-cuda.so"))
     assert llama_loader.gpu_kinds() == {"cuda": "it found no GPU that it can use"}
 
 
-def test_a_broken_file_is_no_crash(plugins: Path) -> None:
+def test_a_broken_file_is_not_a_crash(plugins: Path) -> None:
     (plugins / "libggml-cuda.so").write_bytes(b"\x7fELF broken")
     llama_loader._load_gpu("cuda", plugins / "libggml-cuda.so")
     assert "file too short" in llama_loader.gpu_kinds()["cuda"]

@@ -238,7 +238,7 @@ def test_one_to_all_cores() -> None:
     assert 1 <= physical_cores() <= (os.cpu_count() or 1)
 
 
-def test_what_is_no_model_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_is_not_a_model_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("models") / "not.gguf"
     file.write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 4000)
     with pytest.raises(LlamaError):

@@ -86,7 +86,7 @@ def test_no_expression_costs_more_than_ten_operations_of_the_largest_size(text: 
         with suppress(CannotCompute):
             found = evaluate("calc", text).value
     assert max([watched.largest, *sizes_of(found)]) <= MAX_BITS
-    # What an operation is given was counted when it came to be: each operand by itself, of which
+    # What an operation is given was counted when it was made: each operand by itself, of which
     # it has two; a function's arguments are counted again.
     assert sum(watched.operations) <= 4 * MAX_WORK
     assert watched.irrational <= MAX_WORK // CALL_WORK

@@ -196,7 +196,7 @@ def test_an_expression_has_its_value(line: str, expected: Any) -> None:
         "shell: 1",
     ],
 )
-def test_what_is_no_expression_is_refused(line: str) -> None:
+def test_what_is_not_an_expression_is_refused(line: str) -> None:
     with pytest.raises(CannotCompute) as refused:
         value(line)
     assert str(refused.value).endswith(".")

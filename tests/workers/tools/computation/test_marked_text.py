@@ -115,5 +115,5 @@ def test_a_lexicon_knows_every_unit_and_says_every_result(language: str) -> None
         ("sei mele e sei pere", "6 mele e 6 pere"),
     ],
 )
-def test_you_are_is_no_number_in_italian(text: str, marked: str) -> None:
+def test_you_are_is_not_a_number_in_italian(text: str, marked: str) -> None:
     assert mark(text, "it").text == marked

@@ -115,7 +115,7 @@ def test_no_parts_leave_all_of_a_request() -> None:
     assert (left.text, left.problem) == ("How old is the oldest oak?", "")
 
 
-def test_how_many_things_are_asked_for_is_no_number_of_theirs() -> None:
+def test_how_many_things_are_asked_for_is_not_a_number_of_theirs() -> None:
     request = "Two things: what is 68 °F in Celsius, and who was Bach?"
     checked = check_parts(request, [part("units", "68 F -> C"), part("", "who was Bach?")])
     assert not any(one.problem for one in checked)
@@ -142,7 +142,7 @@ def test_background_that_the_plan_omits_is_a_problem() -> None:
     assert check_parts(request, [part("calc", "15% * 80")])[1].problem
 
 
-def test_a_sum_that_goes_on_holds_the_sum_before() -> None:
+def test_a_sum_that_continues_holds_the_sum_before() -> None:
     request = "What is 480 - 15%, halve it, then add 7"
     parts = [part("calc", "480 - 15%"), part("calc", "#1 / 2", 1), part("calc", "#2 + 7", 2)]
     checked = check_parts(request, parts)

@@ -1,4 +1,4 @@
-"""What a tool's step comes to: its expression, the request's language, and earlier results."""
+"""The outcome of a tool's step: its expression, the request's language, and earlier results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def step_message(prompt: str, expression: str, **results: str) -> str:
 
 
 def computed_text(tool: str, message: str) -> str:
-    """Return what a step comes to, with the results that it uses marked."""
+    """Return the result of a step, with the results that it uses marked."""
     used = results_in_use(message)
     language = step_language(message)
     return compute_step(tool, message, {n: mark(text, language) for n, text in used.items()})
@@ -66,6 +66,6 @@ def test_the_answer_is_in_the_language_of_the_request(
 
 
 @pytest.mark.parametrize("text", ["", "Tell me a story about 7 dwarfs.", "#1 * 2", "1 where 2"])
-def test_what_is_no_expression_is_not_computed(text: str) -> None:
+def test_what_is_not_an_expression_is_not_computed(text: str) -> None:
     with pytest.raises(CannotCompute):
         computed_text("calc", text)

@@ -47,7 +47,7 @@ NOW = datetime(2026, 11, 23, 12, tzinfo=ZoneInfo("Europe/Berlin"))
         ("en", "clock: leap(2028)", "Yes, 2028 is a leap year."),
     ],
 )
-def test_a_result_reads_as_a_person_would_say_it(language: str, line: str, text: str) -> None:
+def test_a_result_reads_as_a_user_would_say_it(language: str, line: str, text: str) -> None:
     tool, _, expression = line.partition(": ")
     assert result_text(tool, expression, evaluate(tool, expression, now=NOW), language) == text
 

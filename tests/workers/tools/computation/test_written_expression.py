@@ -19,7 +19,7 @@ from baton.workers.tools.computation.written_expression import (
 
 
 def read_expression(text: str, language: str = "") -> str:
-    """Return a text as a line of a plan, "" where it is no expression."""
+    """Return a text as a line of a plan, "" where it isn't an expression."""
     written = written_expression(text, language)
     return f"{written.tool}: {written.expression}" if written else ""
 
@@ -168,7 +168,7 @@ def test_the_question_for_the_date_is_read_in_many_languages(text: str) -> None:
         "How many days until Christmas?",
     ],
 )
-def test_any_other_text_is_no_expression(text: str) -> None:
+def test_any_other_text_is_not_an_expression(text: str) -> None:
     assert written_expression(text) is None
 
 
@@ -282,7 +282,7 @@ def test_many_claims_are_judged_one_by_one() -> None:
         "1+" * 100_000 + "1 = 1",
     ],
 )
-def test_what_is_no_claim_is_refused(text: str) -> None:
+def test_what_is_not_a_claim_is_refused(text: str) -> None:
     with pytest.raises(CannotCompute):
         judge_claims(text)
 

@@ -1,8 +1,8 @@
-"""Plays a provider's bytes through everything that reads them, in this process.
+"""Replays a provider's bytes through everything that reads them, in this process.
 
-    async with StreamPlayer() as player:
-        played = await player.play(mutant)
-        played.text, played.end, played.charge, played.is_confirmed ...
+    async with StreamPlayer() as replayer:
+        replayed = await replayer.replay(mutant)
+        replayed.text, replayed.end, replayed.charge, replayed.is_confirmed ...
 
 The worker, the gateway's calls, its HTTP client and the readers are the real ones; what writes the
 request, the connection and the pipes between the processes are replaced. The charge follows the
@@ -65,7 +65,7 @@ SERVERS = ("vllm", "llama_server", "ollama", "lm_studio", "tgi", "sglang")
 
 
 @dataclass
-class PlayedStream:
+class ReplayedStream:
     """What came of a stream. `charge` in nano-dollars, `held` is all that was held."""
 
     text: str = ""
@@ -95,7 +95,7 @@ class _Pieces(httpx.AsyncByteStream):
 
 
 class _CannedHttpClient(CloudHttpClient):
-    """Answers every request with the stream that is played."""
+    """Answers every request with the stream that is replayed."""
 
     mutant: Mutant | None = None
 
@@ -172,8 +172,8 @@ class _LocalGateway(Gateway):
         return self.current
 
 
-class StreamPlayer:
-    """One gateway in this process, which plays one stream after the other."""
+class StreamReplayer:
+    """One gateway in this process, which replays one stream after the other."""
 
     def __init__(self) -> None:
         self._gateway = _LocalGateway()
@@ -185,15 +185,15 @@ class StreamPlayer:
     async def __aexit__(self, *_: object) -> None:
         await self._gateway.runner.client.aclose()
 
-    async def play(self, mutant: Mutant) -> PlayedStream:
-        """Play a stream to its end."""
+    async def replay(self, mutant: Mutant) -> ReplayedStream:
+        """Replay a stream to its end."""
         stream, runner = mutant.stream, self._gateway.runner
         runner.client.mutant, runner.dialect, runner.call = mutant, stream.dialect, None
         request = Request(
             (Message(Role.USER, PROMPT),), max_tokens=CAP, call="c", label=Label.CLOUD
         )
         bound = max_input_tokens(request.messages, None)
-        played = PlayedStream(held=PRICE.max_cost(bound, CAP))
+        replayed = ReplayedStream(held=PRICE.max_cost(bound, CAP))
         usage: Usage | None = None
         is_sent = is_declined = False
         try:
@@ -201,9 +201,9 @@ class StreamPlayer:
                 async for chunk in chunks:
                     match chunk:
                         case Text(text=text):
-                            played.text += text
+                            replayed.text += text
                         case Retrying():  # what came so far were thoughts
-                            played.text = ""
+                            replayed.text = ""
                         case Usage():
                             usage = chunk
                         case RequestSent():
@@ -211,10 +211,10 @@ class StreamPlayer:
                         case Declined():
                             is_declined = True
         except BatonError as error:
-            played.error = str(error)
-        played.reader = runner.call.reader if runner.call is not None else None
-        _settle(played, usage, is_void=is_declined or not is_sent)
-        return played
+            replayed.error = str(error)
+        replayed.reader = runner.call.reader if runner.call is not None else None
+        _settle(replayed, usage, is_void=is_declined or not is_sent)
+        return replayed
 
     def _worker(self, stream: RecordedStream) -> CloudWorker:
         """Return a worker of that family."""
@@ -238,17 +238,17 @@ class StreamPlayer:
         return self._workers[family]
 
 
-def _settle(played: PlayedStream, usage: Usage | None, *, is_void: bool) -> None:
+def _settle(replayed: ReplayedStream, usage: Usage | None, *, is_void: bool) -> None:
     """Charge as the gate and the ledger do."""
     if usage is None:
-        played.end, played.is_void = "error", is_void
-        played.charge = 0 if is_void else played.held
+        replayed.end, replayed.is_void = "error", is_void
+        replayed.charge = 0 if is_void else replayed.held
         return
-    played.end = str(usage.finish)
+    replayed.end = str(usage.finish)
     if not usage.is_confirmed:
-        played.charge = PRICE.max_cost(usage.tokens_in, usage.tokens_out)
+        replayed.charge = PRICE.max_cost(usage.tokens_in, usage.tokens_out)
         return
-    played.is_confirmed = True
-    played.cost = usage.reported
-    played.counts = (usage.tokens_in, usage.tokens_out, usage.cached, usage.cache_written)
-    played.charge = PRICE.cost(BilledTokens(*played.counts, usage.reported))
+    replayed.is_confirmed = True
+    replayed.cost = usage.reported
+    replayed.counts = (usage.tokens_in, usage.tokens_out, usage.cached, usage.cache_written)
+    replayed.charge = PRICE.cost(BilledTokens(*replayed.counts, usage.reported))

@@ -1,4 +1,4 @@
-"""A history as a person's days leave it: real runs by scripted workers, and what was thought of
+"""A history as a user's days leave it: real runs by scripted workers, and what was thought of
 their answers."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SMALL = Card("small", "local", "SmolLM2 135M", context=8192, parameters=135_000_
 
 
 @dataclass(frozen=True)
-class PlayedPrompt:
-    """A prompt, what was thought of its answer, and how it was to be played."""
+class PastPrompt:
+    """A prompt, what was thought of its answer, and how it was to be run."""
 
     prompt: str
     signal: Signal | None = None
@@ -34,12 +34,12 @@ class PlayedPrompt:
 
 
 async def live(
-    days: Sequence[PlayedPrompt],
+    days: Sequence[PastPrompt],
     cards: Sequence[Card] = (SMALL,),
     scripts: Mapping[str, Script] | None = None,
     day: int = 0,
 ) -> list[str]:
-    """Play prompts into this test's own history, one conversation each; return the runs' ids."""
+    """Run prompts into this test's own history, one conversation each; return the runs' ids."""
     paths = find_paths()
     store, ledger = Store(paths.database), Ledger(paths.ledger)
     workers = {
