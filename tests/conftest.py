@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import numpy  # noqa: F401  # the tools' units take it for missing, where hypoth
 import psutil
 import pytest
 
+from baton.history import Store
 from support import home_network
 
 # A runner in the background may have been started with Ctrl+C and others ignored, and so would all
@@ -153,6 +154,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.delenv("NO_COLOR", raising=False)
     return folder
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    """Open a history in memory."""
+    opened = Store(None)
+    yield opened
+    await opened.aclose()
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from baton.ipc.borrower import Borrower
 from baton.ipc.lending_protocol import IS_SUPPORTED
 from support.lent_models import await_lender, have_ended, processes_of
+from support.processes import is_over
 from support.terminal import Terminal
 
 pytestmark = [
@@ -43,16 +43,9 @@ def ask(home: Path, *options: str, code: str = OUTSIDE_A_CONTAINER, **more: str)
     env = {name: value for name, value in os.environ.items() if name not in ("CI", "BATON_HOME")}
     command = [sys.executable, "-P", "-c", code, "ask", *options, QUESTION]
     terminal = Terminal(command, {**env, "BATON_HOME": str(home), **more}, columns=200)
-    terminal.wait(lambda _: not terminal.process.is_running() or _is_over(terminal.process), 120)
+    terminal.wait(lambda _: is_over(terminal.process), 120)
     terminal.read()
     return terminal.text
-
-
-def _is_over(process: psutil.Process) -> bool:
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_the_first_says_that_a_process_stays_and_the_next_uses_it_silently(home: Path) -> None:

@@ -17,7 +17,7 @@ from baton.core.messages import Finish, Prompt, Purpose, Role, TurnStatus
 from baton.core.ports import ConversationPosition
 from baton.core.sanitiser import sanitise
 from baton.history import Store
-from support.store_conversations import ask
+from support.store_conversations import ask, marked_lines
 
 
 @pytest_asyncio.fixture
@@ -84,25 +84,14 @@ async def test_nothing_was_asked_yet(store: Store) -> None:
     assert await store.runs.worker_usage() == {}
 
 
-async def marked_snippets(store: Store, query: str) -> list[str]:
-    """Return the snippets of all hits, with the matches in square brackets."""
-    found = []
-    for hit in await store.search(query):
-        text = hit.snippet
-        for start, end in reversed(hit.spans):
-            text = f"{text[:start]}[{text[start:end]}]{text[end:]}"
-        found.append(text)
-    return found
-
-
 async def test_the_newest_turns_with_all_words_are_found(store: Store) -> None:
     first = await ask(store, "Where is the Louvre?", "First line.\nIn Paris, of course.\nBye.")
     second = await ask(store, "And Versailles?", "Near Paris.")
-    assert await marked_snippets(store, "paris") == ["Near [Paris].", "In [Paris], of course."]
-    assert await marked_snippets(store, "course PARIS") == ["In [Paris], of [course]."]
-    assert await marked_snippets(store, "where louv") == ["[Where] is the [Louvre]?"]
-    assert await marked_snippets(store, "louv where") == ["[Where] is the [Louv]re?"]
-    assert await marked_snippets(store, "louvre when") == []
+    assert await marked_lines(store, "paris") == ["Near [Paris].", "In [Paris], of course."]
+    assert await marked_lines(store, "course PARIS") == ["In [Paris], of [course]."]
+    assert await marked_lines(store, "where louv") == ["[Where] is the [Louvre]?"]
+    assert await marked_lines(store, "louv where") == ["[Where] is the [Louv]re?"]
+    assert await marked_lines(store, "louvre when") == []
     hit, _ = await store.search("paris")
     assert (hit.conversation, hit.turn, hit.role, hit.title) == (
         second.conversation,
@@ -146,7 +135,7 @@ async def test_a_title_is_found_too(store: Store) -> None:
     await store.rename(begun.conversation, "Holiday in Norway")
     [hit] = await store.search("norw")
     assert (hit.conversation, hit.turn) == (begun.conversation, begun.answer)
-    assert await marked_snippets(store, "norw") == ["Holiday in [Norway]"]
+    assert await marked_lines(store, "norw") == ["Holiday in [Norway]"]
     await store.rename(begun.conversation, "Holiday in Sweden")
     assert await store.search("norw") == []
 
@@ -156,7 +145,7 @@ async def test_an_answer_is_found_once_it_is_no_longer_being_written(store: Stor
     await store.write(begun.answer, "halfway", TurnStatus.STREAMING)
     assert await store.search("halfway") == []
     await store.write(begun.answer, "halfway there", TurnStatus.CANCELLED)
-    assert await marked_snippets(store, "halfway") == ["[halfway] there"]
+    assert await marked_lines(store, "halfway") == ["[halfway] there"]
     await store.write(begun.answer, "somewhere else", TurnStatus.DONE)
     assert await store.search("halfway") == []
     await store.write(begun.answer, "once more", TurnStatus.STREAMING)
@@ -174,8 +163,8 @@ async def test_long_lines_are_cut_around_the_match(store: Store) -> None:
 
 async def test_a_match_over_two_lines_ends_with_the_first(store: Store) -> None:
     await ask(store, "one foo\nbar two", "")
-    assert await marked_snippets(store, '"foo bar"') == ["one [foo]"]
-    assert await marked_snippets(store, '"bar foo"') == []
+    assert await marked_lines(store, '"foo bar"') == ["one [foo]"]
+    assert await marked_lines(store, '"bar foo"') == []
 
 
 query_text = st.text() | st.text(st.sampled_from(list("ab \"'*^:(){}+-.\0\ud800\nANDOR")))

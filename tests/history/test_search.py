@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,25 +17,7 @@ from baton.core.messages import Prompt, TurnStatus
 from baton.core.ports import NEW
 from baton.history import Store, search
 from baton.platform import sqlite
-from support.store_conversations import ask
-
-
-@pytest.fixture
-async def store() -> AsyncIterator[Store]:
-    opened = Store(None)
-    yield opened
-    await opened.aclose()
-
-
-async def marked_lines(store: Store, query: str) -> list[str]:
-    """Return the lines of all hits, with the matches in square brackets."""
-    found = []
-    for hit in await store.search(query):
-        text = hit.snippet
-        for start, end in reversed(hit.spans):
-            text = f"{text[:start]}[{text[start:end]}]{text[end:]}"
-        found.append(text)
-    return found
+from support.store_conversations import ask, marked_lines
 
 
 @pytest.mark.parametrize(

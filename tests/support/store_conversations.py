@@ -33,6 +33,17 @@ async def ask(
     return begun
 
 
+async def marked_lines(store: Store, query: str) -> list[str]:
+    """Return the lines of all hits, with the matches in square brackets."""
+    found = []
+    for hit in await store.search(query):
+        text = hit.snippet
+        for start, end in reversed(hit.spans):
+            text = f"{text[:start]}[{text[start:end]}]{text[end:]}"
+        found.append(text)
+    return found
+
+
 def chat(path: Path, name: str, turns: int) -> None:
     """Ask one thing after the other, and print each number once its answer is on disk."""
 

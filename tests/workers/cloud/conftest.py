@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from baton.workers.cloud import Gateway
+from support.cloud_worker_calls import Log, new_gateway
 from support.fake_cloud import Cloud
 from support.metered_calls import KEYS, GatewayNetwork, card_of, gateway_of
 
@@ -66,3 +68,11 @@ def gateway(network: GatewayNetwork, tmp_path_factory: pytest.TempPathFactory) -
         gateway.warm()
     yield gateway
     asyncio.run(gateway.aclose())
+
+
+@pytest.fixture
+async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway for one test, without litellm as long as it isn't needed."""
+    gateway = new_gateway(Log(), tmp_path)
+    yield gateway
+    await gateway.aclose()

@@ -25,6 +25,7 @@ from support.cloud_worker_calls import (
 )
 from support.fake_cloud import Cloud, Reply
 from support.metered_calls import GatewayNetwork
+from support.processes import is_over
 
 ANSWER = Reply().text
 
@@ -116,14 +117,6 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
         [child] = psutil.Process(parent.pid).children()
         parent.kill()
     end = time.monotonic() + 30
-    while not has_ended(child):
+    while not is_over(child):
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-def has_ended(process: psutil.Process) -> bool:
-    """Return whether a process is gone, or only not yet reaped by the process that adopted it."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

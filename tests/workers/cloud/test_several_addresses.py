@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
@@ -39,13 +39,6 @@ ANSWER = Reply().text
 def clouds() -> Iterator[list[Cloud]]:
     with ExitStack() as opened:
         yield [opened.enter_context(Cloud(prices={"": PRICE})) for _ in range(3)]
-
-
-@pytest.fixture
-async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
-    gateway = new_gateway(Log(), tmp_path)
-    yield gateway
-    await gateway.aclose()
 
 
 def dead_address() -> str:

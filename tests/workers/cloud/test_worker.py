@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -73,14 +73,6 @@ class CloudSetup:
 def cloud_setup(gateway: Gateway) -> Iterator[CloudSetup]:
     with Cloud(prices={"": PRICE}) as cloud:
         yield CloudSetup(gateway, cloud)
-
-
-@pytest.fixture
-async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
-    """A gateway for one test, without litellm as long as it isn't needed."""
-    gateway = new_gateway(Log(), tmp_path)
-    yield gateway
-    await gateway.aclose()
 
 
 async def test_a_providers_key_never_goes_to_another_address(cloud_setup: CloudSetup) -> None:

@@ -314,8 +314,8 @@ class RunController:
         """Show the answer as it ended, or what went wrong."""
         self.changed(follower)
         pending, run, context = follower.pending, follower.view, self._context
-        if run.status == "failed":
-            context.footer.say(context.footer.status, 12)  # over what runs besides
+        if run.status == "failed" and context.footer.beside:
+            context.footer.say(context.footer.status, 12)
         is_on_screen = pending.chat is context.chat
         view = self._conversation.view_of(follower) if is_on_screen else None
         if view is not None:
