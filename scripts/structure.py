@@ -42,40 +42,26 @@ BANNED_WORDS = re.compile(
 )
 """Words that have no use in this code base but the one that STYLE forbids."""
 
-
-class Tic(NamedTuple):
-    """A habit of phrasing that STYLE forbids: how it reads, what to write, where it may stay."""
-
-    pattern: re.Pattern[str]
-    remedy: str
-    not_yet: tuple[str, ...]
-    """Folders, and files, that still have it: this list only shrinks."""
-
-
-def _tic(pattern: str, remedy: str, *not_yet: str) -> Tic:
-    return Tic(re.compile(pattern, re.IGNORECASE), remedy, not_yet)
-
-
-TICS = (
-    _tic(
-        r"(?<!there )\b(?:is|are|was|were) (?-i:no) (?!longer\b|more\b|less\b|one\b)(?=[a-z\d])",
-        "isn't a",
-    ),
-    _tic(r"\bnothing of (?:it|them|this|that)\b", "none of it"),
-    _tic(
-        r"\b(?:the|a|this|that|each|another) person(?:'s)?\b",
-        "the user (on the screen: you)",
-    ),
-    _tic(r"(?<!['\"`\u201c])\b(?:go(?:es|ing|ne)?|went) on\b", "continues"),
-    _tic(r"\b(?:comes?|came|coming) to\b", "results in, is"),
-    _tic(r"\b(?:lies?|lain|lying)\b(?<!mirror that lies)", "is, stands"),
-    _tic(r"\bplay(?:s|ed|ing)?\b(?! money)", "run", "scripts/lab"),
-    _tic(
-        r"\bof (?:(?:an?|the|this|another) [\w-]+|Baton|litellm)'s(?=[.,;:)])",
-        "of a ...",
-    ),
-)
-"""What a line must not say, the remedy, and the folders that aren't clean yet."""
+TICS = {
+    re.compile(pattern, re.IGNORECASE): remedy
+    for pattern, remedy in (
+        (
+            r"(?<!there )\b(?:is|are|was|were) (?-i:no) (?!(?:longer|more|less|one)\b)(?=[a-z\d])",
+            "isn't a",
+        ),
+        (r"\bnothing of (?:it|them|this|that)\b", "none of it"),
+        (
+            r"\b(?:the|a|this|that|each|another) person(?:'s)?\b",
+            "the user (on the screen: you)",
+        ),
+        (r"(?<!['\"`\u201c])\b(?:go(?:es|ing|ne)?|went) on\b", "continues"),
+        (r"\b(?:comes?|came|coming) to\b", "results in, is"),
+        (r"\b(?:lies?|lain|lying)\b(?<!mirror that lies)", "is, stands"),
+        (r"\bplay(?:s|ed|ing)?\b(?! money)", "run"),
+        (r"\bof (?:(?:an?|the|this|another) [\w-]+|Baton|litellm)'s(?=[.,;:)])", "of a ..."),
+    )
+}
+"""Habits of phrasing that STYLE forbids, and what to write."""
 
 PUBLIC_NAMES = re.compile(r"[\"`]mend[\"`]|go_on", re.IGNORECASE)
 """A field of JSON and an action of the keys, which people's own files name."""
@@ -186,28 +172,17 @@ def module_names() -> Iterator[Problem]:
 def words(tree: Path = ROOT) -> Iterator[Problem]:
     """Banned words and tics in names, comments, docstrings, messages and documentation.
 
-    `mend` stays as the name of a JSON field. Folders that a rule leaves out, although they are
-    clean, are reported too.
+    `mend` stays as the name of a JSON field.
     """
-    unclean = set()
     for name in _texts(tree):
         path = tree / name
         for number, line in enumerate(_lines_for_people(path, name), 1):
             text = PUBLIC_NAMES.sub("", line).replace("_", " ")
             for match in BANNED_WORDS.finditer(text):
                 yield Problem(path, number, f"write another word than `{match[0]}`")
-            for tic in TICS:
-                if (phrase := tic.pattern.search(text)) is None:
-                    continue
-                if place := next((one for one in tic.not_yet if _is_below(name, one)), ""):
-                    unclean.add((tic, place))
-                else:
-                    yield Problem(path, number, f"write `{tic.remedy}` instead of `{phrase[0]}`")
-    for tic in TICS:
-        for place in tic.not_yet:
-            if (tic, place) not in unclean:
-                text = f"`{place}` has nothing for `{tic.remedy}`: take it out of that list"
-                yield Problem(ROOT / "scripts" / "structure.py", 1, text)
+            for tic, remedy in TICS.items():
+                if (phrase := tic.search(text)) is not None:
+                    yield Problem(path, number, f"write `{remedy}` instead of `{phrase[0]}`")
 
 
 def _texts(tree: Path) -> Iterator[str]:

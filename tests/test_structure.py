@@ -213,15 +213,14 @@ def test_of_a_template_only_the_line_for_people_is_searched(tmp_path: Path) -> N
     assert refused(tmp_path) == [("app/baton/workers/templates/draft.toml", 1)]
 
 
-def test_a_folder_that_is_left_out_has_to_need_it(tmp_path: Path) -> None:
-    tic = structure.TICS[0]
-    place = tic.not_yet[0]
-
-    def needless() -> bool:
-        texts = [one.text for one in structure.words(tmp_path)]
-        return any(f"`{place}` has nothing for `{tic.remedy}`" in text for text in texts)
-
-    assert needless()
-    write_text(tmp_path, f"{place}/old.py", "# This is no question.\n")
-    assert not needless()
-    assert refused(tmp_path) == []
+def test_of_a_test_all_is_searched_but_the_strings_in_its_code(tmp_path: Path) -> None:
+    lines = (
+        '"""It fell over."""',
+        'ask("Play it", """',
+        'Play it.""", answer="It is no song.")  # It fell over.',
+        "def test_it_goes_on() -> None:",
+        '    """It goes on."""',
+        '    check(f"play {it}", played)',
+    )
+    write_text(tmp_path, "tests/core/test_run.py", "\n".join(lines) + "\n")
+    assert [line for _, line in refused(tmp_path)] == [1, 3, 4, 5, 6]

@@ -8,7 +8,7 @@
 
 The folder (or BATON_ROUTING_DATA) holds zeroeval_gsm.csv.gz, zeroeval_mathl5.csv.gz and
 mmlupro.csv.gz, anywhere below it; they aren't part of Baton. For each salt three questions in ten
-are held out, a router is trained on all others (of every file there is), and the strategies play
+are held out, a router is trained on all others (of every file there is), and the strategies run
 those it never saw. Both sides of a comparison are measured in turn, so that a busy moment hits
 both.
 """
@@ -149,11 +149,11 @@ def bench_steps() -> Iterator[Row]:
     What the disk takes of it is measured beside it: the same events, written only by the
     store.
     """
-    played, alone, written = asyncio.run(_steps(rounds=60))
-    more, disk = ((part / STEPS) * 1000 for part in (played - alone, written))
+    measured, alone, written = asyncio.run(_steps(rounds=60))
+    more, disk = ((part / STEPS) * 1000 for part in (measured - alone, written))
     yield Row(
         f"engine, per step of a plan of five, store on disk ({disk:.2f} ms are the store's alone)",
-        f"{played * 1000:.1f} ms",
+        f"{measured * 1000:.1f} ms",
         f"{alone * 1000:.1f} ms",
         f"+{more:.2f} ms",
         "at most +3 ms",
@@ -181,7 +181,7 @@ async def _steps(rounds: int) -> tuple[float, float, float]:
         await _run_seconds(orchestra, plan, events)
         kept = [event for event in events if not isinstance(event, TRANSIENT)]
         for _ in range(rounds):
-            played = await _run_seconds(orchestra, plan)
+            measured = await _run_seconds(orchestra, plan)
             start = time.perf_counter()
             for _ in range(STEPS):
                 _ = [chunk async for chunk in worker.stream(request)]
@@ -190,10 +190,10 @@ async def _steps(rounds: int) -> tuple[float, float, float]:
             start = time.perf_counter()
             for event in kept:
                 await store.append(begun.run, event)
-            times.append((played, alone, time.perf_counter() - start))
+            times.append((measured, alone, time.perf_counter() - start))
         await store.aclose()
-    played, alone, written = (statistics.median(column) for column in zip(*times, strict=True))
-    return played, alone, written
+    measured, alone, written = (statistics.median(column) for column in zip(*times, strict=True))
+    return measured, alone, written
 
 
 # Recordings
@@ -304,7 +304,7 @@ def _replay_rows(
 
 
 def _part(recordings: Recordings, recording: Recording, salt: str) -> list[Question]:
-    """Return the questions that are played for a salt."""
+    """Return the questions that are run for a salt."""
     questions = [
         question for question in recordings.questions if recordings.is_held_out(question, salt)
     ]
@@ -334,14 +334,14 @@ def _mixing_share(rows: Sequence[StrategyRow], cost: int) -> float:
 
 
 def _on_curve(rows: Sequence[StrategyRow], strategy: str, cost: float) -> float:
-    """Return what a strategy reaches at that cost, between the points at which it was played.
+    """Return what a strategy reaches at that cost, between the points at which it was run.
 
     Below and above those it is mixed at random with always-local and always-cloud.
     """
     found = mixing_ends(rows)
     assert found is not None
-    played = [row for row in rows if row.name.partition(",")[0] == strategy]
-    points = sorted((row.cost, row.accuracy) for row in (found[0], *played, found[1]))
+    measured = [row for row in rows if row.name.partition(",")[0] == strategy]
+    points = sorted((row.cost, row.accuracy) for row in (found[0], *measured, found[1]))
     for (left, low), (right, high) in itertools.pairwise(points):
         if left <= cost <= right and right > left:
             return low + (cost - left) / (right - left) * (high - low)
@@ -349,7 +349,7 @@ def _on_curve(rows: Sequence[StrategyRow], strategy: str, cost: float) -> float:
 
 
 def _between(name: str, rows: Sequence[StrategyRow]) -> Row:
-    """Compare both curves over all costs at which `cascade` can be played."""
+    """Compare both curves over all costs at which `cascade` can be run."""
     most = next(row.cost for row in rows if row.name == "cascade")
     costs = [most * step / 100 for step in range(5, 101, 5)]
     ours, theirs = (
@@ -385,11 +385,11 @@ async def _rows(
     for title, strategy, ceiling in wanted:
         table = ReplaySetup(recordings, models, loaded, ceiling)
         if ceiling is None:
-            played = [one async for one in run_recorded(table, questions, strategy)]
-            rows.append(_often(StrategyRow(title, played)))
+            measured = [one async for one in run_recorded(table, questions, strategy)]
+            rows.append(_often(StrategyRow(title, measured)))
             continue
-        played = [one for order in orders async for one in run_recorded(table, order, strategy)]
-        rows.append(StrategyRow(title, played))
+        measured = [one for order in orders async for one in run_recorded(table, order, strategy)]
+        rows.append(StrategyRow(title, measured))
     await loaded.aclose()
     return rows
 

@@ -1,6 +1,6 @@
 """What conducting is worth, end to end: compound tasks, real small models, a simulated cloud.
 
-    scripts/bench_orchestration --out FILE                   plays what isn't there yet (hours)
+    scripts/bench_orchestration --out FILE                   runs what isn't there yet (hours)
     scripts/bench_orchestration --out FILE --report          the tables again, from that file
     scripts/bench_orchestration --out FILE --svg PLOT.svg    and the frontier of cost and accuracy
 
@@ -176,7 +176,7 @@ def last_message(received: ReceivedRequest) -> str:
     return content if isinstance(content, str) else "".join(piece["text"] for piece in content)
 
 
-# Playing
+# Running
 
 
 class CachedWorker:
@@ -219,10 +219,10 @@ async def orchestra_of(
             await baton.aclose()
 
 
-async def play(
+async def run_task(
     orchestra: Orchestra, task: Task, way: ComparedStrategy, budget: int
 ) -> dict[str, Any]:
-    """Play one task for at most `budget` nano-dollars.
+    """Run one task for at most `budget` nano-dollars.
 
     Return which parts are right, what it cost, and what each step was given.
     """
@@ -254,8 +254,8 @@ async def play(
     }
 
 
-async def play_all(tasks: Sequence[Task], ways: Sequence[ComparedStrategy], out: Path) -> None:
-    """Play each way under each ceiling, and append what isn't in the file yet."""
+async def run_all(tasks: Sequence[Task], ways: Sequence[ComparedStrategy], out: Path) -> None:
+    """Run each way under each ceiling, and append what isn't in the file yet."""
     done = {(row["way"], row["ceiling"], row["id"]): row for row in read_rows(out)}
     current: list[Task] = []
 
@@ -273,7 +273,7 @@ async def play_all(tasks: Sequence[Task], ways: Sequence[ComparedStrategy], out:
                     for task, row in zip(tasks, before, strict=True):
                         if row is None:
                             current[:] = [task]
-                            row = await play(orchestra, task, way, max(0, left))
+                            row = await run_task(orchestra, task, way, max(0, left))
                             left -= row["cost"]
                             row |= {"way": way.name, "ceiling": ceiling}
                             print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
@@ -281,7 +281,7 @@ async def play_all(tasks: Sequence[Task], ways: Sequence[ComparedStrategy], out:
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """Return what was played before."""
+    """Return what was run before."""
     if not file.is_file():
         return []
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -292,12 +292,12 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
 
 def report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> Iterable[str]:
     """Yield the table of accuracy and cost as lines of Markdown, with paired intervals."""
-    played = _by_way(rows, tasks)
+    done = _by_way(rows, tasks)
     yield "| way | ceiling | parts right | 95 % | against the rule | cost | left this machine |"
     yield "|---|---|---|---|---|---|---|"
-    for (way, ceiling), found in played.items():
+    for (way, ceiling), found in done.items():
         scores = [_score(row) for row in found]
-        rule = [_score(row) for row in played.get(("hybrid, rule", ceiling), ())]
+        rule = [_score(row) for row in done.get(("hybrid, rule", ceiling), ())]
         ahead = ""
         if len(rule) == len(scores) and way != "hybrid, rule":
             ahead = _difference_text([a - b for a, b in zip(scores, rule, strict=True)])
@@ -314,7 +314,7 @@ def cost_report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> Ite
     """Yield the table of what a way costs that gets as much right as another, with intervals.
 
     Between two ceilings of a way, cost and accuracy are taken to grow together evenly, as they do
-    where a share of the tasks is played under each. What no ceiling reaches has no cost.
+    where a share of the tasks is run under each. What no ceiling reaches has no cost.
     """
     curves: dict[str, list[tuple[Sequence[float], Sequence[float]]]] = {}
     for (way, _), found in _by_way(rows, tasks).items():
@@ -400,8 +400,8 @@ def parts_report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> di
     """
     found = {row["id"]: row for row in rows}
     counted = dict.fromkeys(("covered", "dependences", "no step is the whole", "none twice"), 0)
-    played = [task for task in tasks if task.id in found and len(task.parts) > 1]
-    for task in played:
+    done = [task for task in tasks if task.id in found and len(task.parts) > 1]
+    for task in done:
         steps = found[task.id]["steps"]
         covers = [_covers(task, step) for step in steps]
         all_parts = range(1, len(task.parts) + 1)
@@ -419,7 +419,7 @@ def parts_report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> di
             )
             for part in all_parts
         )
-    return {name: f"{count} of {len(played)}" for name, count in counted.items()}
+    return {name: f"{count} of {len(done)}" for name, count in counted.items()}
 
 
 def _covers(task: Task, step: Mapping[str, Any]) -> set[int]:
@@ -446,21 +446,21 @@ def frontier(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> Plot:
 
 
 def main() -> None:
-    """Read the arguments, play, and print the tables."""
+    """Read the arguments, run, and print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--ways", help="only these, of: " + "; ".join(way.name for way in WAYS))
     parser.add_argument("--limit", type=int, help="only the first tasks")
-    parser.add_argument("--report", action="store_true", help="play nothing")
+    parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--svg", type=Path)
     args = parser.parse_args()
     tasks = read_tasks()[: args.limit]
     if not args.report:
         wanted = args.ways.split("; ") if args.ways else [way.name for way in WAYS]
         os.environ.setdefault("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-        asyncio.run(play_all(tasks, [way for way in WAYS if way.name in wanted], args.out))
+        asyncio.run(run_all(tasks, [way for way in WAYS if way.name in wanted], args.out))
     rows = read_rows(args.out)
     print("\n".join([*report(rows, tasks), "", *cost_report(rows, tasks)]))
     conducted = [
