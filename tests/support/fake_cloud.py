@@ -209,7 +209,8 @@ class Cloud:
             return False
         received, path = self._take(*read)
         if not received.dialect:
-            return await connection.answer(*self._other(received.method, path))
+            answered = await connection.answer(*self._other(received.method, path))
+            return answered and ("connection", "close") not in received.headers
         self._note("received", number=received.number, path=received.path, size=len(received.body))
         answer = self._answer(received, path)
         try:

@@ -503,13 +503,19 @@ class Converse(Dialect):
         start = {"toolUse": {"toolUseId": "tooluse_kit", "name": "look"}}
         return self._event("contentBlockStart", contentBlockIndex=1, start=start)
 
-    def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
-        reason = self._reason(
+    def _stop_reason(self, cut: bool) -> str:
+        return self._reason(
             cut, length="max_tokens", stop="end_turn", filter="content_filtered", tool="tool_use"
         )
-        return self._event("contentBlockStop", contentBlockIndex=0) + self._event(
-            "messageStop", stopReason=reason
-        )
+
+    def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
+        stop = self._event("messageStop", stopReason=self._stop_reason(cut))
+        return self._event("contentBlockStop", contentBlockIndex=0) + stop
+
+    def whole(self, text: str, cut: bool, usage: Usage) -> bytes:
+        message = {"role": "assistant", "content": [{"text": text}]}
+        answer = {"output": {"message": message}, "stopReason": self._stop_reason(cut)}
+        return json.dumps({**answer, "usage": usage or {}}).encode()
 
     def marker(self, text: str, cut: bool, usage: Usage) -> bytes:
         more = {} if usage is None else {"usage": usage}
