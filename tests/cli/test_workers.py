@@ -66,7 +66,7 @@ def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ollama]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     running = Ollama(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{running.port}")
     monkeypatch.setattr("baton.workers.local.local_servers.TIMEOUT_SECONDS", 30)
@@ -168,7 +168,7 @@ def llama_servers(hosts: Sequence[str], model: str) -> Iterator[dict[str, list[s
             except OSError as error:
                 pytest.skip(f"{host}:8080 isn't an address here, or taken: {error}")
             running.callback(server.server_close)
-            thread = threading.Thread(target=server.serve_forever)
+            thread = threading.Thread(target=server.serve_forever, args=(0.02,))
             thread.start()
             running.callback(thread.join)
             running.callback(server.shutdown)

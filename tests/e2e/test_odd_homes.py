@@ -117,7 +117,7 @@ def check_call(name: str, call: str, home: Path) -> tuple[int, str, str]:
     return done
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", HOMES)
 def test_every_command_says_what_is_wrong_with_its_home(name: str, call: str, copied: Path) -> None:

@@ -87,6 +87,7 @@ LOST_WITH_THEM = {("turns", "conversation"), ("turns", "text"), ("turns", "key")
 """Without these there is nothing to recover, or nothing that says what belongs together."""
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("table", "column"), [c for c in columns() if c not in LOST_WITH_THEM])
 def test_one_missing_column_costs_no_text(history: Path, table: str, column: str) -> None:
     before = asyncio.run(read(history))[1]

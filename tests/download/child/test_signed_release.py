@@ -76,7 +76,7 @@ def test_an_address_without_a_release_is_named(folder: Path) -> None:
     folder.mkdir()
     handler = partial(QuietHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             with pytest.raises(Failure, match="There is nothing at"):

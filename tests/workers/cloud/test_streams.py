@@ -72,6 +72,7 @@ async def test_streams_are_read_as_described(family: str) -> None:
     assert not found
 
 
+@pytest.mark.sampled(0.3)
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_changed_streams_are_read_alike_or_stay_unconfirmed(family: str) -> None:
     """Each stream in some ways, which are others for each seed."""

@@ -148,6 +148,7 @@ def test_build_paths_are_taken_out_of_what_a_child_printed() -> None:
     assert "see /etc/hosts" in shown, "that is a path of this machine"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(
     ("template", "why"),
