@@ -21,6 +21,7 @@ from textual._context import active_app
 from textual.app import App
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.screen import Screen
 
 LONGEST_SECONDS = 5.0
 """For how long at most: some tests have a thread or a task that never rests."""
@@ -104,11 +105,16 @@ def _drew(app: App[Any]) -> bool:
     """Draw what is to be drawn; return whether there was anything."""
     if not app.is_running or not app.screen_stack or app._batch_count:
         return False
-    screen = app.screen
+    drawn = [_drew_screen(screen) for screen in (*app._background_screens, app.screen)]
+    return any(drawn)
+
+
+def _drew_screen(screen: Screen[Any]) -> bool:
+    """Draw a screen, be it one that is seen beside the one in front."""
     if not screen.is_running or not (
         screen._layout_required
         or screen._scroll_required
-        or screen._repaint_required
+        or (screen._repaint_required and screen is screen.app.screen)  # those below always say so
         or screen._recompose_required
         or screen._dirty_widgets
         or screen._callbacks

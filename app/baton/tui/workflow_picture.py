@@ -389,6 +389,11 @@ class WorkflowView(Static):
         self._is_asking = False
         self._height = 0
 
+    def on_mount(self) -> None:
+        """Show a question that was put before the first step was drawn."""
+        questions = getattr(self.app.screen_stack[0], "questions", None)
+        self.show_question(is_open=questions is not None and questions.view is not None)
+
     def show(self, run: RunView, roster: CardsById) -> None:
         """Show the run as it is now."""
         if run is not self._run:
