@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 from baton.gguf.header import BLOCK_SIZES, NUMBER_FORMATS
@@ -14,11 +15,7 @@ U16, I32 = 2, 5
 def split_gguf(data: bytes, count: int) -> list[bytes]:
     """Return a model's parts; the first one has all of its keys."""
     _, tensors, keys = struct.unpack_from("<IQQ", data, 4)
-    at = 24
-    for _ in range(keys):
-        at = _after_text(data, at)
-        (kind,) = struct.unpack_from("<I", data, at)
-        at = _after_value(data, at + 4, kind)
+    at = 24 + sum(len(text(key) + value_bytes(value)) for key, value in typed_values(data))
     kept, infos = data[24:at], []
     for _ in range(tensors):
         start = at
@@ -57,6 +54,17 @@ def write_parts(folder: Path, name: str, data: bytes, count: int) -> list[Path]:
     for path, part in zip(paths, split_gguf(data, count), strict=True):
         path.write_bytes(part)
     return paths
+
+
+def typed_values(data: bytes) -> Iterator[tuple[str, TypedValue]]:
+    """Yield a file's keys and their values, as bytes."""
+    at, (keys,) = 24, struct.unpack_from("<Q", data, 16)
+    for _ in range(keys):
+        end = _after_text(data, at)
+        key = data[at + 8 : end].decode()
+        (kind,) = struct.unpack_from("<I", data, end)
+        at = _after_value(data, end + 4, kind)
+        yield key, TypedValue(kind, data[end + 4 : at])
 
 
 def _after_text(data: bytes, at: int) -> int:

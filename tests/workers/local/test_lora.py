@@ -67,12 +67,12 @@ async def test_two_workers_share_one_model_and_each_writes_in_its_own_way(
 async def test_what_was_read_with_another_adapter_is_not_reused(
     plain: LocalWorker, file: Path
 ) -> None:
-    other = worker_with_adapter(plain, file)
+    other = worker_with_adapter(plain, file, 0.5)
     await ask(plain, CAPITAL, max_tokens=5)
     assert (await ask(plain, CAPITAL, max_tokens=5)).usage.cached > 0
     assert (await ask(other, CAPITAL, max_tokens=5)).usage.cached == 0
     assert (await ask(other, CAPITAL, max_tokens=5)).usage.cached > 0
-    assert (await ask(plain, CAPITAL, max_tokens=5)).usage.cached == 0
+    assert (await ask(plain, CAPITAL, max_tokens=5)).usage.cached > 0, "its own is still there"
 
 
 async def test_an_adapter_with_a_prompt_of_its_own_reads_plain_text_and_costs_the_chat_nothing(

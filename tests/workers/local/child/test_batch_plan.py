@@ -5,13 +5,17 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from baton.workers.local.child.batch_plan import (
+    CELL_BLOCK,
+    FEW_SLOTS,
     MARGIN_TOKENS,
     READ_SHARE,
     SlotState,
     batch_shares,
+    choose_layout,
     choose_slot,
     common_prefix,
     fair_shares,
+    grown,
     has_room,
     next_lane,
 )
@@ -74,28 +78,58 @@ def test_shares_are_fair(wanted: list[int], room: int) -> None:
         assert max(shares) - least <= len(wanted)
 
 
-@given(SLOTS, st.booleans())
+@given(SLOTS)
 def test_a_prompt_gets_a_free_slot_and_the_longest_known_beginning(
-    slots: list[SlotState], keeps_idle: bool
+    slots: list[SlotState],
 ) -> None:
-    choice = choose_slot(slots, keeps_idle=keeps_idle)
+    choice = choose_slot(slots)
     if not any(slot.is_free for slot in slots):
         assert choice is None
         return
     assert choice is not None
     assert slots[choice.slot].is_free
     assert slots[choice.source].shared == max(slot.shared for slot in slots)
-    best_free = max(slot.shared for slot in slots if slot.is_free)
-    if not keeps_idle:
-        assert slots[choice.slot].shared == best_free
+    taken, free = slots[choice.slot], [slot for slot in slots if slot.is_free]
+    if taken.shared < max(slot.shared for slot in free):
+        assert taken.known == 0 or taken.used == min(slot.used for slot in free)
 
 
 def test_a_conversation_continues_where_it_was_and_another_one_spares_it() -> None:
     chat, empty = SlotState(True, 900, 1000, 5), SlotState(True, 0, 0, 0)
     other = SlotState(True, 30, 1000, 5)
-    assert choose_slot([empty, chat], keeps_idle=True) == (1, 1)
-    assert choose_slot([empty, other], keeps_idle=True) == (0, 1)
-    assert choose_slot([empty, other], keeps_idle=False) == (1, 1)
+    assert choose_slot([empty, chat]) == (1, 1)
+    assert choose_slot([empty, other]) == (0, 1)
+
+
+NEEDS = st.lists(st.integers(1, 9000), min_size=1, max_size=16)
+
+
+@given(NEEDS, st.lists(st.integers(1, 9000), max_size=16), st.integers(9000, 40_000))
+def test_a_layout_has_room_for_all_that_runs_within_its_limit(
+    running: list[int], idle: list[int], limit: int
+) -> None:
+    running = [need for n, need in enumerate(running) if sum(running[: n + 1]) <= limit]
+    slots = len(running) + len(idle)
+    wanted, kept = choose_layout(running, idle, limit, slots)
+    for layout in (wanted, grown(wanted, limit, slots)):
+        assert layout.serves(wanted)
+        held = [*running, *(idle[number] for number in kept)]
+        assert len(held) <= layout.width <= slots
+        if layout.is_split:
+            assert layout.width * layout.size <= limit
+            assert max(held) <= layout.size
+        else:
+            assert sum(held) <= layout.size <= limit
+    if len(running) * (max(running) + CELL_BLOCK) <= limit and len(running) > FEW_SLOTS:
+        assert wanted.is_split, "several that run cost each other nothing where that is possible"
+
+
+def test_what_is_long_and_idle_outlives_a_short_request_and_gives_way_to_a_long_one() -> None:
+    assert choose_layout([300], [1000, 200], 8192, 16) == ((3, 1024, True), [0, 1])
+    assert choose_layout([300], [5000], 8192, 16) == ((16, 5300, False), [0])
+    assert choose_layout([5000], [300], 8192, 16) == ((1, 5120, True), [])
+    assert choose_layout([5000, 300], [], 8192, 16) == ((16, 5300, False), [])
+    assert choose_layout([300] * 3, [5000], 8192, 16) == ((3, 512, True), [])
 
 
 @given(st.lists(st.integers(1, 5000), max_size=16), st.integers(1, 9000), st.integers(512, 32768))

@@ -14,7 +14,7 @@ from baton.core.sampling_settings import Sampling
 from baton.ipc.parent_channel import Failure
 from baton.platform.machine_limits import physical_cores
 from baton.workers.local import starter
-from baton.workers.local.child import llama, model_context
+from baton.workers.local.child import batch_plan, llama, model_context
 from baton.workers.local.child.chat_template import ChatTemplate, compile_template
 from baton.workers.local.child.llama_loader import LlamaError
 from baton.workers.local.child.prompt import encode
@@ -152,8 +152,8 @@ def test_a_context_that_grows_computes_the_same(
     small: llama.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
-    for least in (model_context.MIN_CONTEXT_TOKENS, 256):
-        monkeypatch.setattr(model_context, "MIN_CONTEXT_TOKENS", least)
+    for least in (batch_plan.MIN_CONTEXT_TOKENS, 256):
+        monkeypatch.setattr(batch_plan, "MIN_CONTEXT_TOKENS", least)
         ours = context(small)
         ours.read(PROMPT[:200], ignore)
         words = following_tokens(small, ours, GREEDY, 120)
@@ -166,7 +166,7 @@ def test_a_context_that_grows_computes_the_same(
 def test_an_adapter_is_put_on_and_taken_off_exactly(
     small: llama.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_context, "MIN_CONTEXT_TOKENS", 64)
+    monkeypatch.setattr(batch_plan, "MIN_CONTEXT_TOKENS", 64)
     adapter = small.adapter(tiny_adapter(tmp_path))
     assert adapter
     ours, another = context(small), context(small)

@@ -17,6 +17,7 @@ from baton.gguf.memory_fit import QUANTISED_BITS, kv_cache_bytes
 from baton.ipc.messages import Message
 from baton.workers.local import starter
 from baton.workers.local.child import llama, main
+from baton.workers.local.child.batch_plan import Layout
 from baton.workers.local.child.llama_loader import LlamaError, c
 from baton.workers.local.messages import GpuDevice, LoadModel, ModelLoaded
 from baton.workers.local.model_file import estimate_file_load, read_model_header
@@ -54,7 +55,7 @@ def test_contexts_take_what_was_estimated(
     path = tiny(tmp_path, kind)
     model = llama.Model(path)
     log_lines.clear()
-    ctx = model.context(tokens, 1, quantised, slots)
+    ctx = model.context(Layout(slots, tokens, False), 1, quantised=quantised, slots=slots)
     assert ctx
     c.llama_free(ctx)
     model.free()
@@ -67,7 +68,7 @@ def test_the_starter_takes_what_was_estimated(log_lines: list[str]) -> None:
     path = starter().path
     model = llama.Model(path)
     log_lines.clear()
-    c.llama_free(model.context(4096, 1))
+    c.llama_free(model.context(Layout(1, 4096, True), 1))
     model.free()
     assert allocated_mib(log_lines) == kv_cache_bytes(read_model_header(path), 4096) / 2**20 == 90
 
@@ -139,8 +140,8 @@ class SmallGpuModel(llama.Model):
         self.wanted = gpu_layers
         super().__init__(path, 0, *rest)
 
-    def context(self, tokens: int, threads: int, *rest: Any) -> Any:
-        return None if self.wanted else super().context(tokens, threads, *rest)
+    def context(self, layout: Layout, threads: int, **rest: Any) -> Any:
+        return None if self.wanted else super().context(layout, threads, **rest)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.sampling_settings import Sampling
-from baton.workers.local.child import llama, model_context
+from baton.workers.local.child import batch_plan, llama
 from baton.workers.local.child.batch_plan import common_prefix
 from baton.workers.local.child.llama_loader import c
 from baton.workers.local.child.model_context import (
@@ -85,7 +85,7 @@ def read_alone(model: llama.Model, tokens: list[int], slots: int = SLOTS) -> lis
 def test_prompts_that_are_read_together_are_read_as_alone(
     model: llama.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_context, "MIN_CONTEXT_TOKENS", 256)
+    monkeypatch.setattr(batch_plan, "MIN_CONTEXT_TOKENS", 256)
     prompts = [prompt(1, 300), prompt(2, 90), prompt(3, 410)]
     ctx = context(model)
     for _ in range(2):  # the second time, much of it is known
@@ -211,9 +211,42 @@ def test_what_others_left_gives_way_before_the_context_grows(model: llama.Model)
     read_together(ctx, [prompt(1, 900)])
     read_together(ctx, [prompt(2, 900)])
     read_together(ctx, [prompt(3, 900)])
-    assert c.llama_n_ctx(ctx.native) == 2048
-    assert sum(len(slot.tokens) for slot in ctx.slots) <= 2048
+    most = 4096 if model.can_split(False) else 2048
+    assert c.llama_n_ctx(ctx.native) <= most
+    assert sum(len(slot.tokens) for slot in ctx.slots) <= most
     assert len(taken(ctx, [*prompt(3, 900), 1, 1]).tokens) == 900
+
+
+def test_what_was_read_is_known_in_every_layout(tmp_path: Path) -> None:
+    llama.start(lambda _: None)
+    model = llama.Model(tiny(tmp_path, "llama"))
+    ctx, long, short = context(model, 2048, 4), prompt(1, 1200), prompt(2, 300)
+    layouts = []
+
+    def ask(tokens: list[int]) -> int:
+        slot = taken(ctx, tokens)
+        known = len(slot.tokens)
+        while rest := tokens[len(slot.tokens) :]:
+            assert ctx.decode([Share(slot, rest[:128], len(rest) <= 128)]) is Reading.DONE
+        assert figures(ctx, -1) == pytest.approx(read_alone(model, tokens), abs=2e-3)
+        ctx.release(slot)
+        layouts.append(ctx.layout)
+        return known
+
+    assert [ask(short), ask(prompt(3, 400))] == [0, 0]
+    assert ask([*short, 1, 1]) == 300, "it is in a wider room now"
+    assert ask(long) == 0
+    assert ask(prompt(4, 500)) == 0, "beside the long one, in a room that both share"
+    assert ask([*long, 1, 1]) == 1200
+    assert ask([*prompt(4, 500), 1, 1]) == 0, "for the long one it had to go"
+    held = [taken(ctx, prompt(seed, 400)) for seed in (5, 6, 7)]
+    assert all(slot.tokens == [] for slot in held)
+    layouts.append(ctx.layout)
+    assert [(one.width, one.is_split) for one in layouts] == [
+        *[(1, True), (2, True), (2, True), (1, True)],
+        *[(4, False), (4, False), (4, False), (4, True)],
+    ]
+    model.free()
 
 
 def test_who_finds_no_room_waits_and_one_alone_may_use_it_all(model: llama.Model) -> None:

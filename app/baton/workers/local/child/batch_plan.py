@@ -87,22 +87,86 @@ class SlotChoice(NamedTuple):
     source: int
 
 
-def choose_slot(slots: Sequence[SlotState], *, keeps_idle: bool) -> SlotChoice | None:
+def choose_slot(slots: Sequence[SlotState]) -> SlotChoice | None:
     """Return the slot for a prompt, None where all are held.
 
-    That is the free one that knows most of it. Where others are kept for later prompts, one that
-    would lose more than it shares is spared: the slot that was used least recently goes instead.
+    That is the free one that knows most of it. One that would lose more than it shares is spared
+    for later prompts: an empty slot, or that which was used least recently, is taken instead.
     """
     free = [n for n, slot in enumerate(slots) if slot.is_free]
     if not free:
         return None
     source = max(range(len(slots)), key=lambda n: (slots[n].shared, slots[n].is_free))
     best = max(free, key=lambda n: (slots[n].shared, slots[n].known > 0, -n))
-    if keeps_idle and 2 * slots[best].shared < slots[best].known:
+    if 2 * slots[best].shared < slots[best].known:
         best = min(free, key=lambda n: (slots[n].known > 0, slots[n].used))
     if slots[source].shared <= slots[best].shared:
         source = best
     return SlotChoice(best, source)
+
+
+CELL_BLOCK = 256
+"""llama.cpp rounds a slot's room up to a multiple of this, in tokens."""
+
+MIN_CONTEXT_TOKENS = 2048
+"""Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
+
+FEW_SLOTS = 2
+"""Up to so many prompts that run, what is long and idle is kept though it slows them down."""
+
+
+class Layout(NamedTuple):
+    """How a context's room is divided: `size` tokens for each of `width` slots where it `is_split`,
+    else for all of them together.
+    """
+
+    width: int
+    size: int
+    is_split: bool
+
+    def serves(self, wanted: Layout) -> bool:
+        """Whether one that is there is as good as one that is wanted."""
+        is_alike = self.is_split == wanted.is_split or wanted.width == 1
+        return is_alike and self.width >= wanted.width and self.size >= wanted.size
+
+
+def choose_layout(
+    running: Sequence[int], idle: Sequence[int], limit: int, slots: int
+) -> tuple[Layout, list[int]]:
+    """Return how room for `limit` tokens is divided on a processor, and which idle ones stay.
+
+    `running` is what each prompt that runs needs, `idle` what is known of others, the latest first.
+    In slots of their own they cost each other nothing, but all are as large as the largest. Where
+    they don't fit so, they share one room, in which each token passes over the others' text: then
+    only what is longer than all that runs stays of the idle ones, and beside few.
+    """
+    longest = max(running)
+    is_few = len(running) <= FEW_SLOTS
+    precious = [n for n, known in enumerate(idle) if is_few and known > longest]
+    for count in range(len(idle), max(precious, default=-1), -1):
+        width, size = len(running) + count, max((*running, *idle[:count]))
+        size = min(size + -size % CELL_BLOCK, limit)
+        if width * size <= limit:
+            return Layout(width, size, is_split=True), list(range(count))
+    kept, size = list[int](), sum(running)
+    for number in precious:
+        if size + idle[number] <= limit:
+            kept.append(number)
+            size += idle[number]
+    return Layout(slots, size, is_split=False), kept
+
+
+def grown(layout: Layout, limit: int, slots: int) -> Layout:
+    """Return a layout with room to grow, so that it isn't changed for each prompt."""
+    width, size, is_split = layout
+    if is_split:
+        wider = min(1 << (width - 1).bit_length(), slots)
+        width = wider if wider * size <= limit else width
+    most = limit // width // CELL_BLOCK * CELL_BLOCK if is_split and width > 1 else limit
+    room = MIN_CONTEXT_TOKENS
+    while room < size:
+        room *= 2
+    return Layout(width, min(room, most), is_split)
 
 
 def next_lane(lanes: Sequence[Lane], last: Lane | None) -> Lane | None:

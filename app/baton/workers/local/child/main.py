@@ -220,7 +220,7 @@ class Runner:
 
     def _planning_context(self) -> Context:
         """Return a context for prompts without a chat, so that planning costs the chat no cache."""
-        from baton.workers.local.child.model_context import MIN_CONTEXT_TOKENS
+        from baton.workers.local.child.batch_plan import MIN_CONTEXT_TOKENS
 
         if self._planning is None:
             self._planning = self._context(self._model, min(self._limit, MIN_CONTEXT_TOKENS))

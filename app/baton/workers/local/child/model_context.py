@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from baton.workers.local.child.batch_plan import (
     FINAL_TOKENS,
+    Layout,
     SlotState,
+    choose_layout,
     choose_slot,
     common_prefix,
+    grown,
     has_room,
 )
 from baton.workers.local.child.llama_loader import LlamaError, c
 
 if TYPE_CHECKING:
     from baton.workers.local.child.llama import Model
-
-MIN_CONTEXT_TOKENS = 2048
-"""Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
 
 SLOW_BATCH_SECONDS = 0.1
 """Seconds per batch from which on cancelling mustn't wait for the batch's end."""
@@ -46,7 +46,7 @@ class Slot:
     """A sequence of a context: the tokens that were read, with which adapter, for which client.
 
     While a prompt holds it, `expected` is how many tokens it needs room for, else 0. `used` counts
-    upwards over a context's slots.
+    upwards over a context's slots. `number` is llama.cpp's, which another layout may change.
     """
 
     number: int
@@ -82,8 +82,9 @@ class Context:
     """A context with slots for several prompts, which share its room of up to `limit` tokens.
 
     It grows to what the prompts that hold a slot need; what others have left is kept for later
-    prompts as long as it costs no growth. `cancelled` is asked at every moment where work can stop;
-    then `decode` returns early, and the context stays usable. Raises LlamaError.
+    prompts as long as it costs no growth, or `choose_layout` says so. `cancelled` is asked at every
+    moment where work can stop; then `decode` returns early, and the context stays usable. Raises
+    LlamaError.
     """
 
     def __init__(
@@ -101,14 +102,16 @@ class Context:
         self._threads = threads
         self._quantised = quantised
         self._cancelled = cancelled
-        self._keeps_idle = model.skips_masked(quantised, slots)
+        self._is_splittable = model.can_split(quantised)
         self._abort = c.ggml_abort_callback(lambda _: cancelled())
         self._batch = _Batch(model.batch, self.slots)
         self._native: Any = None
-        self._size = self._width = self._clock = 0
+        self._clock = 0
         self._is_watching = self._is_slow = False
         self._adapter = NO_ADAPTER
-        self._resize(self._fitting_size(1), 1 if model.has_costly_slots else slots)
+        self.layout = Layout(0, 0, self._is_splittable)
+        width = 1 if self._is_splittable or model.has_costly_slots else slots
+        self._rearrange(grown(Layout(width, 1, self._is_splittable), limit, width), [])
 
     @property
     def native(self) -> Any:
@@ -132,9 +135,10 @@ class Context:
         held = [slot for slot in self.slots if not slot.is_free]
         if not has_room([slot.expected for slot in held], len(prompt), self._limit):
             return None
-        usable = self.slots[: self._width]
-        if len(held) == self._width < len(self.slots):
-            usable = self.slots[: self._width + 1]
+        usable = self.slots
+        if self._model.has_costly_slots:
+            width = self.layout.width
+            usable = [one for one in usable if one.number < width + (len(held) == width)]
         if knows_nothing:
             for slot in self.slots:
                 if slot.is_free:
@@ -143,17 +147,21 @@ class Context:
             self._state_for(slot, () if knows_nothing else prompt, adapter, client)
             for slot in usable
         ]
-        choice = choose_slot(states, keeps_idle=self._keeps_idle)
+        choice = choose_slot(states)
         if choice is None:
             return None
-        slot = usable[choice.slot]
+        slot, source = usable[choice.slot], usable[choice.source]
+        shared = states[choice.source].shared
+        self._keep(slot, shared if slot is source else 0)
         slot.expected = len(prompt)
         self._clock += 1
         slot.used = self._clock
         try:
-            self._know(slot, usable[choice.source], states[choice.source].shared)
-            slot.adapter, slot.client = adapter, client
             fits = self._make_room()
+            if fits and slot is not source:
+                self._copy(source, slot)
+                self._keep(slot, min(shared, len(slot.tokens)))
+            slot.adapter, slot.client = adapter, client
         except LlamaError:
             self.release(slot)
             raise
@@ -201,16 +209,16 @@ class Context:
         shared = common_prefix(slot.tokens, prompt[:-FINAL_TOKENS]) if is_alike else 0
         return SlotState(slot.is_free, shared, len(slot.tokens), slot.used)
 
-    def _know(self, slot: Slot, source: Slot, shared: int) -> None:
-        """Have a slot know what it or another one has read: no more than its first tokens."""
-        if slot.number >= self._width:
-            self._resize(self._size, min(2 * self._width, len(self.slots)))
-        if source is not slot:
-            self._keep(slot, 0)
+    def _copy(self, source: Slot, slot: Slot) -> None:
+        """Have a slot know what another one has read: a recurrent model's can't be cut."""
+        if self.layout.is_split:
+            parts = self.layout.width
+            if not _carry_over(self._native, source.number, parts, self._native, slot.number, parts):
+                return
+        else:
             memory = c.llama_get_memory(self._native)
-            c.llama_memory_seq_cp(memory, source.number, slot.number, 0, shared)
-            slot.tokens[:] = source.tokens  # a recurrent model's slot can't be copied in part
-        self._keep(slot, shared)
+            c.llama_memory_seq_cp(memory, source.number, slot.number, -1, -1)
+        slot.tokens[:] = source.tokens
 
     def _watch(self, on: bool) -> None:
         """Ask `cancelled` within decoding too: worth its price only where that takes long."""
@@ -233,6 +241,8 @@ class Context:
 
     def _keep(self, slot: Slot, count: int) -> None:
         """Have a slot forget everything after its first `count` tokens, or all if it can't that."""
+        if slot.number >= self.layout.width:
+            return  # it has no room, and knows nothing
         memory = c.llama_get_memory(self._native)
         # What a layer with a window looks back at from there on may have been let go.
         window = self._model.window
@@ -245,42 +255,66 @@ class Context:
 
     def _make_room(self) -> bool:
         """Make the context large enough for those who hold a slot; False if it can't be."""
-        needed = sum(slot.expected for slot in self.slots)
-        if needed > self._limit:
+        held = [slot for slot in self.slots if not slot.is_free]
+        running = [slot.expected for slot in held]
+        if sum(running) > self._limit:
             return False
-        size = max(self._size, self._fitting_size(needed))
         idle = [slot for slot in self.slots if slot.is_free and slot.tokens]
-        for slot in sorted(idle, key=lambda slot: slot.used):
-            if self._keeps_idle and needed + sum(len(s.tokens) for s in idle) <= size:
-                break
-            self._keep(slot, 0)
-        if size > self._size:
-            try:
-                self._resize(size, self._width)
-            except LlamaError:
-                if sum(not slot.is_free for slot in self.slots) < 2:
-                    raise
-                return False  # one after the other they may fit
+        idle.sort(key=lambda slot: -slot.used)
+        wanted, numbers = self._wanted_layout(held, [len(slot.tokens) for slot in idle])
+        kept = [idle[number] for number in numbers]
+        for slot in idle:
+            if slot not in kept:
+                self._keep(slot, 0)
+        is_placed = all(slot.number < self.layout.width for slot in held)
+        if is_placed and self.layout.serves(wanted):
+            return True
+        try:
+            self._rearrange(grown(wanted, self._limit, len(self.slots)), [*held, *kept])
+        except LlamaError:
+            if len(held) < 2:
+                raise
+            return False  # one after the other they may fit
         return True
 
-    def _fitting_size(self, tokens: int) -> int:
-        size = MIN_CONTEXT_TOKENS
-        while size < tokens:
-            size *= 2
-        return min(size, self._limit)
+    def _wanted_layout(self, held: list[Slot], idle: list[int]) -> tuple[Layout, list[int]]:
+        """Return a layout for those who hold a slot, and which of the idle ones it has room for.
 
-    def _resize(self, size: int, width: int) -> None:
-        """Take a larger llama.cpp context, keeping what is known."""
-        native = self._model.context(size, self._threads, self._quantised, width, len(self.slots))
+        On a GPU and with flash attention, others' tokens cost nothing, so that all share one room.
+        """
+        running = [slot.expected for slot in held]
+        if self._is_splittable:
+            return choose_layout(running, idle, self._limit, len(self.slots))
+        width = self.layout.width
+        while width <= max(slot.number for slot in held):
+            width = min(2 * width, len(self.slots))
+        wanted = Layout(width, sum(running), is_split=False)
+        room = max(grown(wanted, self._limit, width).size, self.layout.size)
+        kept = 0
+        while kept < len(idle) and wanted.size + sum(idle[: kept + 1]) <= room:
+            kept += 1
+        return wanted, list(range(kept))
+
+    def _rearrange(self, layout: Layout, known: list[Slot]) -> None:
+        """Take another llama.cpp context, in which those slots come first, with what they know."""
+        native = self._model.context(
+            layout, self._threads, quantised=self._quantised, slots=len(self.slots)
+        )
         if not native:
-            raise LlamaError(f"there isn't enough memory for a context of {size:,} tokens")
+            raise LlamaError(f"there isn't enough memory for a context of {layout.size:,} tokens")
+        order = known if layout.is_split else []
+        order = [*order, *(slot for slot in self.slots if slot not in order)]
+        old, new = (one.width if one.is_split else 1 for one in (self.layout, layout))
+        for number, slot in enumerate(order):
+            if slot.tokens and not _carry_over(
+                self._native, slot.number, old, native, number, new
+            ):
+                slot.tokens.clear()
+            slot.number = number
         if self._native:
-            for slot in self.slots:
-                if slot.tokens and not _carry_over(self._native, native, slot.number):
-                    slot.tokens.clear()
             c.llama_free(self._native)
             _trim_heap()
-        self._native, self._size, self._width = native, size, width
+        self._native, self.layout = native, layout
         self._is_watching, self._adapter = False, NO_ADAPTER
 
 
@@ -337,9 +371,24 @@ def _trim_heap() -> None:
             trim(0)
 
 
-def _carry_over(old: Any, new: Any, number: int) -> bool:
-    """Copy what a slot of one context knows into another context."""
-    size = c.llama_state_seq_get_size(old, number)
+def _carry_over(
+    old: Any, source: int, old_parts: int, new: Any, number: int, new_parts: int
+) -> bool:
+    """Copy what a slot of one context knows into one of another; False where that can't be.
+
+    llama.cpp writes, behind 8 bytes, how many parts the room has, then what of the slot is in each:
+    how many tokens, with more behind that only where there are any. It takes as many parts only as
+    there are in the other context.
+    """
+    size = c.llama_state_seq_get_size(old, source)
     state = (ctypes.c_uint8 * size)()
-    taken = c.llama_state_seq_get_data(old, state, size, number)
-    return bool(taken and c.llama_state_seq_set_data(new, state, taken, number))
+    if not c.llama_state_seq_get_data(old, state, size, source):
+        return False
+    if old_parts != new_parts:
+        before = source if old_parts > 1 else 0
+        known = memoryview(state).cast("B")[12 + 4 * before : size - 4 * (old_parts - 1 - before)]
+        count = new_parts.to_bytes(4, sys.byteorder)
+        changed = b"".join((bytes(state[:8]), count, known, bytes(4 * (new_parts - 1))))
+        size = len(changed)
+        state = (ctypes.c_uint8 * size).from_buffer_copy(changed)
+    return bool(c.llama_state_seq_set_data(new, state, size, number))

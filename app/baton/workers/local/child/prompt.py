@@ -18,7 +18,7 @@ from baton.workers.local.child.chat_template import (
     compile_template,
     rendering_limits,
 )
-from baton.workers.local.child.model_context import MIN_CONTEXT_TOKENS
+from baton.workers.local.child.batch_plan import MIN_CONTEXT_TOKENS
 from baton.workers.local.messages import MAX_BYTES_PER_TOKEN
 from baton.workers.reasoning_filter import ThoughtFilter
 

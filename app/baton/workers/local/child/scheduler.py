@@ -168,6 +168,7 @@ class Scheduler:
             self._put_back([one for one in self._active if one.context is context])
 
     def _shares(self, sequences: list[Sequence]) -> list[tuple[Sequence, Share]]:
+        sequences.sort(key=lambda one: one.slot.number if one.slot else 0)  # llama.cpp's wish
         pending = [one.pending for one in sequences]
         counts = batch_shares([len(tokens) for tokens in pending], self._model.batch)
         return [
