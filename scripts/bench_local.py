@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -391,14 +391,18 @@ def main(names: list[str], benches: Benches = BENCHES) -> None:
     unknown = set(names) - set(benches)
     if unknown:
         sys.exit(f"Unknown: {', '.join(unknown)}. Known: {', '.join(benches)}.")
+    print_rows(line for name in names or benches for line in benches[name]())
+
+
+def print_rows(rows: Iterable[Row]) -> None:
+    """Print a table as Markdown, each line as soon as it is known."""
     cores = psutil.cpu_count(logical=False)
     print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}\n")
     print("| figure | Baton | reference | ratio | must | |\n|---|---|---|---|---|---|")
-    for name in names or benches:
-        for line in benches[name]():
-            verdict = "holds" if line.holds else "**missed**"
-            cells = (line.figure, line.ours, line.theirs, line.ratio, line.must, verdict)
-            print("| " + " | ".join(cells) + " |", flush=True)
+    for line in rows:
+        verdict = "holds" if line.holds else "**missed**"
+        cells = (line.figure, line.ours, line.theirs, line.ratio, line.must, verdict)
+        print("| " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

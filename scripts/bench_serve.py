@@ -66,9 +66,11 @@ class Speed:
 
 
 @contextmanager
-def baton_server(folder: Path) -> Iterator[Target]:
+def baton_server(
+    folder: Path, model: str = STARTER_ID, context: int = MOST_AT_ONCE * 1024
+) -> Iterator[Target]:
     """Run `baton serve`."""
-    home = {"BATON_HOME": str(folder), "BATON_LOCAL__CONTEXT": "2048"}
+    home = {"BATON_HOME": str(folder), "BATON_LOCAL__CONTEXT": str(context)}
     command = [sys.executable, "-P", "-m", "baton", "serve", "--port", "0"]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, **home}
@@ -77,7 +79,7 @@ def baton_server(folder: Path) -> Iterator[Target]:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "Serving at" in line)
         token = read_tokens(find_paths(home).server_tokens).free
-        yield Target("baton serve", line.split("at ")[1].split(";")[0], STARTER_ID, token)
+        yield Target("baton serve", line.split("at ")[1].split(";")[0], model, token)
     finally:
         process.terminate()
         process.wait()
@@ -87,7 +89,7 @@ LLAMA_SERVER = """
 import sys, threading, xllamacpp
 asked = xllamacpp.CommonParams()
 asked.model.path, asked.model_alias = sys.argv[1], {sys.argv[2]}
-asked.n_parallel, asked.n_ctx = int(sys.argv[3]), int(sys.argv[3]) * 1024
+asked.n_parallel, asked.n_ctx = int(sys.argv[3]), int(sys.argv[3]) * int(sys.argv[6])
 asked.cpuparams.n_threads = asked.cpuparams_batch.n_threads = int(sys.argv[4])
 asked.port = int(sys.argv[5])
 server = xllamacpp.Server(asked)
@@ -121,7 +123,8 @@ def _wait_until_up(target: Target, process: subprocess.Popen[bytes]) -> None:
     sys.exit(f"{target.name} doesn't start: is tests/engines.lock installed?")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that no one has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -135,12 +138,12 @@ def all_servers(count: int) -> Iterator[list[Target]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ours = stack.enter_context(baton_server(folder))
-        port, other = _free_port(), _free_port()
+        port, other = free_port(), free_port()
         own = [sys.executable, "-c", LLAMA_SERVER, model, STARTER_ID, str(MOST_AT_ONCE), threads]
         theirs = [sys.executable, "-m", "llama_cpp.server", "--model", model]
         theirs += ["--model_alias", STARTER_ID, "--n_ctx", "2048", "--n_threads", threads]
         theirs += ["--port", str(other)]
-        servers = [engine_server("llama.cpp's server", [*own, str(port)], port)]
+        servers = [engine_server("llama.cpp's server", [*own, str(port), "1024"], port)]
         if count == 1:
             servers.append(engine_server("llama_cpp.server", theirs, other))
         yield [ours, *map(stack.enter_context, servers)]

@@ -157,7 +157,7 @@ def _write_tensor(out: BinaryIO, tensor: Tensor, pools: dict[int, bytes]) -> Non
 
 
 def _pool(kind: int) -> bytes:
-    """Return blocks of a type whose numbers lie evenly about 0, no further off than 0.05."""
+    """Return blocks of a type whose numbers are spread evenly about 0, no further off than 0.05."""
     size = BLOCK_SIZES[kind][1]
     chance = numpy.random.default_rng(kind)
     blocks = chance.integers(0, 256, (POOL_BLOCKS, size), numpy.uint8)
