@@ -52,7 +52,8 @@ SYSTEM = starter().card.system
 
 BARE_ASK = f"""
 from llama_cpp import Llama
-llm = Llama({MODEL!r}, n_ctx=2048, verbose=False)
+threads = {psutil.cpu_count(logical=False)}
+llm = Llama({MODEL!r}, n_ctx=2048, n_threads=threads, n_threads_batch=threads, verbose=False)
 messages = [dict(role="system", content={SYSTEM!r}), dict(role="user", content={QUESTION!r})]
 answer = llm.create_chat_completion(messages, temperature=0, repeat_penalty=1.1)
 print(answer["choices"][0]["message"]["content"])

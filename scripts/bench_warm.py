@@ -20,16 +20,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from baton.ipc.borrower import Borrower
 from baton.workers.local import starter
 
 QUESTION = "What is the capital of France?"
 MODEL, SYSTEM = str(starter().path), starter().card.system
-FIRST_TOKEN_MOST, WHOLE_MOST = 0.4, 0.6
+FIRST_TOKEN_MOST, WHOLE_MOST = 0.4, 0.55
 
 BARE = f"""
 from llama_cpp import Llama
-llm = Llama({MODEL!r}, n_ctx=2048, verbose=False)
+threads = {psutil.cpu_count(logical=False)}
+llm = Llama({MODEL!r}, n_ctx=2048, n_threads=threads, n_threads_batch=threads, verbose=False)
 messages = [dict(role="system", content={SYSTEM!r}), dict(role="user", content={QUESTION!r})]
 stream = llm.create_chat_completion(messages, temperature=0, repeat_penalty=1.1, stream=True)
 for chunk in stream:

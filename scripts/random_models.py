@@ -56,7 +56,17 @@ SHAPES = {
     "3b": Shape("llama", "Llama 3.2 3B", 28, 3072, 8192, 24, 8, 128),
     "window": Shape("gemma3", "Gemma 3 1B", 26, 1152, 6912, 4, 1, 256, window=512, is_tied=True),
     "experts": Shape(
-        "qwen3moe", "Granite 3.1 1B-A400M", 24, 1024, 512, 16, 8, 64, experts=32, used=8, is_tied=True
+        "qwen3moe",
+        "Granite 3.1 1B-A400M",
+        24,
+        1024,
+        512,
+        16,
+        8,
+        64,
+        experts=32,
+        used=8,
+        is_tied=True,
     ),
     "8b": Shape("llama", "Llama 3.1 8B", 32, 4096, 14336, 32, 8, 128),
 }

@@ -7,7 +7,9 @@ progress, reuse of what was read before, and a start that is 0.2 s quicker.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
+import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +28,10 @@ from baton.workers.local.child.batch_plan import FEW_SLOTS, Layout
 from baton.workers.local.child.llama_loader import LlamaError, c, gpu_kinds, load_backends
 from baton.workers.local.child.sampler import FIRST_TOKENS, GrammarSampler, Sampler
 from baton.workers.local.messages import GpuDevice, LlamaInfo
+
+MIN_COPIED_BYTES = 32 << 20
+"""From so many bytes on that llama.cpp has copied of a file, the file's pages are let go. It puts
+weights in another order for the processor, or on a GPU, and keeps in memory what it read."""
 
 PROMPT_KEY = "baton.conductor.prompt"
 """An adapter's metadata that says how its prompt is written, instead of the chat template."""
@@ -137,9 +143,12 @@ class Model:
         if not weights:
             parameters.no_alloc, parameters.load_mode = True, c.LLAMA_LOAD_MODE_NONE
         parameters.progress_callback = c.llama_progress_callback(report)
+        before = _copied_bytes()
         self._model = c.llama_model_load_from_file(os.fsencode(path), parameters)
         if not self._model:
             raise LlamaError("llama.cpp can't load it")
+        if _copied_bytes() - before > MIN_COPIED_BYTES:
+            _leave_pages(path)
         self.path = path
         self._vocab = c.llama_model_get_vocab(self._model)
         self.vocabulary = c.llama_vocab_n_tokens(self._vocab)
@@ -267,6 +276,25 @@ class Model:
         if grammar is None:
             return Sampler(self.vocabulary, how, first)
         return GrammarSampler(self._vocab, self.vocabulary, how, grammar, first)
+
+
+def _copied_bytes() -> int:
+    """Return the bytes that this process has in memory beside files; 0 where that isn't known."""
+    if sys.platform != "linux":
+        return 0
+    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text("ascii").split())
+    return (resident - shared) * mmap.PAGESIZE
+
+
+def _leave_pages(path: Path) -> None:
+    """Have this process let go of a file's pages; those that are used come back one by one."""
+    library, name = ctypes.CDLL(None), os.fsencode(path.resolve())
+    for line in Path("/proc/self/maps").read_bytes().splitlines():
+        if line.endswith(name):
+            start, end = (int(address, 16) for address in line.split(maxsplit=1)[0].split(b"-"))
+            library.madvise(
+                ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED
+            )
 
 
 class Adapters:

@@ -213,7 +213,9 @@ class Context:
         """Have a slot know what another one has read: a recurrent model's can't be cut."""
         if self.layout.is_split:
             parts = self.layout.width
-            if not _carry_over(self._native, source.number, parts, self._native, slot.number, parts):
+            if not _carry_over(
+                self._native, source.number, parts, self._native, slot.number, parts
+            ):
                 return
         else:
             memory = c.llama_get_memory(self._native)
@@ -306,9 +308,7 @@ class Context:
         order = [*order, *(slot for slot in self.slots if slot not in order)]
         old, new = (one.width if one.is_split else 1 for one in (self.layout, layout))
         for number, slot in enumerate(order):
-            if slot.tokens and not _carry_over(
-                self._native, slot.number, old, native, number, new
-            ):
+            if slot.tokens and not _carry_over(self._native, slot.number, old, native, number, new):
                 slot.tokens.clear()
             slot.number = number
         if self._native:

@@ -61,7 +61,6 @@ class Scheduler:
         self._active: list[Sequence] = []
         self._lane: tuple[Context, AppliedAdapter] | None = None
         self._batch: list[Sequence] = []
-        self._ahead: Sequence | None = None
         self._cancelled_at: float | None = None
 
     @property
@@ -135,10 +134,8 @@ class Scheduler:
 
     def _is_being_read(self, sequence: Sequence) -> bool:
         """Whether a prompt is just being read for this very request, which then continues it."""
-        if sequence.only_reads:
-            self._ahead = sequence
-            return False
-        return sequence.follows(self._ahead) and self._ahead in self._active
+        ahead = (one for one in self._active if one.only_reads and not sequence.only_reads)
+        return any(map(sequence.follows, ahead))
 
     def _compute(self, sequences: list[Sequence]) -> None:
         """Have the next batch of a lane computed, and words chosen by it."""
@@ -257,9 +254,9 @@ class Sequence:
         """The tokens that its slot hasn't read yet."""
         return self.tokens if self.slot is None else self.tokens[len(self.slot.tokens) :]
 
-    def follows(self, ahead: Sequence | None) -> bool:
-        """Whether another one read the same prompt for it; what that found known, counts."""
-        if ahead is None or ahead.lane != self.lane or ahead.client != self.client:
+    def follows(self, ahead: Sequence) -> bool:
+        """Whether another one reads the same prompt for it; what that found known, counts."""
+        if ahead.lane != self.lane or ahead.client != self.client:
             return False
         if ahead.tokens != self.tokens[:-FINAL_TOKENS]:
             return False
