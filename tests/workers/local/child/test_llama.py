@@ -14,7 +14,7 @@ from baton.core.sampling_settings import Sampling
 from baton.ipc.parent_channel import Failure
 from baton.platform.machine_limits import physical_cores
 from baton.workers.local import starter
-from baton.workers.local.child import batch_plan, llama, model_context
+from baton.workers.local.child import batch_plan, llama
 from baton.workers.local.child.chat_template import ChatTemplate, compile_template
 from baton.workers.local.child.llama_loader import LlamaError
 from baton.workers.local.child.prompt import encode

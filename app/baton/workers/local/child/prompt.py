@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NoReturn
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.ipc.parent_channel import Failure, ParentChannel
 from baton.workers import reasoning_filter
+from baton.workers.local.child.batch_plan import MIN_CONTEXT_TOKENS
 from baton.workers.local.child.chat_template import (
     TemplateRefused,
     TemplateUnusable,
     compile_template,
     rendering_limits,
 )
-from baton.workers.local.child.batch_plan import MIN_CONTEXT_TOKENS
 from baton.workers.local.messages import MAX_BYTES_PER_TOKEN
 from baton.workers.reasoning_filter import ThoughtFilter
 
