@@ -22,16 +22,22 @@ is multiplied by other code than several are, which rounds otherwise: then an an
 what was read before. (SmolLM2, AVX-512: figures of words differ by up to .7, by 0 from two on.)"""
 
 
-def batch_shares(pending: Sequence[int], room: int) -> list[int]:
+def batch_shares(pending: Sequence[int], room: int, *, is_split: bool = False) -> list[int]:
     """Return how many of its pending tokens each sequence gets into a batch of `room` tokens.
 
     One that writes has a single pending token, and gets it. Those that read a prompt share what is
     left evenly, so that a long prompt holds up no short one; beside writers less is left. What
-    remains of a prompt is never less than FINAL_TOKENS.
+    remains of a prompt is never less than FINAL_TOKENS. Slots with room of their own are computed
+    together as far as their shares are alike, so those of what isn't read to its end are then.
     """
     writers = sum(count == 1 for count in pending)
     left = min(room - writers, room // READ_SHARE if writers else room)
-    shares = fair_shares([count if count > 1 else 0 for count in pending], max(left, 0))
+    wanted = [count if count > 1 else 0 for count in pending]
+    shares = fair_shares(wanted, max(left, 0))
+    if is_split:
+        cut = (share for share, count in zip(shares, wanted, strict=True) if share < count)
+        most = max(min(cut, default=room), 1)
+        shares = [min(share, most) for share in shares]
     return [
         1 if count == 1 else share_for(count, share)
         for count, share in zip(pending, shares, strict=True)

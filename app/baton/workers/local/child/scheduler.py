@@ -61,6 +61,7 @@ class Scheduler:
         self._active: list[Sequence] = []
         self._lane: tuple[Context, AppliedAdapter] | None = None
         self._batch: list[Sequence] = []
+        self._is_reading = False
         self._cancelled_at: float | None = None
 
     @property
@@ -167,7 +168,17 @@ class Scheduler:
     def _shares(self, sequences: list[Sequence]) -> list[tuple[Sequence, Share]]:
         sequences.sort(key=lambda one: one.slot.number if one.slot else 0)  # llama.cpp's wish
         pending = [one.pending for one in sequences]
-        counts = batch_shares([len(tokens) for tokens in pending], self._model.batch)
+        is_split = sequences[0].context.layout.is_split
+        counts = batch_shares(
+            [len(tokens) for tokens in pending], self._model.batch, is_split=is_split
+        )
+        if is_split and {len(tokens) > 1 for tokens in pending} == {True, False}:
+            # It would take them apart, each token of those who write beside one that is read.
+            self._is_reading = not self._is_reading
+            counts = [
+                count if (len(tokens) > 1) is self._is_reading else 0
+                for count, tokens in zip(counts, pending, strict=True)
+            ]
         return [
             (one, Share(one.slot, tokens[:count], count == len(tokens)))
             for one, tokens, count in zip(sequences, pending, counts, strict=True)
