@@ -38,13 +38,22 @@ from baton.platform.settings import find_paths  # noqa: E402
 from baton.server import read_tokens  # noqa: E402
 from baton.workers.local import starter  # noqa: E402
 
-ROUNDS = 6
+WARM_ROUNDS, ROUNDS = 6, 7
+"""In the first ones the models are loaded, and Baton's context grows to as many slots."""
+
 TOKENS = 64
 MOST_AT_ONCE = 16
 START_SECONDS = 120
 THREADS = psutil.cpu_count(logical=False) or 1
 
-TOPICS = ("lighthouses", "rivers", "bread", "violins", "maps", "winter", "bees", "harbours")
+KINDS = (
+    *("Old", "Quiet", "Golden", "Broken", "Hidden", "Distant", "Frozen", "Crooked"),
+    *("Gentle", "Narrow", "Hollow", "Sunken", "Silver", "Restless", "Ancient", "Forgotten"),
+)
+TOPICS = (
+    *("lighthouses", "rivers", "breads", "violins", "maps", "winters", "bees", "harbours"),
+    *("gardens", "letters", "bridges", "clocks", "islands", "forests", "lanterns"),
+)
 
 
 @dataclass(frozen=True)
@@ -164,14 +173,16 @@ async def measure(target: Target, count: int, turn: int) -> Speed:
 async def _ask(client: httpx.AsyncClient, target: Target, number: int, turn: int) -> list[float]:
     """Return when each piece of an answer came; every piece is a token, or some that came at once.
 
-    No two prompts begin alike, so that none is known from before.
+    No two prompts begin alike, so that none is known from before. There is no number in them: such
+    prompts may be sums or have parts, and Baton reads none ahead of which it has to find that out.
     """
-    text = f"{turn}.{number}: tell me a long story about {TOPICS[(turn + number) % len(TOPICS)]}."
+    text = f"{KINDS[number]} {TOPICS[turn]} deserve a long story."
     body = {
         "model": target.model,
         "messages": [{"role": "user", "content": text}],
         "max_tokens": TOKENS,
         "temperature": 0,
+        "repeat_penalty": 1.0,  # as the others would have it anyway
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -193,10 +204,10 @@ def bench_at_once(count: int) -> Iterator[Row]:
     """Compare the servers with so many requests at once."""
     with all_servers(count) as targets:
         found: dict[str, list[Speed]] = {target.name: [] for target in targets}
-        for turn in range(ROUNDS + 1):  # the first round loads the models
+        for turn in range(WARM_ROUNDS + ROUNDS):
             for target in targets:
                 speed = asyncio.run(measure(target, count, turn))
-                if turn:
+                if turn >= WARM_ROUNDS:
                     found[target.name].append(speed)
     ours, *others = found.values()
     first = min(statistics.median(one.first for one in speeds) for speeds in others)

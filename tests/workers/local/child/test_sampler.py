@@ -48,6 +48,7 @@ class GrammarWriter:
             model.template, model.special_text("bos"), model.special_text("eos")
         )
         self._model = model
+        self.vocabulary = model.vocabulary
         self._context = PromptContext(model, 1024, 1, lambda: False)
         self._prompt = encode(model, template.render, [{"role": "user", "content": ASKED}])
 
@@ -93,6 +94,26 @@ def test_what_is_written_always_parses(
     how = Sampling(temperature, repeat_penalty=penalty, seed=seed)
     text, _ = writer.write(how, PERSON)
     assert json.loads(text).keys() == {"name", "age", "likes"}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+@pytest.mark.parametrize("wished", [{"repeat_penalty": 1.3}, {"frequency_penalty": 0.9}])
+def test_penalties_for_the_likeliest_are_those_for_all(
+    writer: GrammarWriter,
+    monkeypatch: pytest.MonkeyPatch,
+    temperature: float,
+    wished: dict[str, float],
+) -> None:
+    how = Sampling(temperature, seed=7, **wished)  # type: ignore[arg-type]
+    text, _ = writer.write(how, None)
+    everything, narrow = writer.vocabulary, c.llama_sampler_init_top_k
+    monkeypatch.setattr(
+        c, "llama_sampler_init_top_k", lambda k: narrow(k if k == how.top_k else everything)
+    )
+    assert writer.write(how, None)[0] == text
+    plain = Sampling(temperature, seed=7)
+    assert writer.write(plain, None)[0] != text
 
 
 def test_how_sure_the_model_was_is_what_its_figures_say(

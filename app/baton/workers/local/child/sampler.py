@@ -274,6 +274,11 @@ def _chain(vocabulary: int, how: Sampling) -> Any:
     links = []
     penalties = (how.repeat_penalty, how.frequency_penalty, how.presence_penalty)
     if penalties != (1.0, 0.0, 0.0):
+        greatest = 1 if how.temperature <= 0 else how.top_k
+        if greatest > 0 and how.repeat_penalty >= 1 and min(penalties[1:]) >= 0:
+            # They only lower what was written lately, so no more can get among the likeliest than
+            # that; looking each word of a vocabulary of 49,000 up takes 0.15 ms a token.
+            links.append(c.llama_sampler_init_top_k(greatest + REPETITION_TOKENS))
         links.append(c.llama_sampler_init_penalties(vocabulary, REPETITION_TOKENS, *penalties))
     if how.temperature <= 0:
         links.append(c.llama_sampler_init_greedy())
