@@ -6,13 +6,11 @@ import asyncio
 import importlib.util
 import os
 import threading
-from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import pytest
 
@@ -22,7 +20,7 @@ from baton.compose.worker_entries import AddOptions
 from baton.core.errors import BudgetExceeded, ConfigError, ModelFileError
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
-from baton.core.messages import Chunk, Prompt
+from baton.core.messages import Prompt
 from baton.core.money import FREE, NANO, parse_usd
 from baton.core.permissions import PromptLimits, RunTerms, may_use
 from baton.core.view import fold_events
@@ -42,9 +40,6 @@ from baton.platform.settings import (
     write_settings,
 )
 from baton.workers import local
-from baton.workers.local.messages import AnswerPrompt
-from baton.workers.local.model_process import ModelProcess
-from baton.workers.local.model_session import ModelRequest
 from support.fake_cloud import Cloud, Reply
 from support.fake_hub import Hub
 from support.ledger_processes import bill
@@ -481,30 +476,6 @@ async def test_no_ceiling_that_is_set_later_loosens_one_from_the_environment(
     assert await ceiling() == 1
     await other.aclose()
     await baton.aclose()
-
-
-@pytest.mark.parametrize(
-    ("text", "is_read"), [("What is the capital of France?", True), ("What is 17*23?", False)]
-)
-async def test_the_prompt_is_read_while_the_router_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, is_read: bool
-) -> None:
-    read: list[AnswerPrompt] = []
-    answered: list[AnswerPrompt] = []
-    stream = ModelProcess.stream
-
-    def note(process: ModelProcess, request: ModelRequest) -> AsyncGenerator[Chunk]:
-        answered.append(msgspec.structs.replace(request.prompt))
-        return stream(process, request)
-
-    monkeypatch.setattr(ModelProcess, "read_ahead", lambda _, request: read.append(request.prompt))
-    monkeypatch.setattr(ModelProcess, "stream", note)
-    baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}), warm="smollm2-135m")
-    async with baton.orchestra.run(Prompt(text), limits=PromptLimits(max_tokens=4)) as run:
-        assert fold_events([event async for event in run]).status == "finished"
-    await baton.aclose()
-    assert bool(read) is is_read
-    assert read[:1] == answered[:1], "else what was read is of no use"
 
 
 def test_another_name_keeps_no_key_and_connects_nothing(home: Path) -> None:

@@ -71,15 +71,6 @@ class ResidentWorker(Protocol):
 
 
 @runtime_checkable
-class ForesightedWorker(Protocol):
-    """A worker that can read a prompt while it isn't decided yet who answers it."""
-
-    def read_ahead(self, request: Request) -> None:
-        """Begin to read what is likely to be asked next, and return at once. Never raises."""
-        ...
-
-
-@runtime_checkable
 class CountingWorker(Protocol):
     """A worker that counts a request's tokens without answering it."""
 

@@ -154,14 +154,6 @@ async def test_ten_that_are_the_same_kill_twice(make: Make) -> None:
 SLOW = AnswerFormat("root ::= " + "(" * 9 + '"a"' + "){0,9}" * 9, "{}")
 
 
-async def test_a_form_is_not_read_ahead(make: Make) -> None:
-    deadly = make()
-    await ask(deadly.worker, CAPITAL, max_tokens=1)
-    deadly.worker.read_ahead(replace(request("Hello"), shape=SLOW))
-    assert "Paris" in (await ask(deadly.worker, CAPITAL)).text
-    assert deadly.notes == ["start"]
-
-
 async def test_those_that_ask_for_a_slow_form_hold_others_up_the_least(make: Make) -> None:
     deadly = make()
     await ask(deadly.worker, CAPITAL, max_tokens=1)
@@ -196,28 +188,6 @@ async def test_a_model_that_dies_of_all_requests_at_once_is_left_alone(make: Mak
     await outcomes(deadly.worker, *(f"Question {n}" for n in range(5)))
     with pytest.raises(WorkerUnavailable, match="is not started for now"):
         await ask(deadly.worker, CAPITAL)
-
-
-async def test_a_request_that_kills_when_it_is_read_ahead_is_the_one_that_fails(make: Make) -> None:
-    deadly = make()
-    await ask(deadly.worker, CAPITAL, max_tokens=1)
-    for _ in range(3):
-        deadly.worker.read_ahead(request("KILL"))
-        with pytest.raises(WorkerError, match="isn't tried again"):
-            await ask(deadly.worker, "KILL")
-        assert "Paris" in (await ask(deadly.worker, CAPITAL)).text
-    assert deadly.deaths_of("KILL") == 2
-    assert deadly.worker.model.recent_deaths() == []
-    assert "Paris" in (await ask(deadly.worker, CAPITAL)).text
-
-
-async def test_a_death_over_reading_ahead_is_none_of_the_model(make: Make) -> None:
-    deadly = make()
-    await ask(deadly.worker, CAPITAL, max_tokens=1)
-    deadly.worker.read_ahead(request("KILL"))
-    await deadly.until(lambda: deadly.worker.process is None)
-    assert deadly.worker.model.living() is None
-    assert deadly.worker.model.recent_deaths() == []
 
 
 async def test_who_comes_while_one_is_tried_alone_waits_for_it(make: Make) -> None:

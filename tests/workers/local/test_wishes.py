@@ -77,27 +77,13 @@ async def test_an_answer_ends_before_a_stop_text(worker: LocalWorker) -> None:
     assert answer.usage.tokens_out < 80
 
 
-async def test_a_prompt_that_was_read_ahead_is_answered_the_same(fresh: LocalWorker) -> None:
-    asked = request("Tell me about the sea in a few words.", max_tokens=24, temperature=0)
-    plain = await listen(fresh, asked)
-    await fresh.aclose()
-    fresh.warm()
-    fresh.read_ahead(asked)
-    answer = await listen(fresh, asked)
-    assert answer.text == plain.text
-    assert answer.usage.cached == plain.usage.cached == 0, "it was read for this very answer"
-    fresh.read_ahead(request("Something else altogether, which nobody asks."))
-    assert (await listen(fresh, asked)).text == plain.text
-
-
 async def test_what_was_read_for_a_client_is_not_reused_for_another(fresh: LocalWorker) -> None:
     asked = request("Tell me about the sea in a few words.", max_tokens=4, temperature=0)
     own, one, other = (replace(asked, client=client) for client in ("", "one", "other"))
     for first in (own, one, other):
         assert (await listen(fresh, first)).usage.cached == 0
         assert (await listen(fresh, first)).usage.cached > 0
-    fresh.read_ahead(one)
-    assert (await listen(fresh, own)).usage.cached == 0
+    assert (await listen(fresh, own)).usage.cached > 0, "its own is still there"
 
 
 async def test_what_is_read_for_a_client_is_not_shared_while_it_is_used(

@@ -12,19 +12,13 @@ from typing import Self
 from baton.core import events as ev
 from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError, ContextTooLong, StoreError, stored_name
-from baton.core.messages import Request, TurnStatus, conversation_messages, estimated_tokens
-from baton.core.plan_types import Material
-from baton.core.ports import Ask, ForesightedWorker, Question, RecordedRun
-from baton.core.reading.bare_expressions import is_computable
-from baton.core.reading.request_words import may_have_parts
+from baton.core.messages import TurnStatus
+from baton.core.ports import Ask, Question, RecordedRun
 from baton.core.run.approval import Approval, PromptWithdrawn
 from baton.core.run.metered_worker import RunBudget
 from baton.core.run.plan_executor import PlanExecutor
 from baton.core.run.routing_context import build_routing_context
 from baton.core.run.run_context import RunContext, RunConversation, RunRequest, Services
-
-MAX_AHEAD_TOKENS = 1_000
-"""A longer prompt isn't read before it is known who answers: another worker may have to."""
 
 
 class Run:
@@ -90,6 +84,7 @@ class Run:
             return await self._ask_person(question)
 
     async def _execute(self) -> None:
+        services = self._services
         event: ev.Terminal | None = None
         status = TurnStatus.FAILED
         try:
@@ -97,9 +92,10 @@ class Run:
             recorded = await uninterrupted(self._record())
             ids = recorded.run, recorded.conversation, recorded.prompt, recorded.answer
             await self._emit(ev.Started(*ids))
-            self._read_ahead(recorded)
+            if services.trained is not None and not self._request.limits.alone:
+                services.trained.warm_for(recorded.turns[-1].text)
             self._executor = executor = await self._prepare(recorded)
-            self._services.saver.add(self._store, recorded.answer, lambda: executor.text)
+            services.saver.add(self._store, recorded.answer, lambda: executor.text)
             await executor.execute()
         except (asyncio.CancelledError, PromptWithdrawn):
             status, event = TurnStatus.CANCELLED, ev.Cancelled()
@@ -161,30 +157,6 @@ class Run:
                 ask=ask,
             )
         )
-
-    def _read_ahead(self, recorded: RecordedRun) -> None:
-        """Have the default worker read a short prompt while the router decides who answers.
-
-        What a tool computes isn't a prompt for it, nor is what is likely to be split.
-        """
-        limits, text = self._request.limits, Material(recorded.turns).question
-        if self._services.trained is not None and not limits.alone:
-            self._services.trained.warm_for(recorded.turns[-1].text)
-        worker = self._services.workers[self._request.worker]
-        if not isinstance(worker, ForesightedWorker) or is_computable(text) or may_have_parts(text):
-            return
-        system = worker.card.system if recorded.system is None else recorded.system
-        messages = conversation_messages(system, recorded.turns)
-        if sum(estimated_tokens(message.text) for message in messages) <= MAX_AHEAD_TOKENS:
-            worker.read_ahead(
-                Request(
-                    messages,
-                    max_tokens=limits.max_tokens,
-                    seed=limits.seed,
-                    shape=limits.shape,
-                    client=limits.client,
-                )
-            )
 
     async def _emit(self, event: ev.Event) -> None:
         """Time an event, keep it, and publish it: what is kept is seen, also when it is stopped."""

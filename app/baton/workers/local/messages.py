@@ -37,9 +37,8 @@ class AnswerPrompt(Message, tag="ask"):
     """Answer a conversation; None is what the model file recommends, and see GenerationSettings.
 
     The answer keeps to the `grammar` (GBNF), or else to the JSON `schema`, and ends before the
-    first of `stop`. With `only_reads` nothing is answered: the prompt is read for the same request
-    without it, which is likely to follow. With `only_counts` its tokens are counted. Nothing that
-    is read for a `client` serves another.
+    first of `stop`. With `only_counts` nothing is answered, and the prompt's tokens are counted.
+    Nothing that is read for a `client` serves another.
     """
 
     messages: list[dict[str, str]]
@@ -59,7 +58,6 @@ class AnswerPrompt(Message, tag="ask"):
     seed: int | None = None
     schema: str = ""
     stop: tuple[str, ...] = ()
-    only_reads: bool = False
     only_counts: bool = False
     client: str = ""
 
@@ -124,10 +122,6 @@ class AnswerSpeed(Message, tag="speed"):
     tokens_per_second: float
 
 
-class PromptRead(FinalReply, tag="read"):
-    """A prompt that was only to be read has been."""
-
-
 class PromptCounted(FinalReply, tag="counted"):
     """How many tokens a prompt has."""
 
@@ -187,7 +181,6 @@ REPLIES = (
     | AnswerText
     | AnswerSpeed
     | AnswerDone
-    | PromptRead
     | PromptCounted
     | FileChecked
     | LlamaInfo

@@ -162,17 +162,6 @@ class ModelProcess(Supervisor):
         with suppress(BatonError):  # the first request meets it again, and reports it
             self.running()
 
-    def read_ahead(self, request: ModelRequest) -> None:
-        """Have a prompt read that is likely to be asked; returns at once, and nothing comes of it.
-
-        Only where the model is here or on its way.
-        """
-        if self.living() is not None and self._session is not None and not self._open_requests:
-            prompt = msgspec.structs.replace(request.prompt, only_reads=True)
-            with suppress(FrameError, ChildDied, WorkerError):  # the request itself meets it again
-                self._refuse_deadly_request(request)
-                self._session.call(request._replace(prompt=prompt))
-
     async def count(self, request: ModelRequest) -> int | None:
         """Return how many tokens a prompt has; None where the model isn't loaded, or can't say."""
         import asyncio

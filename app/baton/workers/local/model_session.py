@@ -31,10 +31,10 @@ class ModelRequest(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """A hash of all that a client asks: the same when it is repeated, or was read ahead."""
+        """A hash of all that a client asks: the same when it is repeated."""
         import hashlib
 
-        prompt = msgspec.structs.replace(self.prompt, id=0, only_reads=False, only_counts=False)
+        prompt = msgspec.structs.replace(self.prompt, id=0, only_counts=False)
         return hashlib.sha256(repr(prompt).encode()).hexdigest()
 
     @property

@@ -70,14 +70,6 @@ class LocalWorker:
         """Begin to load the model; also before there is an event loop."""
         self.model.warm()
 
-    def read_ahead(self, request: Request) -> None:
-        """Read a request's messages before it is made; see core.ports.ForesightedWorker.
-
-        Not with a seed: such a request reads its prompt itself.
-        """
-        if (prompt := self._prompt(request)).seed is None:
-            self.model.read_ahead(ModelRequest(self._given.name, prompt))
-
     def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see core.ports.Worker."""
         return self.model.stream(ModelRequest(self._given.name, self._prompt(request)))

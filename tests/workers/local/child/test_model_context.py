@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.sampling_settings import Sampling
 from baton.workers.local.child import batch_plan, llama
 from baton.workers.local.child.batch_plan import common_prefix
 from baton.workers.local.child.llama_loader import c
@@ -21,9 +20,6 @@ from baton.workers.local.child.model_context import (
     Slot,
     places,
 )
-from baton.workers.local.child.prompt import Prompt
-from baton.workers.local.child.scheduler import Sequence
-from baton.workers.reasoning_filter import ThoughtFilter
 from support.tiny_models import WORDS, tiny, tiny_adapter
 
 pytestmark = pytest.mark.local_model
@@ -184,21 +180,6 @@ def test_a_client_is_never_given_what_only_others_read(tmp_path: Path, seed: int
                 ctx.release(held)
     assert len(read) == 3
     model.free()
-
-
-def test_a_prompt_is_read_ahead_for_its_client_only(model: llama.Model) -> None:
-    sampler, ctx = model.sampler(Sampling(), None), context(model)
-    read = Prompt(prompt(1, 9), ThoughtFilter(), 1)
-
-    def sequence(client: str, *, ahead: bool) -> Sequence:
-        kind = {"context": ctx, "adapter": NO_ADAPTER, "only_reads": ahead, "client": client}
-        return Sequence(1, read, sampler, print, **kind)  # type: ignore[arg-type]
-
-    ahead = sequence("one", ahead=True)
-    assert sequence("one", ahead=False).follows(ahead)
-    for client in ("", "other"):
-        assert not sequence(client, ahead=False).follows(ahead)
-    sampler.close()
 
 
 def test_two_slots_compute_exactly_what_one_does(model: llama.Model) -> None:

@@ -197,8 +197,8 @@ class Runner:
             file = recommended_sampling(self._model.metadata)
             sampling = resolve_sampling(asdict(request), file, self._model.parameters)
             first = prompt.cap if form else FIRST_TOKENS
-            grammar = None if request.only_reads else request.grammar
-            if grammar is None and request.schema and not request.only_reads:
+            grammar = request.grammar
+            if grammar is None and request.schema:
                 from baton.workers.local.child.json_grammar import json_grammar
 
                 grammar = json_grammar(request.schema)
@@ -211,7 +211,6 @@ class Runner:
                 context=self._planning_context() if form else self._chat,
                 adapter=AppliedAdapter(adapter, request.adapter_scale) if adapter else NO_ADAPTER,
                 shows_lines=bool(form),
-                only_reads=request.only_reads,
                 client=request.client,
                 knows_nothing=request.seed is not None,
             )

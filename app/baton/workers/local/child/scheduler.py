@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from baton.core.stream_filters import StopFilter
 from baton.ipc.messages import Message, Stopped
 from baton.ipc.parent_channel import Failure, ParentChannel
-from baton.workers.local.child.batch_plan import FINAL_TOKENS, batch_shares, next_lane
+from baton.workers.local.child.batch_plan import batch_shares, next_lane
 from baton.workers.local.child.llama_loader import LlamaError
 from baton.workers.local.child.model_context import Reading, Share, places
 from baton.workers.local.child.sampler import BrokenModel, GrammarRefused
@@ -23,7 +23,6 @@ from baton.workers.local.messages import (
     AnswerSpeed,
     AnswerText,
     PromptProgress,
-    PromptRead,
     ThoughtTokens,
 )
 from baton.workers.reasoning_filter import ThoughtFilter
@@ -114,7 +113,7 @@ class Scheduler:
         """Give slots to those who wait; for each context in order, so that none is passed by."""
         full: list[Context] = []
         for sequence in tuple(self._waiting):
-            if sequence.context in full or self._is_being_read(sequence):
+            if sequence.context in full:
                 continue
             try:
                 slot = sequence.context.take(
@@ -132,11 +131,6 @@ class Scheduler:
                 self._waiting.remove(sequence)
                 self._active.append(sequence)
                 sequence.place(slot)
-
-    def _is_being_read(self, sequence: Sequence) -> bool:
-        """Whether a prompt is just being read for this very request, which then continues it."""
-        ahead = (one for one in self._active if one.only_reads and not sequence.only_reads)
-        return any(map(sequence.follows, ahead))
 
     def _compute(self, sequences: list[Sequence]) -> None:
         """Have the next batch of a lane computed, and words chosen by it."""
@@ -157,7 +151,7 @@ class Scheduler:
                 if not share.is_sampled or self._is_cancelled(one):
                     continue
                 try:
-                    if one.only_reads or not one.write(self._model, place, len(self._batch)):
+                    if not one.write(self._model, place, len(self._batch)):
                         one.finish(self._limit)
                         self._end(one)
                 except LlamaError as error:
@@ -221,8 +215,7 @@ class Sequence:
 
     What the slot hasn't read is pending: the prompt at first, then the word that was chosen last.
     So a slot that had to forget reads again, and nothing else notices. `send` takes the call's
-    messages; `shows_lines` is whether they include how sure the model was of each line. With
-    `only_reads` it is over once the prompt is read but for its last tokens. One that
+    messages; `shows_lines` is whether they include how sure the model was of each line. One that
     `knows_nothing` reads all of its prompt, as its answer is to be repeatable.
     """
 
@@ -236,17 +229,15 @@ class Sequence:
         context: Context,
         adapter: AppliedAdapter,
         shows_lines: bool = False,
-        only_reads: bool = False,
         client: str = "",
         knows_nothing: bool = False,
     ) -> None:
         self.call = call
-        self.only_reads = only_reads
         self.context = context
         self.adapter = adapter
         self.client = client
         self.knows_nothing = knows_nothing
-        self.tokens = list(prompt.tokens[:-FINAL_TOKENS] if only_reads else prompt.tokens)
+        self.tokens = list(prompt.tokens)
         self.slot: Slot | None = None
         self._prompt = prompt
         self._sampler = sampler
@@ -264,15 +255,6 @@ class Sequence:
     def pending(self) -> list[int]:
         """The tokens that its slot hasn't read yet."""
         return self.tokens if self.slot is None else self.tokens[len(self.slot.tokens) :]
-
-    def follows(self, ahead: Sequence) -> bool:
-        """Whether another one reads the same prompt for it; what that found known, counts."""
-        if ahead.lane != self.lane or ahead.client != self.client:
-            return False
-        if ahead.tokens != self.tokens[:-FINAL_TOKENS]:
-            return False
-        self._known = ahead._known
-        return True
 
     def place(self, slot: Slot) -> None:
         """Let a slot read it."""
@@ -294,7 +276,7 @@ class Sequence:
 
     def report_progress(self) -> None:
         """Send how much of the prompt was read, until the answer begins."""
-        if self._text is None and self.slot is not None and not self.only_reads:
+        if self._text is None and self.slot is not None:
             total = len(self._prompt.tokens) - self._known
             read = max(len(self.slot.tokens) - self._known, 0)
             self._send(PromptProgress(read, total, id=self.call))
@@ -332,8 +314,6 @@ class Sequence:
 
     def finish(self, limit: int) -> None:
         """Send what is left of the answer, and its end; `limit` is the chat's context."""
-        if self.only_reads:
-            return self._send(PromptRead(id=self.call))
         text, confidence = self._text, self._sampler.confidence
         assert text is not None, "a word was chosen"
         is_full = text.written >= self._prompt.cap
