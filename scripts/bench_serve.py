@@ -46,14 +46,7 @@ MOST_AT_ONCE = 16
 START_SECONDS = 120
 THREADS = psutil.cpu_count(logical=False) or 1
 
-KINDS = (
-    *("Old", "Quiet", "Golden", "Broken", "Hidden", "Distant", "Frozen", "Crooked"),
-    *("Gentle", "Narrow", "Hollow", "Sunken", "Silver", "Restless", "Ancient", "Forgotten"),
-)
-TOPICS = (
-    *("lighthouses", "rivers", "breads", "violins", "maps", "winters", "bees", "harbours"),
-    *("gardens", "letters", "bridges", "clocks", "islands", "forests", "lanterns"),
-)
+TOPICS = ("lighthouses", "rivers", "bread", "violins", "maps", "winter", "bees", "harbours")
 
 
 @dataclass(frozen=True)
@@ -173,10 +166,10 @@ async def measure(target: Target, count: int, turn: int) -> Speed:
 async def _ask(client: httpx.AsyncClient, target: Target, number: int, turn: int) -> list[float]:
     """Return when each piece of an answer came; every piece is a token, or some that came at once.
 
-    No two prompts begin alike, so that none is known from before. There is no number in them: such
-    prompts may be sums or have parts, and Baton reads none ahead of which it has to find that out.
+    No two prompts begin alike, so that none is known from before. The answers are long enough not
+    to end by themselves: fewer streams at once would be another measure.
     """
-    text = f"{KINDS[number]} {TOPICS[turn]} deserve a long story."
+    text = f"{turn}.{number}: tell me a long story about {TOPICS[(turn + number) % len(TOPICS)]}."
     body = {
         "model": target.model,
         "messages": [{"role": "user", "content": text}],

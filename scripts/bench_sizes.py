@@ -45,21 +45,7 @@ TOKENS = 48
 STREAMS = (1, 2, 4, 8)
 BEFORE = (100, 1500, 6000)
 ROUNDS = 5
-WORDS = [
-    "sea",
-    "house",
-    "light",
-    "river",
-    "stone",
-    "paper",
-    "garden",
-    "winter",
-    "market",
-    "letter",
-    "road",
-    "bread",
-    "hill",
-]
+WORDS = ("sea", "house", "light", "river", "stone", "paper", "garden", "winter", "market", "road")
 
 BARE = """
 import json, sys, time
