@@ -276,10 +276,10 @@ def bench_turns(name: str, path: Path) -> Iterator[Row]:
         {"role": "system", "content": some_text(1500, chance)},
         {"role": "user", "content": some_text(500, chance)},
     ]
-    cases = (
+    cases: list[tuple[str, list[dict[str, str]], dict[str, Any], int]] = [
         ("a conversation of 6,000 tokens", long, {}, 2),
         ("an agent", agent, {"tools": tools}, 15),
-    )
+    ]
     for what, messages, own, most in cases:
         with servers(path, 1, alone=True) as (target,):
             share = asyncio.run(read_again(target, messages, **own)) * 100
