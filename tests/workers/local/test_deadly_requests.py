@@ -147,7 +147,7 @@ async def test_ten_that_are_the_same_kill_twice(make: Make) -> None:
     await ask(deadly.worker, CAPITAL, max_tokens=1)
     found = await outcomes(deadly.worker, CAPITAL, *["KILL"] * 10)
     assert all("isn't tried again" in text for text in found[1:])
-    assert "Paris" in found[0]
+    assert "Paris" in found[0] or "What it had written is kept" in found[0]
     assert deadly.deaths_of("KILL") <= 2
 
 
