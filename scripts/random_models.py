@@ -34,7 +34,7 @@ class Shape:
     """What a model is shaped after; lengths in numbers, `window` in tokens.
 
     With `experts`, each layer has so many networks of `inside` numbers, `used` of them for a token.
-    Where it `is_tied`, what words are read as also tells how likely they are.
+    Where it `is_tied`, words are scored with the numbers that they are read with.
     """
 
     architecture: str

@@ -230,6 +230,39 @@ def test_what_was_read_is_known_in_every_layout(tmp_path: Path) -> None:
     model.free()
 
 
+@pytest.mark.sampled(0.5)
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_was_read_before_figures_are_those_of_a_fresh_context(
+    tmp_path: Path, seed: int
+) -> None:
+    llama.start(lambda _: None)
+    rng = random.Random(seed)
+    model = llama.Model(tiny(tmp_path, rng.choice(KINDS)))
+    limit, slots = rng.choice([300, 1000, 2048, 4096]), rng.choice([1, 2, 3, 7, 16])
+    ctx, held = context(model, limit, slots), dict[Slot, list[int]]()
+    for _ in range(40):
+        tokens = [*prompt(rng.randint(1, 3), rng.randint(1, limit // 2)), 5, rng.randint(3, 9)]
+        if rng.random() < 0.5 and (slot := ctx.take(tokens)) is not None:
+            assert slot.tokens == tokens[: len(slot.tokens)]
+            held[slot] = tokens
+        shares = []
+        for slot, tokens in [*held.items()][:4]:
+            if rest := tokens[len(slot.tokens) :][: rng.choice([1, 7, 30])]:
+                is_whole = len(slot.tokens) + len(rest) == len(tokens)
+                shares.append(Share(slot, rest, is_whole))
+        if shares and ctx.decode(shares) is Reading.DONE:
+            for share, place in zip(shares, places(shares), strict=True):
+                if share.is_sampled:
+                    alone = read_alone(model, held[share.slot], slots=1)
+                    assert figures(ctx, place) == pytest.approx(alone, abs=5e-3)
+        for slot in [slot for slot in held if rng.random() < 0.2]:
+            ctx.release(slot)
+            del held[slot]
+        cells = ctx.layout.size * (ctx.layout.width if ctx.layout.is_split else 1)
+        assert cells <= limit
+    model.free()
+
+
 def test_who_finds_no_room_waits_and_one_alone_may_use_it_all(model: llama.Model) -> None:
     ctx = context(model, 2048)
     first = taken(ctx, prompt(1, 1500))

@@ -118,7 +118,8 @@ MIN_CONTEXT_TOKENS = 2048
 """Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
 
 FEW_SLOTS = 2
-"""Up to so many prompts that run, what is long and idle is kept though it slows them down."""
+"""Up to so many are few: while so few prompts run, what is long and idle is kept though it slows
+them down, and where there are no more slots, flash attention doesn't pay."""
 
 
 class Layout(NamedTuple):

@@ -23,6 +23,7 @@ from baton.gguf.memory_fit import (
     ModelLoad,
     layers_on_gpu,
 )
+from baton.gguf.split_files import part_paths
 from baton.ipc.parent_channel import Failure
 from baton.workers.local.child.batch_plan import FEW_SLOTS, Layout
 from baton.workers.local.child.llama_loader import LlamaError, c, gpu_kinds, load_backends
@@ -254,9 +255,9 @@ class Model:
         `slots` is how many there may be later on. One that is quantised keeps its keys and values
         in numbers of 8 bits instead of 16. With flash attention a slot's token doesn't pass over
         what others have read in the same room; but on a processor it makes one's own text dearer:
-        1.1B, 1,536 tokens of context, 28 tokens/s instead of 31 (AVX-512), elsewhere 19 of 30. It
-        is less work for several short texts, which counts where a model is tiny: 135M, 16 of them,
-        248 tokens/s instead of 206.
+        1.1B, 1,536 tokens of context, 28 tokens/s instead of 31 (AVX-512), on another machine 19
+        instead of 30. It is less work for several short texts, which counts where a model is tiny:
+        135M, 16 of them, 248 tokens/s instead of 206.
         """
         is_better_with_flash = self.has_costly_slots or self.parameters < MIN_PLAIN_PARAMETERS
         parameters = c.llama_context_default_params()
@@ -293,10 +294,10 @@ def _copied_bytes() -> int:
 
 
 def _leave_pages(path: Path) -> None:
-    """Have this process let go of a file's pages; those that are used come back one by one."""
-    library, name = ctypes.CDLL(None), os.fsencode(path.resolve())
+    """Have this process let go of a model's pages; those that are used come back one by one."""
+    library, files = ctypes.CDLL(None), {os.fsencode(part.resolve()) for part in part_paths(path)}
     for line in Path("/proc/self/maps").read_bytes().splitlines():
-        if line.endswith(name):
+        if line.split(maxsplit=5)[-1] in files:
             start, end = (int(address, 16) for address in line.split(maxsplit=1)[0].split(b"-"))
             library.madvise(
                 ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED

@@ -213,9 +213,8 @@ class Context:
         """Have a slot know what another one has read: a recurrent model's can't be cut."""
         if self.layout.is_split:
             parts = self.layout.width
-            if not _carry_over(
-                self._native, source.number, parts, self._native, slot.number, parts
-            ):
+            known = _Place(self._native, parts, source.number)
+            if not _carry_over(known, known._replace(number=slot.number)):
                 return
         else:
             memory = c.llama_get_memory(self._native)
@@ -261,6 +260,9 @@ class Context:
         running = [slot.expected for slot in held]
         if sum(running) > self._limit:
             return False
+        width, size, is_split = self.layout
+        if is_split and all(slot.number < width and slot.expected <= size for slot in held):
+            return True
         idle = [slot for slot in self.slots if slot.is_free and slot.tokens]
         idle.sort(key=lambda slot: -slot.used)
         wanted, numbers = self._wanted_layout(held, [len(slot.tokens) for slot in idle])
@@ -308,7 +310,8 @@ class Context:
         order = [*order, *(slot for slot in self.slots if slot not in order)]
         old, new = (one.width if one.is_split else 1 for one in (self.layout, layout))
         for number, slot in enumerate(order):
-            if slot.tokens and not _carry_over(self._native, slot.number, old, native, number, new):
+            place, other = _Place(self._native, old, slot.number), _Place(native, new, number)
+            if slot.tokens and not _carry_over(place, other):
                 slot.tokens.clear()
             slot.number = number
         if self._native:
@@ -371,24 +374,30 @@ def _trim_heap() -> None:
             trim(0)
 
 
-def _carry_over(
-    old: Any, source: int, old_parts: int, new: Any, number: int, new_parts: int
-) -> bool:
-    """Copy what a slot of one context knows into one of another; False where that can't be.
+class _Place(NamedTuple):
+    """A sequence of a llama.cpp context whose room has so many parts."""
 
-    llama.cpp writes, behind 8 bytes, how many parts the room has, then what of the slot is in each:
-    how many tokens, with more behind that only where there are any. It takes as many parts only as
-    there are in the other context.
+    native: Any
+    parts: int
+    number: int
+
+
+def _carry_over(old: _Place, new: _Place) -> bool:
+    """Copy what is known at one place to another one; False where that can't be.
+
+    llama.cpp writes, behind 8 bytes, how many parts the room has, then what each of them has of the
+    sequence: how many tokens, with more behind that only where there are any. It reads that back
+    only into a room of as many parts.
     """
-    size = c.llama_state_seq_get_size(old, source)
+    size = c.llama_state_seq_get_size(old.native, old.number)
     state = (ctypes.c_uint8 * size)()
-    if not c.llama_state_seq_get_data(old, state, size, source):
+    if not c.llama_state_seq_get_data(old.native, state, size, old.number):
         return False
-    if old_parts != new_parts:
-        before = source if old_parts > 1 else 0
-        known = memoryview(state).cast("B")[12 + 4 * before : size - 4 * (old_parts - 1 - before)]
-        count = new_parts.to_bytes(4, sys.byteorder)
-        changed = b"".join((bytes(state[:8]), count, known, bytes(4 * (new_parts - 1))))
+    if old.parts != new.parts:
+        before = old.number if old.parts > 1 else 0
+        known = memoryview(state).cast("B")[12 + 4 * before : size - 4 * (old.parts - 1 - before)]
+        count = new.parts.to_bytes(4, sys.byteorder)
+        changed = b"".join((bytes(state[:8]), count, known, bytes(4 * (new.parts - 1))))
         size = len(changed)
         state = (ctypes.c_uint8 * size).from_buffer_copy(changed)
-    return bool(c.llama_state_seq_set_data(new, state, size, number))
+    return bool(c.llama_state_seq_set_data(new.native, state, size, new.number))

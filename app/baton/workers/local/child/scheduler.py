@@ -160,7 +160,8 @@ class Scheduler:
             self._put_back([one for one in self._active if one.context is context])
 
     def _shares(self, sequences: list[Sequence]) -> list[tuple[Sequence, Share]]:
-        sequences.sort(key=lambda one: one.slot.number if one.slot else 0)  # llama.cpp's wish
+        # Rooms of their own are computed together only where their numbers follow each other.
+        sequences.sort(key=lambda one: one.slot.number if one.slot else 0)
         pending = [one.pending for one in sequences]
         is_split = sequences[0].context.layout.is_split
         counts = batch_shares(
