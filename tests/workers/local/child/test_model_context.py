@@ -216,6 +216,8 @@ def test_what_was_read_is_known_in_every_layout(tmp_path: Path) -> None:
 
     assert [ask(short), ask(prompt(3, 400))] == [0, 0]
     assert ask([*short, 1, 1]) == 300, "it is in a wider room now"
+    assert ask(prompt(8, 100)) == 0
+    assert ask([*prompt(3, 400), 1, 1]) == 400, "it was the second one of that room"
     assert ask(long) == 0
     assert ask(prompt(4, 500)) == 0, "beside the long one, in a room that both share"
     assert ask([*long, 1, 1]) == 1200
@@ -224,7 +226,7 @@ def test_what_was_read_is_known_in_every_layout(tmp_path: Path) -> None:
     assert all(slot.tokens == [] for slot in held)
     layouts.append(ctx.layout)
     assert [(one.width, one.is_split) for one in layouts] == [
-        *[(1, True), (2, True), (2, True), (1, True)],
+        *[(1, True), (2, True), (2, True), (4, True), (4, True), (1, True)],
         *[(4, False), (4, False), (4, False), (4, True)],
     ]
     model.free()
