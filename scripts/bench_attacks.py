@@ -32,7 +32,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 
-from baton.platform.settings import find_paths  # noqa: E402
+from baton.platform.paths import find_paths  # noqa: E402
 from baton.server import read_tokens  # noqa: E402
 
 AT_ONCE = 10

@@ -176,7 +176,8 @@ async def _first_tokens() -> list[float]:
     from baton.core.messages import Prompt
     from baton.core.permissions import PromptLimits
     from baton.core.ports import ConversationPosition
-    from baton.platform.settings import Settings, find_paths
+    from baton.platform.paths import find_paths
+    from baton.platform.settings import Settings
 
     with home() as env:
         baton = compose(Settings(), find_paths(env), history=False)
@@ -282,7 +283,7 @@ async def _fill(env: dict[str, str], turns: int) -> None:
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.run_context import Services
     from baton.history import Store
-    from baton.platform.settings import find_paths
+    from baton.platform.paths import find_paths
     from baton.workers.scripted_worker import ScriptedWorker
 
     database = find_paths(env).database

@@ -34,7 +34,7 @@ import bench_local  # noqa: E402
 from bench_local import Row, row  # noqa: E402
 
 from baton.core.catalogue_types import STARTER_ID  # noqa: E402
-from baton.platform.settings import find_paths  # noqa: E402
+from baton.platform.paths import find_paths  # noqa: E402
 from baton.server import read_tokens  # noqa: E402
 from baton.workers.local import starter  # noqa: E402
 

@@ -38,7 +38,8 @@ from baton.core.permissions import PromptLimits  # noqa: E402
 from baton.core.ports import Worker  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
-from baton.platform.settings import find_paths, load_settings  # noqa: E402
+from baton.platform.paths import find_paths  # noqa: E402
+from baton.platform.settings import load_settings  # noqa: E402
 from baton.workers.tools import build_tools  # noqa: E402
 
 SEED = 7

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from baton.compose import compose
-from baton.platform.settings import Settings, find_paths
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings
 from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
 

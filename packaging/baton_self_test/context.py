@@ -14,7 +14,7 @@ from baton.cli.doctor.check import CheckContext
 from baton.core.errors import StoreError
 from baton.platform.build_info import build_info
 from baton.platform.durable_files import make_folder
-from baton.platform.settings import Paths, find_paths
+from baton.platform.paths import Paths, find_paths
 
 MIN_FREE_BYTES = 16 << 20
 """What the self-test writes takes less: small databases, and libraries' temporary files."""

@@ -201,7 +201,8 @@ async def orchestra_of(
 ) -> AsyncIterator[Orchestra]:
     """Give a fresh Baton's orchestra with the starter model, the tools, and the cloud worker."""
     from baton.compose import compose
-    from baton.platform.settings import find_paths, load_settings
+    from baton.platform.paths import find_paths
+    from baton.platform.settings import load_settings
 
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.cli.root import run
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call, CallResult, Process
 from support.sample_ledger import SampleCalls, spend
 

@@ -22,7 +22,8 @@ from baton.core.labels import Label
 from baton.core.messages import Prompt, Text
 from baton.core.ports import ConversationPosition
 from baton.history import Store
-from baton.platform.settings import Settings, find_paths
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings
 from support.command_line import Call, Process
 from support.sample_pdfs import write_pdf
 from support.scripted_baton import Scripted, scripted

@@ -19,7 +19,8 @@ from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
-from baton.platform.settings import Paths, Settings, find_paths, load_settings, write_settings
+from baton.platform.paths import Paths, find_paths
+from baton.platform.settings import Settings, load_settings, write_settings
 from baton.workers.scripted_worker import Script, ScriptedWorker
 from support.command_line import Call
 from support.scripted_conductors import PlainTools, plan_text

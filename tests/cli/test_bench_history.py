@@ -16,7 +16,7 @@ from baton.core.messages import Card, Chunk, Finish, Request, RequestSent, Text,
 from baton.core.money import NANO, Price, Rates, parse_usd
 from baton.history import Store
 from baton.money import Ledger
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call
 from support.past_prompts import SMALL, PastPrompt, live
 

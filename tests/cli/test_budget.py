@@ -14,7 +14,8 @@ from baton.cli.budget import budget_verdict
 from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO
 from baton.money import Ledger
-from baton.platform.settings import Settings, find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings, load_settings
 from baton.workers.cloud import price_table
 from support.command_line import Call, Process, write_settings
 from support.sample_ledger import SampleCalls, bill

@@ -13,7 +13,7 @@ import pytest
 from baton.core.ledger_types import Scope
 from baton.core.money import NANO, Price, Rates
 from baton.money import Ledger
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call
 from support.fake_cloud import Cloud, Fault, Reply
 from support.sample_ledger import bill

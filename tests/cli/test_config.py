@@ -16,7 +16,8 @@ from hypothesis import given, strategies as st
 from baton.cli.config import TEMPLATE, Setting, settings_toml
 from baton.compose import compose
 from baton.core.sanitiser import sanitise
-from baton.platform.settings import Settings, find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings, load_settings
 from support.command_line import Call
 from support.secret_search import parts_of
 from support.terminal import Terminal

@@ -11,7 +11,8 @@ import pytest
 from baton.cli import start_children
 from baton.compose import compose
 from baton.ipc import spare_process
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings
 
 pytestmark = pytest.mark.usefixtures("home")
 

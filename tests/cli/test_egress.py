@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from baton.money import Ledger
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call, Process
 from support.sample_ledger import BODY, SampleCalls, bill
 

@@ -21,7 +21,7 @@ from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.core.sanitiser import sanitise
 from baton.history import Store
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.workers.scripted_worker import ScriptedWorker
 from support.command_line import Call
 

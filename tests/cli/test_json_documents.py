@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from baton.cli.root import baton
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call
 from support.sample_ledger import spend
 from support.stored_runs import EVENTS, store_run

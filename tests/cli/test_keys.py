@@ -13,7 +13,8 @@ import pytest
 from baton.cli.keys import worker_to_test
 from baton.core.money import Price, Rates, parse_usd
 from baton.platform import secrets
-from baton.platform.settings import CloudWorkerSettings, ServerWorkerSettings, Settings, find_paths
+from baton.platform.paths import find_paths
+from baton.platform.settings import CloudWorkerSettings, ServerWorkerSettings, Settings
 from baton.workers.cloud.price_table import cheapest_model, snapshot
 from support.canary import shows
 from support.command_line import Call, Process

@@ -25,7 +25,8 @@ from baton.core.permissions import ANYTHING
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store
-from baton.platform.settings import Settings, find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings, load_settings
 from baton.workers.scripted_worker import ScriptedWorker
 from support.command_line import Call, Process, write_settings
 from support.fake_cloud import FAR_SETTINGS, Cloud

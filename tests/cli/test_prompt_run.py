@@ -27,7 +27,7 @@ from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.workers.scripted_worker import Script, ScriptedWorker
 from support.command_line import Call
 from support.fake_cloud import Cloud

@@ -14,7 +14,7 @@ from baton.core import events as ev
 from baton.core.errors import WorkerError
 from baton.core.messages import Finish, Text
 from baton.core.plan_types import Plan, Step, single_step_plan
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.presentation.run_story import record_view, resume_hint, run_progress
 from support.command_line import Call
 from support.fake_cloud import FAR_SETTINGS, Cloud, Reply

@@ -14,7 +14,7 @@ from baton import __version__
 from baton.cli.root import COMMANDS, baton, run
 from baton.core import events as ev
 from baton.core.strategies import STRATEGIES
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call, CallResult, Process
 from support.stored_runs import store_run
 

@@ -146,7 +146,7 @@ from baton.history import Store
 from baton.core.messages import Prompt
 from baton.core.labels import Label
 from baton.core.ports import ConversationPosition
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 store = Store(find_paths().database)
 asyncio.run(store.begin(Prompt("Lisbon with kids"), ConversationPosition(), Label.CLOUD))
 asyncio.run(store.aclose())
@@ -166,7 +166,7 @@ from baton.cli.root import run
 from baton.core.messages import Prompt
 from baton.core.labels import Label
 from baton.core.ports import ConversationPosition
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 
 async def store(act):
     store = Store(find_paths().database)

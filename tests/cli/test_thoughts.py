@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call
 from support.fake_cloud import Cloud, Reply
 

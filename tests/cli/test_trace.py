@@ -17,7 +17,7 @@ from baton.core.plan_types import Plan, Step, single_step_plan
 from baton.core.ports import NEW
 from baton.history import Store
 from baton.money import Ledger
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call
 from support.sample_ledger import BODY, bill
 from support.stored_runs import BEGUN, EVENTS, record, store_run

@@ -13,7 +13,7 @@ import pytest
 from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
 from baton.core.events import Called
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call
 from support.sample_ledger import spend
 from support.stored_runs import EVENTS, store_run

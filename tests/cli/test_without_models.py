@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.workers.local import model_file, starter
 from support.command_line import Call
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.platform.settings import ServerWorkerSettings, find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import ServerWorkerSettings, load_settings
 from support.command_line import Call
 from support.fake_cloud import Cloud, ReceivedRequest, Reply
 

@@ -27,6 +27,7 @@ from baton.core.view import fold_events
 from baton.models.model_download import ModelDownload
 from baton.models.ports import FileStamp, LibraryModel, ModelRecord
 from baton.models.store import FolderModelStore
+from baton.platform.paths import find_paths
 from baton.platform.secrets import remove_keys
 from baton.platform.settings import (
     BudgetSettings,
@@ -35,7 +36,6 @@ from baton.platform.settings import (
     PriceSettings,
     ServerWorkerSettings,
     Settings,
-    find_paths,
     load_settings,
     write_settings,
 )

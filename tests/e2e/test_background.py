@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.ipc.borrower import Borrower
-from baton.ipc.lending_protocol import IS_SUPPORTED
+from baton.platform.unix_sockets import IS_SUPPORTED
 from support.lent_models import await_lender, have_ended, processes_of
 from support.processes import is_over
 from support.terminal import Terminal

@@ -59,16 +59,15 @@ from baton.history import Store
 from baton.history.rows import decode_event, encode_json
 from baton.money import Ledger
 from baton.platform import sqlite
+from baton.platform.paths import Paths, find_paths
 from baton.platform.secrets import PROVIDERS
 from baton.platform.settings import (
     MODES,
     WORKER_KINDS,
     Effort,
     Kv,
-    Paths,
     Settings,
     ThemeName,
-    find_paths,
     ignored_variables,
     load_settings,
 )

@@ -24,6 +24,7 @@ from baton.ipc import borrower as borrowing, lending_protocol as lending, messag
 from baton.ipc.borrower import Borrower
 from baton.ipc.lending_protocol import Description, Stop
 from baton.ipc.process import ModelOrder
+from baton.platform import unix_sockets
 from baton.routing import LearnedRouter
 from baton.routing.learned_router import candidates
 from baton.workers.local import LocalWorker, starter
@@ -41,7 +42,7 @@ from support.local_worker_calls import CAPITAL, ask, request
 
 pytestmark = [
     pytest.mark.local_model,
-    pytest.mark.skipif(not lending.IS_SUPPORTED, reason="models are not lent here"),
+    pytest.mark.skipif(not unix_sockets.IS_SUPPORTED, reason="models are not lent here"),
 ]
 
 
@@ -70,7 +71,7 @@ def open_files(pid: int) -> dict[int, str]:
 def connect(folder: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(20)
-    with lending.socket_address(folder) as address:
+    with unix_sockets.socket_address(folder / lending.SOCKET_NAME) as address:
         connection.connect(address)
     return connection
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from baton.install.unpack_cache import has_damaged_payload
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.single_file import ROOT, Make, SingleFile, report
 
 

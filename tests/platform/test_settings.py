@@ -17,11 +17,11 @@ from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.money import parse_usd
 from baton.core.plan_types import KINDS
+from baton.platform.paths import find_paths
 from baton.platform.settings import (
     LocalWorkerSettings,
     ServerWorkerSettings,
     Settings,
-    find_paths,
     ignored_variables,
     keyless_environ,
     load_settings,

@@ -21,7 +21,8 @@ from baton.cli.root import baton as command
 from baton.core.errors import ConfigError
 from baton.core.messages import Card
 from baton.core.money import Price, Rates
-from baton.platform.settings import ServeSettings, Settings, find_paths
+from baton.platform.paths import find_paths
+from baton.platform.settings import ServeSettings, Settings
 from baton.server import request_runner
 from baton.server.access import Access, allowed_hosts, allowed_name, allowed_origin, read_tokens
 from baton.server.api_errors import ApiError

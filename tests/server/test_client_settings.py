@@ -12,7 +12,8 @@ import yaml  # type: ignore[import-untyped]
 from baton.compose import answering_card
 from baton.core.errors import ConfigError
 from baton.core.messages import Card
-from baton.platform.settings import Settings, find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings, load_settings
 from baton.server.access import ServerTokens
 from baton.server.client_settings import (
     AnsweringModel,

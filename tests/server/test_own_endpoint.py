@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from baton.core.messages import VIA_HEADER
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.server import LOOPBACK, endpoint, read_tokens
 from baton.workers.scripted_worker import ScriptedWorker
 from support.serve_process import BATON, run_command, serve_process

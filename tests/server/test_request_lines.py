@@ -19,7 +19,7 @@ import pytest
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Finish, Request, Text, Usage
 from baton.core.money import NANO
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.server.http_server import MAX_REFUSALS

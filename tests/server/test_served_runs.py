@@ -23,7 +23,7 @@ from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Declined, Request, Text
 from baton.core.money import NANO
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.server import read_tokens
 from baton.server.access import Grant
 from baton.workers.scripted_worker import ScriptedWorker

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from baton.ipc import lending_protocol as lending
 from baton.ipc.borrower import Borrower
 from baton.ipc.lending_protocol import LentChild
-from baton.platform.settings import find_paths
+from baton.platform import unix_sockets
+from baton.platform.paths import find_paths
 from support.lent_models import STORY, await_lender, have_ended, processes_of
 from support.processes import wait_for_child
 from support.serve_process import BATON, serve_process
@@ -22,7 +22,7 @@ from support.terminal import Terminal
 
 pytestmark = [
     pytest.mark.local_model,
-    pytest.mark.skipif(not lending.IS_SUPPORTED, reason="models are not lent here"),
+    pytest.mark.skipif(not unix_sockets.IS_SUPPORTED, reason="models are not lent here"),
 ]
 
 STORY_CHARS = 80

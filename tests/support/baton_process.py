@@ -18,7 +18,8 @@ from baton.compose import Baton, compose
 from baton.core.messages import Prompt
 from baton.core.permissions import PromptLimits
 from baton.ipc import messages
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings
 
 
 def log_frames(file: Path) -> None:

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 
 SMALL = Card("small", "local", "SmolLM2 135M", context=8192, parameters=135_000_000)

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from baton.history import Store
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 
 NOW = 1_790_000_000.0
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from baton.models.ports import ModelRecord
 from baton.models.store import FolderModelStore
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import CallResult
 from support.gguf_writer import Tensor, Value, facts, header, vocabulary
 

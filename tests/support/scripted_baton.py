@@ -16,7 +16,8 @@ from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
-from baton.platform.settings import Paths, Settings
+from baton.platform.paths import Paths
+from baton.platform.settings import Settings
 from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 
 Scripted = Callable[..., dict[str, ScriptedWorker]]

@@ -28,7 +28,8 @@ from baton.core.run.rule_router import RuleRouter
 from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
-from baton.platform.settings import Settings, find_paths
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings
 from baton.presentation.served_requests import ServedRequest, request_line
 from baton.server import LOOPBACK, RequestRunner, ServingLimits, serving
 from baton.server.access import Grant

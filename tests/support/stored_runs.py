@@ -13,7 +13,7 @@ from baton.core.money import NANO
 from baton.core.plan_types import Need, Plan, Step
 from baton.core.ports import NEW
 from baton.history import Store
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 
 PLAN = Plan(
     (

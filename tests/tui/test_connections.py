@@ -18,7 +18,8 @@ from baton.core.ledger_types import Scope
 from baton.core.run.orchestra import Orchestra
 from baton.history import Store
 from baton.platform import secrets
-from baton.platform.settings import Settings, find_paths
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings
 from baton.workers.scripted_worker import ScriptedWorker
 from support.app_session import CARD, AppSession, open_app, settled, sorry
 from support.fake_cloud import Cloud, Reply

@@ -16,7 +16,8 @@ from baton.core.events import Called
 from baton.core.messages import Purpose
 from baton.core.run.orchestra import Orchestra
 from baton.core.view import RunView
-from baton.platform.settings import Settings, find_paths
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings
 from baton.server import OpenEndpoint, serving
 from baton.tui.screens.traffic_screens import ServeScreen
 from baton.tui.widgets.status_lines import Footer

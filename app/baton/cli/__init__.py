@@ -3,19 +3,26 @@
 Importing this loads next to nothing: each command's module is imported when it is called.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import NoReturn
 
 from baton.cli import interrupts
+from baton.platform.import_stubs import import_without
+
+TYPE_CHECKING = False  # typing's own would import it
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
 
 INTERRUPTED = 130
 
 CHILDREN = {
     "fetcher": "baton.download.child.main",
+    "fork_server": "baton.cli.fork_server",
     "lender": "baton.ipc.lender",
     "library_loader": "baton.doctor.child.library_loader",
     "gateway": "baton.workers.cloud.child.main",
@@ -29,8 +36,6 @@ CHILDREN = {
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command that `args` (by default this process's) asks for, and exit with its code."""
-    from baton.platform.import_stubs import import_without
-
     words = sys.argv[1:] if args is None else args
     if words[:1] == ["--child"]:
         if (module := CHILDREN.get(" ".join(words[1:]))) is None:
@@ -38,24 +43,37 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         import_without("typing_extensions", "msgspec")
         import_module(module).main()
         sys.exit()
+    # Without taking the interpreter apart, as all is on disk and no file open.
+    os._exit(run_command(words))
+
+
+def run_command(words: Sequence[str], *, is_fork: bool = False) -> int:
+    """Run a command, in this process unless a fork of another one can; return its exit code."""
     interrupts.install_handler()
+    code = None
     try:
         os.umask(0o077)
         _forget_openssl()
         _open_standard_streams()
         if words[:1] == ["ask"]:
-            import_without("typing_extensions", "msgspec")
-            start_children(words[1:])
-        from baton.cli.root import run
+            if not is_fork:
+                from baton.cli.fork_client import ask_forked
 
-        code = run(words)
+                code = ask_forked(words)
+            if code is None:
+                import_without("typing_extensions", "msgspec")
+                start_children(words[1:])
+        if code is None:
+            from baton.cli.root import run
+
+            code = run(words)
     except KeyboardInterrupt:
         code = INTERRUPTED
     except ImportError as error:
         reason = f"A part of Baton can't be loaded: {error}. Install it again."
         print(f"baton: {reason}", file=sys.stderr)
         code = 1
-    _exit(code)
+    return _flush(code)
 
 
 _OTHER_WORKERS = ("-m", "--worker", "-h", "--help")
@@ -73,7 +91,8 @@ def start_children(words: Sequence[str]) -> None:
     from baton.core.reading.bare_expressions import is_computable
     from baton.ipc.process import MODEL_FOLDER, SINGLE_THREAD_VARIABLES, command, environment
     from baton.ipc.spare_process import start_spare
-    from baton.platform.settings import LocalWorkerSettings, find_paths, load_settings
+    from baton.platform.paths import find_paths
+    from baton.platform.settings import LocalWorkerSettings, load_settings
 
     try:
         paths = find_paths()
@@ -90,8 +109,8 @@ def start_children(words: Sequence[str]) -> None:
     start_spare(command("scorer"), {**environ, **SINGLE_THREAD_VARIABLES}, MODEL_FOLDER)
 
 
-def _exit(code: int) -> NoReturn:
-    """End the process without taking the interpreter apart, as all is on disk and no file open."""
+def _flush(code: int) -> int:
+    """Write what is left; return the exit code, another one where that fails."""
     try:
         sys.stdout.flush()
     except (BrokenPipeError, ValueError):
@@ -104,7 +123,7 @@ def _exit(code: int) -> NoReturn:
             code = report_error(unwritable_error(error))
     with suppress(OSError, ValueError):
         sys.stderr.flush()
-    os._exit(code)
+    return code
 
 
 def _forget_openssl() -> None:

@@ -42,7 +42,8 @@ from baton.core.labels import Label
 from baton.core.money import parse_usd
 from baton.core.sanitiser import remove_terminal_codes
 from baton.ipc.spare_process import end_spares
-from baton.platform.settings import Settings, find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     import asyncio

@@ -211,7 +211,8 @@ def _required_names(option: str, text: str | None, example: str) -> tuple[str, .
 def _compose_workers(names: Sequence[str]) -> tuple[tuple[str, ...], Baton]:
     """Return the ids of the named workers, and a Baton with them alone, the first as default."""
     from baton.compose import compose
-    from baton.platform.settings import find_paths, load_settings
+    from baton.platform.paths import find_paths
+    from baton.platform.settings import load_settings
 
     paths = find_paths()
     settings, ids = load_settings(paths.config_file), []
@@ -315,7 +316,8 @@ async def _compare_conductors(workers: str | None, limit: int | None, as_json: b
     from baton.bench import ConductorRow, draw_plans, read_episodes
     from baton.compose import compose
     from baton.core.catalogue_types import ModelRole
-    from baton.platform.settings import LocalWorkerSettings, find_paths, load_settings
+    from baton.platform.paths import find_paths
+    from baton.platform.settings import LocalWorkerSettings, load_settings
 
     paths = find_paths()
     settings = load_settings(paths.config_file)

@@ -24,7 +24,8 @@ from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import BilledTokens, format_usd, parse_usd, show_usd
 from baton.core.plan_types import Material
 from baton.core.view import RunView
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings
 from baton.presentation.run_story import record_view
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from baton.core.hold_decision import shown_rounded_down
 from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.sanitiser import one_line
-from baton.platform.settings import Settings, find_paths, load_settings, write_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings, load_settings, write_settings
 from baton.presentation.words import POLICY_NAMES
 
 if TYPE_CHECKING:

@@ -20,14 +20,9 @@ from baton.core.errors import ConfigError
 from baton.core.ledger_types import Scope
 from baton.core.sanitiser import sanitise
 from baton.platform.durable_files import create_file, make_folder, read_ordinary
+from baton.platform.paths import find_paths
 from baton.platform.processes import run_in_foreground
-from baton.platform.settings import (
-    Settings,
-    find_paths,
-    keyless_environ,
-    load_settings,
-    replace_settings_text,
-)
+from baton.platform.settings import Settings, keyless_environ, load_settings, replace_settings_text
 from baton.platform.settings_sources import MAX_FILE_BYTES, read_file
 
 if TYPE_CHECKING:

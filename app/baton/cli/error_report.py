@@ -108,7 +108,7 @@ def _is_of_click(error: OSError) -> bool:
 
 
 def _internal_error(error: Exception) -> BatonError:
-    from baton.platform.settings import find_paths
+    from baton.platform.paths import find_paths
     from baton.tui.crash_report import write_report
 
     kind = type(error).__name__

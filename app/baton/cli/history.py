@@ -39,7 +39,7 @@ from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.history import Store, query_rows
 from baton.platform.durable_files import replace_file
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.presentation.run_story import record_view, resume_hint
 from baton.presentation.words import count_text
 

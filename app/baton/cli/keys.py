@@ -24,13 +24,13 @@ from baton.core.errors import BatonError, BudgetExceeded, ConfigError, SecretMis
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform import secrets
+from baton.platform.paths import find_paths
 from baton.platform.secrets import PROVIDERS, Key
 from baton.platform.settings import (
     CloudWorkerSettings,
     LocalWorkerSettings,
     ServerWorkerSettings,
     Settings,
-    find_paths,
     load_settings,
 )
 

@@ -14,7 +14,8 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import MENTION_SIGNS
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import expand_home
-from baton.platform.settings import MODES, find_paths
+from baton.platform.paths import find_paths
+from baton.platform.settings import MODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +52,8 @@ def completion_items(offered: Mapping[str, str], begun: str) -> list[CompletionI
 
 def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the workers' ids."""
-    from baton.platform.settings import find_paths, load_settings
+    from baton.platform.paths import find_paths
+    from baton.platform.settings import load_settings
 
     try:
         roster = load_settings(find_paths().config_file).roster

@@ -23,7 +23,8 @@ from baton.cli.stores import find_run
 from baton.core.errors import ConfigError
 from baton.core.money import format_usd, parse_usd
 from baton.core.sanitiser import one_line
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings
 from baton.presentation.run_story import ENDED_STATUSES, has_not_begun, record_view, run_progress
 
 if TYPE_CHECKING:

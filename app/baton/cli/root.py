@@ -204,7 +204,8 @@ def _open_app(options: AppOptions) -> int:
 
     gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
 
-    from baton.platform.settings import find_paths, load_settings
+    from baton.platform.paths import find_paths
+    from baton.platform.settings import load_settings
 
     paths = find_paths()
     flags = {"offline": True} if options.offline else {}

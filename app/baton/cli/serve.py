@@ -19,13 +19,14 @@ from msgspec.structs import replace
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, notify
 from baton.core.money import parse_usd
+from baton.platform.paths import Paths, find_paths
 from baton.platform.processes import (
     ENDING_SIGNALS,
     add_signal_handler,
     is_ignored,
     remove_signal_handler,
 )
-from baton.platform.settings import Paths, Settings, configured_values, find_paths, load_settings
+from baton.platform.settings import Settings, configured_values, load_settings
 from baton.server import DEFAULT_PORT
 
 if TYPE_CHECKING:

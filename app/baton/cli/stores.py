@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from baton.cli.output import notify
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 
 if TYPE_CHECKING:
     from baton.core.history_types import RunRecord

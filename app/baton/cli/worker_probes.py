@@ -30,8 +30,9 @@ from baton.core.permissions import PromptLimits, RunTerms, check
 from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
+from baton.platform.paths import Paths, find_paths
 from baton.platform.proxies import is_usable
-from baton.platform.settings import Paths, ServerWorkerSettings, Settings, find_paths
+from baton.platform.settings import ServerWorkerSettings, Settings
 from baton.platform.settings_sources import plain_address
 from baton.presentation.answers import overcharge_warnings
 

@@ -39,13 +39,13 @@ from baton.core.money import format_usd
 from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import expand_home
+from baton.platform.paths import find_paths
 from baton.platform.settings import (
     CloudWorkerSettings,
     LocalWorkerSettings,
     ServerWorkerSettings,
     Settings,
     WorkerSettings,
-    find_paths,
     load_settings,
 )
 from baton.presentation.words import price_text

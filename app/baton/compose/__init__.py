@@ -25,9 +25,9 @@ from baton.core.sanitiser import one_line
 from baton.models.ports import ModelState
 from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.import_stubs import import_without
+from baton.platform.paths import Paths
 from baton.platform.settings import (
     LocalWorkerSettings as LocalSettings,
-    Paths,
     Settings,
     ceiling_variables,
     configured_values,

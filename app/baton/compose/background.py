@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.platform import processes
-from baton.platform.settings import Paths, Settings
+from baton.platform.paths import Paths
+from baton.platform.settings import Settings
 
 if TYPE_CHECKING:
     from baton.ipc.borrower import Borrower

@@ -13,7 +13,8 @@ from baton.core.errors import BatonError, ModelFileError
 from baton.core.messages import Card
 from baton.gguf.memory_fit import MEMORY_SHARE
 from baton.platform.durable_files import expand_home
-from baton.platform.settings import LocalWorkerSettings as LocalSettings, Paths, Settings
+from baton.platform.paths import Paths
+from baton.platform.settings import LocalWorkerSettings as LocalSettings, Settings
 from baton.workers.local import (
     STARTER,
     GenerationSettings,

@@ -12,9 +12,9 @@ from baton.core.labels import Label, address_label, farthest
 from baton.core.messages import Card
 from baton.core.money import FREE
 from baton.ipc.process import ChildDied
+from baton.platform.paths import Paths
 from baton.platform.settings import (
     CloudWorkerSettings as CloudSettings,
-    Paths,
     ServerWorkerSettings as ServerSettings,
     Settings,
 )

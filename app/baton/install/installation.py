@@ -36,7 +36,7 @@ from baton.platform.durable_files import hold_lock, is_disk_full, sync_folder
 from baton.platform.secrets import plain_environ
 
 if TYPE_CHECKING:
-    from baton.platform.settings import Paths
+    from baton.platform.paths import Paths
 
 
 class Installation:

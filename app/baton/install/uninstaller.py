@@ -23,7 +23,7 @@ from baton.install.installation import (
 from baton.install.unpack_cache import UnpackCache, is_single_file
 
 if TYPE_CHECKING:
-    from baton.platform.settings import Paths
+    from baton.platform.paths import Paths
 
 _STAGED_NAME = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 

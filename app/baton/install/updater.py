@@ -34,7 +34,7 @@ from baton.platform.durable_files import expand_home
 
 if TYPE_CHECKING:
     from baton.download import ReleaseSource
-    from baton.platform.settings import Paths
+    from baton.platform.paths import Paths
 
 
 class ReleaseStanding(StrEnum):

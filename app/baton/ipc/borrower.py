@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ from baton.ipc.lending_protocol import (
 )
 from baton.ipc.messages import FrameError, Message
 from baton.ipc.process import Child, ChildProcess, ModelOrder, command, environment
+from baton.platform import unix_sockets
 
 ANSWER_SECONDS = 2.0
 """How long the background process may take to answer: 5 to 17 ms, measured on a busy machine."""
@@ -120,20 +122,14 @@ class Borrower:
     def _connect(self) -> socket.socket | None:
         """Return a connection to this user's background process, None where there is none."""
         self.is_alone = False
-        if not lending.IS_SUPPORTED:
+        if not unix_sockets.IS_SUPPORTED:
             return None
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(ANSWER_SECONDS)
-            with lending.socket_address(self.folder) as address:
-                connection.connect(address)
-            if lending.is_same_person(connection):
-                return connection
+            return unix_sockets.connect(self.folder / lending.SOCKET_NAME, ANSWER_SECONDS)
         except (FileNotFoundError, ConnectionRefusedError):
             self.is_alone = True
         except OSError:
             pass
-        connection.close()
         return None
 
 
@@ -167,12 +163,16 @@ def start_lender(folder: Path, idle_seconds: float, children: Sequence[Child]) -
     send, so that no reply is taken by the wrong reader. Without any, it starts models as they are
     borrowed, and this returns once it can be asked.
     """
-    if not lending.IS_SUPPORTED:
+    if not unix_sockets.IS_SUPPORTED:
         return False
     adopted = [one for one in map(_adoption, children) if one is not None]
     if children and not adopted:
         return False
-    start = StartLending(folder=folder, build=lending.own_build(), idle_seconds=idle_seconds)
+    # An `ask` hands children over, and what it has imported the next one will need.
+    modules = [name for name in sys.modules if name != "__main__"] if children else []
+    start = StartLending(
+        folder=folder, build=lending.own_build(), idle_seconds=idle_seconds, modules=modules
+    )
     words = b"".join(map(messages.encode, (start, *adopted)))
     reading, writing = os.pipe()
     try:

@@ -36,6 +36,7 @@ from baton.ipc.lending_protocol import (
     Lent,
     LentChild,
     Refused,
+    StartForking,
     StartLending,
     Stop,
 )
@@ -55,6 +56,7 @@ from baton.ipc.shared_child import (
     read_type,
     slots_of,
 )
+from baton.platform import unix_sockets
 from baton.platform.durable_files import open_private
 
 LENDABLE_CHILDREN = ("runner", "scorer")
@@ -77,6 +79,7 @@ class Lender:
         self._connections: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
         self._waits_until = time.monotonic() + FIRST_MODEL_SECONDS
+        self._fork_server: subprocess.Popen[bytes] | None = None
 
     async def run(self, adopted: Sequence[Adopt], listening: socket.socket) -> None:
         """Lend until it is time to end, then end all children."""
@@ -90,6 +93,7 @@ class Lender:
             child.notices = {kind: framed(bytes(raw)) for kind, raw in one.notices.items()}
             self._children.append(child)
         server = await asyncio.start_unix_server(self._welcome, sock=listening, limit=2**20)
+        self._start_fork_server()
         watching = asyncio.create_task(self._watch())
         await self._ended.wait()
         watching.cancel()
@@ -97,6 +101,24 @@ class Lender:
         await _end_children(self._children)
         for task in self._connections:
             task.cancel()
+
+    def _start_fork_server(self) -> None:
+        """Start what forks a front for each `ask`; it ends with this process."""
+        if not (self._start.modules and sys.platform == "linux"):
+            return
+        order = StartForking(self._start.folder / lending.FORKS_NAME, self._start.modules)
+        with suppress(OSError):
+            self._fork_server = subprocess.Popen(
+                command("fork_server"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+            assert self._fork_server.stdin is not None
+            self._fork_server.stdin.write(messages.encode(order))
+            self._fork_server.stdin.flush()
 
     def _forget(self, child: SharedChild) -> None:
         self._children.remove(child)
@@ -116,7 +138,9 @@ class Lender:
                     if is_old or is_low or not child.is_lendable:
                         child.end()
             is_needed = self._children or now < self._waits_until
-            if not (is_needed and _is_there(place, number)):
+            if self._fork_server is not None and self._fork_server.poll() is not None:
+                self._fork_server = None
+            if not (is_needed and unix_sockets.is_there(place, number)):
                 self._ended.set()
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -126,7 +150,7 @@ class Lender:
         is_welcome = len(self._connections) < MAX_CONNECTIONS
         self._connections.add(task)
         try:
-            if is_welcome and lending.is_same_person(connection):
+            if is_welcome and unix_sockets.is_same_person(connection):
                 await self._serve(reader, writer)
         except (Malformed, OSError, asyncio.IncompleteReadError, TimeoutError):
             pass
@@ -211,6 +235,8 @@ class Lender:
         children = [
             LentChild(child.kind, child.pid, len(child.borrowers)) for child in self._children
         ]
+        if self._fork_server is not None:
+            children.append(LentChild("fork_server", self._fork_server.pid, 0))
         idle, ends_in = self._start.idle_seconds, None
         if idle and self._children and not any(child.borrowers for child in self._children):
             last = max(child.unused_since for child in self._children)
@@ -252,13 +278,6 @@ def _start_child(borrow: Borrow) -> Pipes:
     return Pipes(process.pid, stdin, stdout, stderr, process)
 
 
-def _is_there(place: Path, number: int) -> bool:
-    try:
-        return place.stat().st_ino == number
-    except OSError:
-        return False
-
-
 def _bind(folder: Path) -> tuple[int, socket.socket] | None:
     """Return the lock and the socket; None where another background process has them."""
     lock = open_private(folder / lending.LOCK_NAME, os.O_RDWR | os.O_CREAT)
@@ -267,11 +286,7 @@ def _bind(folder: Path) -> tuple[int, socket.socket] | None:
     except OSError:
         os.close(lock)
         return None
-    (folder / lending.SOCKET_NAME).unlink(missing_ok=True)  # of one that was killed
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with lending.socket_address(folder) as address:
-        listening.bind(address)
-    (folder / lending.SOCKET_NAME).chmod(0o600)
+    listening = unix_sockets.bind(folder / lending.SOCKET_NAME)
     listening.setblocking(False)
     return lock, listening
 
@@ -304,7 +319,7 @@ def main() -> None:
     for one in adopted:
         for pipe in one.pipes:
             os.set_inheritable(pipe, False)
-    if not lending.is_private(start.folder) or (bound := _bind(start.folder)) is None:
+    if not unix_sockets.is_private(start.folder) or (bound := _bind(start.folder)) is None:
         return
     _, listening = bound
     place = start.folder / lending.SOCKET_NAME
@@ -312,6 +327,6 @@ def main() -> None:
     try:
         asyncio.run(Lender(start).run(adopted, listening))
     finally:
-        if _is_there(place, number):
+        if unix_sockets.is_there(place, number):
             place.unlink(missing_ok=True)
     os._exit(0)

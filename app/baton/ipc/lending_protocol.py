@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
-import struct
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -27,12 +25,8 @@ PROTOCOL = 1
 
 SOCKET_NAME = "lender.sock"
 LOCK_NAME = "lender.lock"
-MAX_ADDRESS_BYTES = 100
-"""How long the path of a Unix socket may be: the kernel's limit is 104 to 108 bytes."""
-
-IS_SUPPORTED = hasattr(socket, "AF_UNIX") and os.name == "posix"
-"""Whether models can be lent here. On Windows it would take a named pipe, which isn't written."""
-
+FORKS_NAME = "front.sock"
+"""The socket of the fork server, which forks a front for each `ask`."""
 UNSHARED_VARIABLES = frozenset({"LANG", "LC_ALL", "PATH", "TEMP", "TMP", "TMPDIR"})
 """Variables that differ between terminals and make no difference to a model that is loaded."""
 
@@ -70,11 +64,15 @@ class Stop(Message, tag="stop"):
 
 
 class StartLending(Message, tag="start"):
-    """The first message on the background process's stdin."""
+    """The first message on the background process's stdin.
+
+    `modules` are what its fork server imports; without any it starts none.
+    """
 
     folder: Path
     build: str
     idle_seconds: float
+    modules: list[str]
 
 
 class Adopt(Message, tag="adopt"):
@@ -88,6 +86,13 @@ class Adopt(Message, tag="adopt"):
     borrow: Borrow
     notices: dict[str, msgspec.Raw]
     last_id: int
+
+
+class StartForking(Message, tag="start"):
+    """The only message to the fork server: where it listens, and what it imports before."""
+
+    place: Path
+    modules: list[str]
 
 
 # From the background process
@@ -154,50 +159,3 @@ def own_build() -> str:
         status = Path(sys.executable).stat()
         marks.append(f"{status.st_ino} {status.st_size} {status.st_mtime_ns}")
     return hashlib.sha256("\n".join(marks).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-@contextmanager
-def socket_address(folder: Path) -> Iterator[str]:
-    """Yield an address of the socket in that folder that isn't too long. Raises OSError."""
-    path = folder / SOCKET_NAME
-    if len(os.fsencode(path)) <= MAX_ADDRESS_BYTES:
-        yield str(path)
-        return
-    if sys.platform != "linux":
-        raise OSError("the state folder's path is too long for a socket")
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
-    finally:
-        os.close(descriptor)
-
-
-def is_private(folder: Path) -> bool:
-    """Whether a folder is this user's, and others can't enter it."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return False
-    return status.st_uid == os.geteuid() and not status.st_mode & 0o077
-
-
-def peer_of(connection: Any) -> tuple[int, int] | None:
-    """Return the user and the process (0: unknown) at the other end; None if it isn't known."""
-    system: str = sys.platform  # else mypy checks only one system's lines
-    try:
-        if system == "linux":
-            data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            pid, uid, _ = struct.unpack("3i", data)
-            return uid, pid
-        if system == "darwin":  # LOCAL_PEERCRED: struct xucred begins with version and uid
-            version, uid = struct.unpack("2I", connection.getsockopt(0, 1, 76)[:8])
-            return None if version else (uid, 0)
-    except (OSError, struct.error):
-        pass
-    return None
-
-
-def is_same_person(connection: Any) -> bool:
-    """Whether the process at the other end is this user's."""
-    peer = peer_of(connection)
-    return peer is not None and peer[0] == os.geteuid()

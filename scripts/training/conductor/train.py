@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from baton.core.errors import BatonError
 from baton.core.planning.plan_lines import TOOL_HEADS
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 
 WARM_UP = 0.03
 DECAY = 0.3

@@ -16,7 +16,7 @@ from baton.cli.doctor.check import CheckResult, CheckState
 from baton.cli.doctor.setup_checks import CHECKS
 from baton.history import Store
 from baton.platform import secrets, sqlite
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.workers.cloud import price_table
 from support.canary import shows
 from support.command_line import Call, write_settings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call
 from support.http_server import Fault
 from support.packaged_machine import Machine, machine, serve_release

@@ -12,7 +12,8 @@ import pytest
 
 from baton.models.ports import ModelState
 from baton.models.store import FolderModelStore
-from baton.platform.settings import find_paths, load_settings, write_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings, write_settings
 from baton.workers.local import starter
 from support.command_line import Call
 from support.sample_models import models, stock, tiny

@@ -16,7 +16,8 @@ import pytest
 
 from baton.compose import library
 from baton.models.model_download import ModelDownload
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings
 from support import gguf_writer
 from support.adapter_files import write_with_template
 from support.command_line import Call

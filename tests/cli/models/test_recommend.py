@@ -20,7 +20,8 @@ from baton.core.messages import Message, Request, Role
 from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad
 from baton.models.library import RecommendationMemory
 from baton.models.recommendation import Pick, Recommendation
-from baton.platform.settings import find_paths, load_settings, write_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings, write_settings
 from baton.workers.local import Memory, measure_speed, starter
 from support.command_line import Call
 from support.fake_hub import Hub

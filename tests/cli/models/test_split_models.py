@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.gguf.split_files import part_names
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.command_line import Call
 from support.fake_hub import Fault, Hub
 from support.gguf_splitter import split_gguf, write_parts

@@ -47,7 +47,7 @@ from baton.core.run.run_context import Services
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView
 from baton.history import Store
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from support.prompt_injections import FAMILIES, GUISES, PAYLOADS, Payload
 from support.scripted_plans import (
     OrchestraSession,

@@ -22,14 +22,9 @@ from baton.core.messages import Prompt
 from baton.core.money import NANO, Price, Rates
 from baton.core.permissions import RunTerms, check
 from baton.core.view import RunView
+from baton.platform.paths import find_paths
 from baton.platform.secrets import PROVIDERS
-from baton.platform.settings import (
-    BudgetSettings,
-    CloudWorkerSettings,
-    PriceSettings,
-    Settings,
-    find_paths,
-)
+from baton.platform.settings import BudgetSettings, CloudWorkerSettings, PriceSettings, Settings
 from baton.workers.cloud import price_table
 from baton.workers.cloud.price_table import (
     CONFIGURED,

@@ -15,7 +15,8 @@ import pytest
 
 from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.messages import AnswerFormat, Reading, Request, Retrying, Text, Usage
-from baton.ipc import lending_protocol, process, supervisor
+from baton.ipc import process, supervisor
+from baton.platform import unix_sockets
 from baton.workers.local import LocalWorker
 from support.lent_models import STORY, borrowing_worker, lender
 from support.local_worker_calls import CAPITAL, Answer, ask, listen, request, small
@@ -248,7 +249,7 @@ async def test_what_a_process_said_last_is_for_no_client(make: Make) -> None:
     assert "Its process ended." in clients
 
 
-@pytest.mark.skipif(not lending_protocol.IS_SUPPORTED, reason="models are not lent here")
+@pytest.mark.skipif(not unix_sockets.IS_SUPPORTED, reason="models are not lent here")
 async def test_one_that_is_alone_with_a_borrowed_model_may_be_innocent(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     with lender(folder):

@@ -90,7 +90,7 @@ def check_setup() -> AsyncIterator[CheckResult]:
     """Check the user's own setup, and that Baton's parts load and answer here."""
     from baton.cli.doctor.check import run_checks, setup_context
     from baton.cli.doctor.setup_checks import CHECKS
-    from baton.platform.settings import find_paths
+    from baton.platform.paths import find_paths
 
     return run_checks(CHECKS, setup_context(find_paths()))
 

@@ -12,8 +12,9 @@ from enum import StrEnum
 from baton.cli import interrupts
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
+from baton.platform.paths import Paths
 from baton.platform.processes import ENDING_SIGNALS, add_signal_handler, is_ignored
-from baton.platform.settings import Paths, Settings, load_settings
+from baton.platform.settings import Settings, load_settings
 
 _MAX_TEXT_CHARS = 400
 

@@ -18,7 +18,8 @@ from baton.cli.doctor.check import CheckResult, CheckState
 from baton.core.errors import BatonError, StoreError
 from baton.platform.build_info import build_info
 from baton.platform.durable_files import replace_file
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings
 
 HIDDEN = "[hidden]"
 

@@ -16,7 +16,7 @@ from baton.cli.prompt_run import read_line
 from baton.core.errors import BatonError
 from baton.core.machine import show_size
 from baton.core.sanitiser import one_line
-from baton.platform.settings import Paths, find_paths
+from baton.platform.paths import Paths, find_paths
 from baton.presentation.words import count_text
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from baton.install import (
     own_installation,
     own_updater,
 )
-from baton.platform.settings import find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import load_settings
 
 if TYPE_CHECKING:
     from baton.install import Updater

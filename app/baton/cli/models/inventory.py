@@ -15,7 +15,8 @@ from baton.compose import compose, library as compose_library, model_inventory
 from baton.core.catalogue_types import STARTER_ID
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
-from baton.platform.settings import Settings, find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings, load_settings
 from baton.presentation.model_rows import ModelRow
 from baton.workers.local import starter
 

@@ -27,7 +27,8 @@ from baton.core.sanitiser import one_line
 from baton.download import Progress
 from baton.models import LibraryModel, ModelState
 from baton.platform.durable_files import expand_home
-from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import LocalWorkerSettings, Settings, write_settings
 from baton.presentation.model_rows import fault_text, state_text
 from baton.presentation.words import count_text
 from baton.workers.local import starter

@@ -49,7 +49,7 @@ from baton.core.planning.skill_table import (
 from baton.core.sanitiser import one_line
 from baton.gguf.memory_fit import Fit, FitVerdict, judge_fit
 from baton.models import ModelState
-from baton.platform.settings import find_paths
+from baton.platform.paths import find_paths
 from baton.presentation.model_rows import (
     ModelRow,
     fault_text,

@@ -33,7 +33,8 @@ from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import show_size
 from baton.gguf.memory_fit import Fit
 from baton.models import LibraryModel, ModelDownload, ModelState, NeedsAgreement
-from baton.platform.settings import configured_values, find_paths, load_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import configured_values, load_settings
 from baton.presentation.model_rows import ModelRow
 from baton.presentation.words import join_words
 

@@ -31,7 +31,8 @@ from baton.core.catalogue_types import (
 from baton.core.errors import BatonError, ConfigError
 from baton.core.machine import show_memory, show_size
 from baton.core.sanitiser import one_line
-from baton.platform.settings import Settings, find_paths, load_settings, write_settings
+from baton.platform.paths import find_paths
+from baton.platform.settings import Settings, load_settings, write_settings
 from baton.presentation.model_rows import UNUSABLE_STATES, gpu_text, licence_text
 from baton.presentation.words import count_text
 
