@@ -4,11 +4,11 @@
 their first use, so that `import baton` stays cheap. All other modules may change without notice.
 """
 
-from typing import TYPE_CHECKING
-
 from baton.core.lazy_loading import lazy_exports
 
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False  # typing's own would import it
 
 _HOMES = {
     "core.events": "Failed Finished StepText",

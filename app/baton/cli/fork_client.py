@@ -11,6 +11,7 @@ import _locale  # its wrapper imports much more
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from baton.core.errors import ConfigError
@@ -26,9 +27,11 @@ READY_SECONDS = 1.0
 """How long a fork may take until it is ready: 3 to 10 ms; after that `ask` does it all itself."""
 
 FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
-GO = b"\1"
+READY, GO = 1 << 31, b"\1"
+"""A fork that is ready says READY with its process; it then waits for GO."""
+
 NUMBER_BYTES = 4
-"""The size of the numbers on the connection: the fork's process, and its status at its end."""
+"""The size of what it says: that, and the status with which it ends."""
 
 _OWN_VARIABLES = ("GCONV", "GLIBC_", "LD_", "MALLOC_", "PYTHONPATH")
 """What variables begin with that a process reads at its start only."""
@@ -64,9 +67,10 @@ def ask_forked(words: Sequence[str]) -> int | None:
     with connection:
         try:
             _send_request(connection, words)
-            fork = _read_number(connection)
+            if not (ready := _read_number(connection)) & READY:
+                return None
             connection.settimeout(None)
-            _forward_signals(fork)
+            _forward_signals(ready & ~READY)
             connection.sendall(GO)
         except OSError:
             return None
@@ -77,7 +81,8 @@ def ask_forked(words: Sequence[str]) -> int | None:
             return 1
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with suppress(OSError):  # SIGKILL can't be set
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from baton import cli
-from baton.cli.fork_client import GO, NUMBER_BYTES, READY_SECONDS, surroundings
+from baton.cli.fork_client import GO, NUMBER_BYTES, READY, READY_SECONDS, surroundings
 from baton.core.errors import BatonError
 from baton.ipc import messages
 from baton.ipc.lending_protocol import StartForking
@@ -92,12 +92,12 @@ class ForkServer:
             os.close(descriptor)
 
     def _report_ended(self) -> None:
-        """Tell the other side of each fork that has ended how it did, where it didn't itself."""
+        """Tell the other side of each fork that was killed by what; others say it themselves."""
         for connection, pid in self._forks.values():
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
-                is_exit = ended.si_code == os.CLD_EXITED
-                _send_status(connection, ended.si_status << 8 if is_exit else ended.si_status)
+                if ended.si_code != os.CLD_EXITED:
+                    _send_number(connection, ended.si_status)
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_WR)
 
@@ -114,13 +114,13 @@ def _be_front(connection: socket.socket, surroundings: str) -> NoReturn:
     """Run in a fork what is asked for, and end."""
     try:
         if (words := _take_request(connection, surroundings)) is not None and _may_serve():
-            connection.sendall(os.getpid().to_bytes(NUMBER_BYTES, "big"))
+            _send_number(connection, READY | os.getpid())
             if connection.recv(1) == GO:
                 connection.settimeout(None)
                 code = cli.run_command(words, is_fork=True)
-                _send_status(connection, code << 8)
+                _send_number(connection, code << 8)
     except KeyboardInterrupt:
-        _send_status(connection, cli.INTERRUPTED << 8)
+        _send_number(connection, cli.INTERRUPTED << 8)
     finally:
         os._exit(1)
 
@@ -164,9 +164,9 @@ def _may_serve() -> bool:
         return False
 
 
-def _send_status(connection: socket.socket, status: int) -> None:
+def _send_number(connection: socket.socket, number: int) -> None:
     with suppress(OSError):
-        connection.sendall(status.to_bytes(NUMBER_BYTES, "big"))
+        connection.sendall(number.to_bytes(NUMBER_BYTES, "big"))
 
 
 def _module_versions() -> list[object]:

@@ -7,9 +7,12 @@ compiling the patterns of the modules that a `baton ask` imports takes 0.1 s of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any, cast
+
+TYPE_CHECKING = False  # typing's own would import it
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def lazy_exports(package: str, **homes: str) -> Callable[[str], object]:
@@ -29,7 +32,8 @@ def lazy_pattern(pattern: str | Callable[[], str], flags: int = 0) -> re.Pattern
 
     A pattern that is wrong shows only then. One that is a function is called then.
     """
-    return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
+    lazy: Any = _LazyPattern(pattern, flags)
+    return lazy  # type: ignore[no-any-return]
 
 
 class _LazyPattern:
