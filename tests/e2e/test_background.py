@@ -54,7 +54,7 @@ def test_the_first_says_that_a_process_stays_and_the_next_uses_it_silently(home:
     assert first.count("background process") == 1
     assert "`baton serve --stop` ends it" in first
     found = await_lender(home / "state")
-    assert {child.kind for child in found.children} == {"runner", "scorer"}
+    assert {child.kind for child in found.children} == {"runner", "scorer", "fork_server"}
     second = ask(home)
     assert "Paris" in second
     assert "background" not in second

@@ -241,6 +241,7 @@ OWN_WAYS = {
     "platform/durable_files.py",  # where it is done
     "install/installation.py",  # the program, and notes that all may read where root installed it
     "ipc/parent_channel.py",  # /proc
+    "cli/fork_server.py",  # the same
     "workers/tools/child/sandbox_guest.py",  # a descriptor
     "doctor/child/network_watch.py",  # /proc
     "routing/child/second_stage.py",  # written by training alone, into the repository
