@@ -201,7 +201,7 @@ def test_both_stop_and_continue_together(paths: Paths, server: subprocess.Popen[
 
 
 @pytest.mark.parametrize("ending", ["kill", "close"])
-def test_an_answer_goes_on_when_the_fork_server_ends(paths: Paths, ending: str) -> None:
+def test_an_answer_continues_when_the_fork_server_ends(paths: Paths, ending: str) -> None:
     with serving(paths) as server:
         asking = ask(paths, "17+23")
         fork_of(server, asking)

@@ -37,7 +37,7 @@ _OWN_VARIABLES = ("GCONV", "GLIBC_", "LD_", "MALLOC_", "PYTHONPATH")
 """What variables begin with that a process reads at its start only."""
 
 _STATUS_FIELDS = (
-    *("Uid", "Gid", "Groups", "SigBlk", "SigIgn", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"),
+    *("Uid", "Gid", "Groups", "SigBlk", "SigIgn", "CapPrm", "CapEff", "CapBnd", "CapAmb"),
     *("NoNewPrivs", "Seccomp", "Seccomp_filters", "Cpus_allowed", "Mems_allowed"),
 )
 
@@ -121,7 +121,7 @@ def _is_in_background(terminal: int) -> bool:
     """Whether this process may not read from its terminal now, as after `baton ask ... &`."""
     try:
         return os.tcgetpgrp(terminal) != os.getpgrp()
-    except OSError:  # it is no terminal of this session
+    except OSError:  # it isn't a terminal of this session
         return False
 
 

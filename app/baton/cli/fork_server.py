@@ -1,8 +1,8 @@
 """The child `fork_server` of the background process: it forks a front for each `ask`.
 
 It has imported what an `ask` imports, and knows nothing else: requests are read in the fork. It
-ends with the background process, and as soon as a file that it has imported has changed; forks
-that are at work go on. How a request looks: see `fork_client`.
+ends with the background process, and as soon as a file that it has imported has changed; a fork
+that is at work continues. How a request looks: see `fork_client`.
 """
 
 from __future__ import annotations
