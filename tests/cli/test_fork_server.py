@@ -41,7 +41,7 @@ def serving(paths: Paths, *modules: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a fork server that listens; it has ended after that."""
     process = subprocess.Popen([*BATON, "--child", "fork_server"], stdin=subprocess.PIPE)
     assert process.stdin is not None
-    order = StartForking(paths.front_socket, ["baton.cli.ask", *modules])
+    order = StartForking(paths.front_socket, ["baton.cli.ask", *modules], [])
     process.stdin.write(messages.encode(order))
     process.stdin.flush()
     _wait(paths.front_socket.exists)
@@ -207,7 +207,6 @@ def test_an_answer_continues_when_the_fork_server_ends(paths: Paths, ending: str
         fork_of(server, asking)
         if ending == "kill":
             server.kill()
-    assert paths.front_socket.exists() == (ending == "kill"), "it is taken away"
     assert asking.communicate("+4")[0] == ANSWER
     assert asking.returncode == 0
 

@@ -23,11 +23,13 @@ from typing import Any, NoReturn
 from baton import cli
 from baton.cli.fork_client import GO, NUMBER_BYTES, READY, READY_SECONDS, surroundings
 from baton.core.errors import BatonError
+from baton.core.lazy_loading import compile_patterns
 from baton.ipc import messages
 from baton.ipc.lending_protocol import StartForking
 from baton.platform import unix_sockets
 from baton.platform.paths import find_paths
 from baton.platform.settings import load_settings
+from baton.workers.local import read_model_header
 
 STREAMS = 3
 """stdin, stdout and stderr; the folder comes after them."""
@@ -192,15 +194,14 @@ def main() -> None:
     for name in start.modules:
         with suppress(ImportError):
             import_module(name)
+    for path in start.models:
+        with suppress(BatonError):  # the router's files are none
+            read_model_header(path)  # which is kept as long as the file is the same
+    compile_patterns()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     gc.collect()
     gc.freeze()
     with unix_sockets.bind(start.place) as listening:
         listening.listen()
-        inode = start.place.stat().st_ino
-        try:
-            ForkServer(listening, commands.fileno()).serve()
-        finally:
-            if unix_sockets.is_there(start.place, inode):
-                start.place.unlink(missing_ok=True)
+        ForkServer(listening, commands.fileno()).serve()

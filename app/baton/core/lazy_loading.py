@@ -33,7 +33,14 @@ def lazy_pattern(pattern: str | Callable[[], str], flags: int = 0) -> re.Pattern
     A pattern that is wrong shows only then. One that is a function is called then.
     """
     lazy: Any = _LazyPattern(pattern, flags)
+    _patterns.append(lazy)
     return lazy  # type: ignore[no-any-return]
+
+
+def compile_patterns() -> None:
+    """Compile the patterns of all modules that are imported: for a process that will fork."""
+    for pattern in _patterns:
+        pattern.compile()
 
 
 class _LazyPattern:
@@ -41,9 +48,15 @@ class _LazyPattern:
         self._source = pattern
         self._flags = flags
 
+    def compile(self) -> re.Pattern[str]:
+        """Return the compiled pattern."""
+        pattern = self._source if isinstance(self._source, str) else self._source()
+        return re.compile(pattern, self._flags)  # which keeps the latest 512
+
     def __getattr__(self, name: str) -> Any:
         """Compile, and keep the method, so that this is called once for each."""
-        pattern = self._source if isinstance(self._source, str) else self._source()
-        compiled = re.compile(pattern, self._flags)
-        vars(self).update({name: getattr(compiled, name)})
+        vars(self).update({name: getattr(self.compile(), name)})
         return vars(self)[name]
+
+
+_patterns: list[_LazyPattern] = []

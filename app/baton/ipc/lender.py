@@ -98,6 +98,8 @@ class Lender:
         await self._ended.wait()
         watching.cancel()
         server.close()
+        if self._fork_server is not None:
+            self._fork_server.kill()
         await _end_children(self._children)
         for task in self._connections:
             task.cancel()
@@ -106,7 +108,9 @@ class Lender:
         """Start what forks a front for each `ask`; it ends with this process."""
         if not (self._start.modules and sys.platform == "linux"):
             return
-        order = StartForking(self._start.folder / lending.FORKS_NAME, self._start.modules)
+        models = [file.path for child in self._children for file in child.files]
+        place = self._start.folder / lending.FORKS_NAME
+        order = StartForking(place, self._start.modules, models)
         with suppress(OSError):
             self._fork_server = subprocess.Popen(
                 command("fork_server"),
@@ -329,4 +333,5 @@ def main() -> None:
     finally:
         if unix_sockets.is_there(place, number):
             place.unlink(missing_ok=True)
+            (start.folder / lending.FORKS_NAME).unlink(missing_ok=True)
     os._exit(0)

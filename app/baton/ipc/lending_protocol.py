@@ -89,10 +89,11 @@ class Adopt(Message, tag="adopt"):
 
 
 class StartForking(Message, tag="start"):
-    """The only message to the fork server: where it listens, and what it imports before."""
+    """The only message to the fork server: where it listens, what it imports and reads before."""
 
     place: Path
     modules: list[str]
+    models: list[Path]
 
 
 # From the background process
