@@ -60,8 +60,9 @@ def test_the_first_says_that_a_process_stays_and_the_next_uses_it_silently(home:
     assert "background" not in second
     again = await_lender(home / "state")
     assert [child.pid for child in again.children] == [child.pid for child in found.children]
+    processes = processes_of(again)
     assert Borrower(home / "state").stop()
-    assert have_ended(processes_of(found))
+    assert have_ended(processes)
     assert "background" not in ask(home), "it is said once"
 
 
