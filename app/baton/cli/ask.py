@@ -39,6 +39,7 @@ from baton.cli.piped_text import read_piped
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
+from baton.core.messages import Attachment, Card, Prompt, is_too_long
 from baton.core.money import parse_usd
 from baton.core.sanitiser import remove_terminal_codes
 from baton.ipc.spare_process import end_spares
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
     from baton.cli.prompt_run import OutputOptions
     from baton.compose import Baton
-    from baton.core.messages import Attachment, Card, Prompt
     from baton.core.permissions import PromptLimits
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
@@ -343,7 +343,6 @@ def _build_prompt(
     Piped text that `card` can't hold beside what was typed is attached, so that it is read in
     pieces as a file is.
     """
-    from baton.core.messages import Prompt
     from baton.presentation.words import lack_text
     from baton.workers import read_attachment
 
@@ -384,8 +383,6 @@ def _lack_object(kind: str, message: str, hint: str) -> dict[str, str]:
 
 
 def _piped_file(text: str) -> Attachment:
-    from baton.core.messages import Attachment
-
     return Attachment("piped text", text, len(text.encode()))
 
 
@@ -393,8 +390,6 @@ def _is_too_long(piped: str, text: str, card: Card) -> bool:
     """Whether a worker can't hold piped text beside a question, so that it is to be attached."""
     if not text.strip():
         return False  # the piped text is the question itself
-    from baton.core.messages import is_too_long
-
     return is_too_long(card, [piped], text)
 
 

@@ -20,6 +20,8 @@ from baton.cli.stores import format_columns
 from baton.core.errors import BatonError, BudgetExceeded, ConfigError
 from baton.core.money import FREE, NANO, format_usd, parse_usd
 from baton.core.sanitiser import one_line
+from baton.platform.paths import find_paths
+from baton.platform.settings import LocalWorkerSettings, load_settings
 
 if TYPE_CHECKING:
     from baton.bench import ConductorRow, Question, QuestionResult, StrategyRow
@@ -211,8 +213,6 @@ def _required_names(option: str, text: str | None, example: str) -> tuple[str, .
 def _compose_workers(names: Sequence[str]) -> tuple[tuple[str, ...], Baton]:
     """Return the ids of the named workers, and a Baton with them alone, the first as default."""
     from baton.compose import compose
-    from baton.platform.paths import find_paths
-    from baton.platform.settings import load_settings
 
     paths = find_paths()
     settings, ids = load_settings(paths.config_file), []
@@ -316,8 +316,6 @@ async def _compare_conductors(workers: str | None, limit: int | None, as_json: b
     from baton.bench import ConductorRow, draw_plans, read_episodes
     from baton.compose import compose
     from baton.core.catalogue_types import ModelRole
-    from baton.platform.paths import find_paths
-    from baton.platform.settings import LocalWorkerSettings, load_settings
 
     paths = find_paths()
     settings = load_settings(paths.config_file)

@@ -14,16 +14,15 @@ from baton.cli.options import AliasedGroup
 from baton.cli.output import emit, emit_document, iso_time, notify
 from baton.cli.stores import format_columns, format_time, with_ledger
 from baton.core.errors import BatonError, ConfigError
-from baton.core.hold_decision import shown_rounded_down
+from baton.core.hold_decision import shown_rounded_down, unknown_price_error
 from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, SpendingStyle, Standing
-from baton.core.money import format_usd, parse_usd, show_usd
+from baton.core.money import Price, Rates, format_usd, parse_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform.paths import find_paths
-from baton.platform.settings import Settings, load_settings, write_settings
+from baton.platform.settings import LocalWorkerSettings, Settings, load_settings, write_settings
 from baton.presentation.words import POLICY_NAMES
 
 if TYPE_CHECKING:
-    from baton.core.money import Price, Rates
     from baton.money import Ledger
     from baton.workers.cloud import Snapshot
 
@@ -119,8 +118,6 @@ def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
     _report_price_list(listed, rows)
     for worker, model, price in rows:
         if price is None:
-            from baton.core.hold_decision import unknown_price_error
-
             notify(str(unknown_price_error(worker, model)))
 
 
@@ -304,7 +301,6 @@ _PriceRow = tuple[str, str, "Price | None"]
 def _worker_prices() -> Iterator[_PriceRow]:
     """Yield the remote workers, with their prices."""
     from baton.compose import card_of
-    from baton.platform.settings import LocalWorkerSettings
 
     for entry in load_settings(find_paths().config_file).roster:
         if not isinstance(entry, LocalWorkerSettings):

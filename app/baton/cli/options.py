@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from baton.cli.output import notify
+from baton.cli.output import emit, notify
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import MENTION_SIGNS
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import expand_home
 from baton.platform.paths import find_paths
-from baton.platform.settings import MODES
+from baton.platform.settings import (
+    MODES,
+    CloudWorkerSettings,
+    LocalWorkerSettings,
+    Settings,
+    WorkerSettings,
+    load_settings,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from click.shell_completion import CompletionItem
 
     from baton.history import Store
-    from baton.platform.settings import Settings
-
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from baton.cli.output import emit
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
 
 CommandT = TypeVar("CommandT", bound="Callable[..., object] | click.Command")
 
@@ -52,9 +47,6 @@ def completion_items(offered: Mapping[str, str], begun: str) -> list[CompletionI
 
 def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the workers' ids."""
-    from baton.platform.paths import find_paths
-    from baton.platform.settings import load_settings
-
     try:
         roster = load_settings(find_paths().config_file).roster
     except BatonError:
@@ -370,7 +362,6 @@ def add_named_worker(settings: Settings, worker: str | None) -> tuple[Settings, 
         return settings, worker
     import msgspec
 
-    from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings, WorkerSettings
     from baton.workers.cloud import provider_model
 
     file = expand_home(worker).absolute()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -213,7 +212,7 @@ async def _stop_on_signal(output: Output, cancel: Callable[[], None]) -> AsyncIt
             signal.signal(number, signal.SIG_DFL)
 
     def stop(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the run is over already, and its loop closed
+        with suppress(RuntimeError):  # the run is over already, and its loop closed
             loop.call_soon_threadsafe(cancel)
 
     for number in signals:
@@ -467,7 +466,7 @@ async def wait_until_written(output: Output) -> None:
     loop, written = asyncio.get_running_loop(), asyncio.Event()
 
     def report_written() -> None:
-        with contextlib.suppress(RuntimeError):  # the user left, and the loop is closed
+        with suppress(RuntimeError):  # the user left, and the loop is closed
             loop.call_soon_threadsafe(written.set)
 
     output.call_when_written(report_written)
@@ -498,7 +497,7 @@ async def read_line() -> str:
         return await asyncio.to_thread(sys.stdin.readline)
     import termios
 
-    with contextlib.suppress(termios.error):
+    with suppress(termios.error):
         termios.tcflush(0, termios.TCIFLUSH)
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

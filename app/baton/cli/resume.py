@@ -22,6 +22,7 @@ from baton.cli.output import notify
 from baton.cli.stores import find_run
 from baton.core.errors import ConfigError
 from baton.core.money import format_usd, parse_usd
+from baton.core.permissions import PromptLimits
 from baton.core.sanitiser import one_line
 from baton.platform.paths import find_paths
 from baton.platform.settings import load_settings
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from baton.compose import Baton
     from baton.core.events import Routed
     from baton.core.history_types import RunRecord
-    from baton.core.permissions import PromptLimits
     from baton.history import Store
 
 _MAX_RUNS_SEARCHED = 200
@@ -67,7 +67,6 @@ def resume(
     if as_json and as_events:
         raise ConfigError("--json and --events exclude each other.", "Choose one.")
     from baton.cli.prompt_run import OutputOptions
-    from baton.core.permissions import PromptLimits
 
     renderer = "json" if as_json else "events" if as_events else "whole" if no_stream else "text"
     limits = PromptLimits(

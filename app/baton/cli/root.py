@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,8 @@ from baton.cli.options import (
 )
 from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.platform.paths import find_paths
+from baton.platform.settings import ignored_variables, load_settings
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -185,12 +188,9 @@ def baton(ctx: click.Context, /, **typed: Any) -> int | None:
 
 def _warn_of_variables() -> None:
     """Name variables that look like settings and set nothing. Raises ConfigError."""
-    import os
-
     if not any(name[:5].upper() == "BATON" for name in os.environ):
         return
     from baton.cli.output import notify
-    from baton.platform.settings import ignored_variables
 
     for name in ignored_variables():
         notify(f"baton: {name} is set, and there is no such setting; it is ignored.")
@@ -198,14 +198,10 @@ def _warn_of_variables() -> None:
 
 def _open_app(options: AppOptions) -> int:
     import gc
-    import os
 
     from baton.platform.import_stubs import import_without
 
     gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
-
-    from baton.platform.paths import find_paths
-    from baton.platform.settings import load_settings
 
     paths = find_paths()
     flags = {"offline": True} if options.offline else {}
@@ -263,8 +259,6 @@ def _open_app(options: AppOptions) -> int:
 
 def _require_screen() -> None:
     """Raise ConfigError where the app can't be shown."""
-    import os
-
     if not (os.isatty(0) and os.isatty(1)):
         raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")
     if os.environ.get("TERM") == "dumb":

@@ -16,13 +16,23 @@ from baton.compose.remote_workers import (
     entry_warning,
     find_host_models,
 )
-from baton.core.catalogue_types import ModelRole
+from baton.core.catalogue_types import (
+    RULE_CONDUCTOR,
+    STARTER_ID,
+    ModelRole,
+    arrival_text,
+    configured_roles,
+    role_holders,
+    roles_on_arrival,
+    settings_for_roles,
+    settings_without_model,
+)
 from baton.core.errors import ConfigError, ModelFileError, StoreError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.sanitiser import one_line
-from baton.models.ports import ModelState
+from baton.models.ports import LibraryModel, ModelState
 from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.import_stubs import import_without
 from baton.platform.paths import Paths
@@ -49,7 +59,6 @@ if TYPE_CHECKING:
     from baton.history import Store
     from baton.ipc.borrower import Borrower
     from baton.models.library import Library
-    from baton.models.ports import LibraryModel
     from baton.money import Ledger
     from baton.routing import LearnedRouter
 
@@ -117,8 +126,6 @@ class Baton:
 
         So the app opens, where that can be fixed, also when the models' folder was lost.
         """
-        from baton.core.catalogue_types import STARTER_ID
-
         known = {card.id for card in self.orchestra.roster}
         wanted, absent = self.orchestra.default, self.orchestra.absent
         other = next(iter(_stand_ins(self.local.here)), STARTER_ID if STARTER_ID in absent else "")
@@ -130,8 +137,6 @@ class Baton:
 
     def require_conductor(self) -> None:
         """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
-        from baton.core.catalogue_types import RULE_CONDUCTOR
-
         named = self.settings.conductor
         known = [*(card.id for card in self.orchestra.roster), *self.orchestra.absent]
         if named in ("", RULE_CONDUCTOR, *known) or named in {
@@ -160,8 +165,6 @@ class Baton:
 
     def add_model(self, held: LibraryModel) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
-        from baton.core.catalogue_types import arrival_text, configured_roles
-
         with _changing:  # others arrive in other threads
             file = self.paths.config_file
             configured = configured_roles(configured_values(file))
@@ -187,16 +190,12 @@ class Baton:
 
     def roles(self) -> Mapping[ModelRole, str]:
         """Return who has which role now, "" where Baton chooses."""
-        from baton.core.catalogue_types import role_holders
-
         now = self.orchestra
         prefer = {str(kind): worker for kind, worker in now.services.prefer.items()}
         return role_holders(now.default, now.services.conductor, prefer)
 
     def assign(self, worker: str, roles: Collection[ModelRole]) -> str:
         """Give a worker roles, in the settings and at once; return a line that says so."""
-        from baton.core.catalogue_types import arrival_text, settings_for_roles
-
         with _changing:
             write_settings(self.paths.config_file, settings_for_roles(worker, roles))
             self._follow_settings(worker, roles)
@@ -240,8 +239,6 @@ class Baton:
 
     async def remove_worker(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
-        from baton.core.catalogue_types import STARTER_ID, role_holders, settings_without_model
-
         settings = load_settings(self.paths.config_file)
         having = role_holders(settings.worker, settings.conductor, settings.prefer)
         if gone := settings_without_model(worker, having):
@@ -332,7 +329,6 @@ def compose(
         router.warm()
 
     import_without("ssl", "asyncio")  # only child processes talk to the world
-    from baton.core.catalogue_types import RULE_CONDUCTOR
     from baton.core.permissions import RunTerms
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.run_context import Services
@@ -492,8 +488,6 @@ def answering_card(settings: Settings, paths: Paths) -> tuple[Card, int]:
 
 def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
     """Return who could answer instead of another: the starter first, then the largest."""
-    from baton.core.catalogue_types import STARTER_ID
-
     return sorted(here, key=lambda id: (id != STARTER_ID, -here[id].card.size))
 
 
@@ -541,13 +535,6 @@ def appoint(
     held: LibraryModel, stock: Library, settings: Settings, paths: Paths
 ) -> tuple[ModelRole, ...]:
     """Give a model that has arrived its roles in the settings; return them."""
-    from baton.core.catalogue_types import (
-        configured_roles,
-        role_holders,
-        roles_on_arrival,
-        settings_for_roles,
-    )
-
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
     suited = stock.suitable_roles(held.id)
     configured = configured_roles(configured_values(paths.config_file))

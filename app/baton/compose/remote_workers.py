@@ -15,6 +15,7 @@ from baton.ipc.process import ChildDied
 from baton.platform.paths import Paths
 from baton.platform.settings import (
     CloudWorkerSettings as CloudSettings,
+    Effort,
     ServerWorkerSettings as ServerSettings,
     Settings,
 )
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from baton.core.ports import Worker
     from baton.money import Ledger
-    from baton.platform.settings import Effort
     from baton.workers.cloud import Gateway
     from baton.workers.cloud.redaction import Redaction
     from baton.workers.local import ServerModel

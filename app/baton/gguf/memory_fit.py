@@ -8,11 +8,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.core.machine import show_memory, show_size
+from baton.core.machine import Gpu, Hardware, show_memory, show_size
 
 if TYPE_CHECKING:
     from baton.core.catalogue_types import CatalogueEntry
-    from baton.core.machine import Gpu, Hardware
     from baton.gguf.header import Header
 
 COMFORT_SHARE = 0.6

@@ -7,21 +7,16 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from baton.core.catalogue_types import STARTER_ID, UNKNOWN_SOURCE
 from baton.core.errors import ConfigError, ModelFileError
 from baton.download.messages import Progress
 from baton.gguf.header import Header
 from baton.gguf.split_files import joined_hash, name_without_part, part_paths
-from baton.models.library import absolute_path, explain_path_errors
+from baton.models.library import Library, absolute_path, explain_path_errors
 from baton.models.model_download import free_id
 from baton.models.ports import ExternalModel, LibraryModel, ModelRecord, ModelState
 from baton.platform.durable_files import expand_home
-
-if TYPE_CHECKING:
-    from baton.gguf.split_files import joined_hash, name_without_part, part_paths
-from baton.models.library import Library
 
 
 class ModelImport:

@@ -45,7 +45,6 @@ from baton.models.ports import (
 from baton.platform.durable_files import expand_home, make_folder, replace_file
 
 if TYPE_CHECKING:
-    from baton.core.machine import Hardware
     from baton.models.ports import ModelSource, ModelStore
     from baton.models.recommendation import Recommendation
 

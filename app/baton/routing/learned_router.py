@@ -34,7 +34,7 @@ from baton.core.routing_types import (
 )
 from baton.core.run.rule_router import RuleRouter, routed, tool_alone
 from baton.core.sanitiser import whole_characters
-from baton.ipc.process import ChildDied, InvalidReply
+from baton.ipc.process import Child, ChildDied, InvalidReply
 from baton.routing.messages import (
     CompareTexts,
     EmbedText,
@@ -56,8 +56,6 @@ from baton.routing.scorer_process import (
 
 if TYPE_CHECKING:
     from baton.ipc.borrower import Borrower
-    from baton.ipc.process import Child
-
 _JUDGING_SLACK = 5.0
 """How many times as long as a prompt several drafts may take: each is read like one."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -9,8 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import baton
 from baton.core.errors import WorkerUnavailable
 from baton.core.frozen_dataclass import frozen_dataclass
+from baton.core.plan_types import KINDS
 from baton.core.sanitiser import one_line
 from baton.ipc.messages import Failed, FinalReply, FrameError, Message
 from baton.ipc.process import (
@@ -35,13 +40,6 @@ if TYPE_CHECKING:
 
     from baton.ipc.borrower import Borrower
 
-
-import importlib.util
-import json
-import math
-
-import baton
-from baton.core.plan_types import KINDS
 
 Reply = TypeVar("Reply", bound=FinalReply)
 

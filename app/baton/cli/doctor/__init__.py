@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.doctor.check import CheckResult, CheckState
+from baton.cli.doctor.check import CheckResult, CheckState, run_checks, setup_context
 from baton.cli.output import emit, emit_json, notify
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
+from baton.platform.paths import find_paths
+from baton.platform.settings import keyless_environ
 
 if TYPE_CHECKING:
     from baton.doctor import WatchResult
@@ -88,9 +90,7 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
 
 def check_setup() -> AsyncIterator[CheckResult]:
     """Check the user's own setup, and that Baton's parts load and answer here."""
-    from baton.cli.doctor.check import run_checks, setup_context
     from baton.cli.doctor.setup_checks import CHECKS
-    from baton.platform.paths import find_paths
 
     return run_checks(CHECKS, setup_context(find_paths()))
 
@@ -119,7 +119,6 @@ _ASK_ARGUMENTS = ("ask", "--offline", "--no-history", "--json", "--max-tokens", 
 def prove_offline(command: Sequence[str] | None = None) -> list[CheckResult]:
     """Ask a prompt offline where the kernel reports every socket; `command` replaces it."""
     from baton.doctor import baton_command, watch_program
-    from baton.platform.settings import keyless_environ
 
     try:
         watched = watch_program(

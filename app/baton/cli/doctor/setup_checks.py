@@ -22,7 +22,7 @@ from baton.core.messages import Message, Request, Role, Text
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.doctor import LIBRARIES, load_libraries, processor_text
-from baton.platform import hardware
+from baton.platform import hardware, processes, secrets
 from baton.platform.build_info import build_info
 from baton.platform.durable_files import folder_fault
 from baton.platform.settings import CloudWorkerSettings, LocalWorkerSettings
@@ -118,7 +118,6 @@ async def check_background(context: CheckContext) -> str:
     """Report the background process that keeps models loaded."""
     from baton.cli.models.model_list import background_text
     from baton.compose import background
-    from baton.platform import processes
 
     if (lender := background.description(context.paths)) is not None:
         return background_text(lender).removesuffix(".")
@@ -202,7 +201,6 @@ async def check_keyring(_: CheckContext) -> str:
 async def check_keys(context: CheckContext) -> str:
     """Report which providers have a key, and where; a cloud worker without one can't answer."""
     from baton.cli.keys import key_name
-    from baton.platform import secrets
 
     remote = [
         worker for worker in context.settings.roster if not isinstance(worker, LocalWorkerSettings)

@@ -16,11 +16,13 @@ from baton.cli.prompt_run import read_line
 from baton.core.errors import BatonError
 from baton.core.machine import show_size
 from baton.core.sanitiser import one_line
+from baton.install import InstalledFiles, RemovableFiles, own_files, own_installation
+from baton.platform import secrets
 from baton.platform.paths import Paths, find_paths
+from baton.platform.settings import LocalWorkerSettings, load_settings
 from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
-    from baton.install import InstalledFiles, RemovableFiles
     from baton.platform.secrets import Key
 
 _Choice = Literal["keep", "remove"]
@@ -66,7 +68,6 @@ def uninstall(
     It first lists what there is. Models, history and keys stay unless you say otherwise.
     """
     from baton.compose import background
-    from baton.install import own_files, own_installation
 
     interrupts.restore_default_handler()
     paths = find_paths()
@@ -174,8 +175,6 @@ class _Removal:
         return freed
 
     def _remove_keys(self) -> None:
-        from baton.platform import secrets
-
         for name in self.keys:
             try:
                 secrets.remove_key(name, file=self._paths.keys_file)
@@ -185,9 +184,6 @@ class _Removal:
 
 def _stored_keys(paths: Paths) -> Mapping[str, Key]:
     """Return the keys that Baton keeps, in the keyring or as plain text, by provider or worker."""
-    from baton.platform import secrets
-    from baton.platform.settings import LocalWorkerSettings, load_settings
-
     names = list(secrets.PROVIDERS)
     try:
         for worker in load_settings(paths.config_file).roster:

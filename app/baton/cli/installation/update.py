@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,15 +20,13 @@ from baton.download import FLAVOURS, GPUS, Progress, is_address
 from baton.install import (
     FoundRelease,
     ReleaseStanding,
+    Updater,
     UpdateResult,
     own_installation,
     own_updater,
 )
 from baton.platform.paths import find_paths
 from baton.platform.settings import load_settings
-
-if TYPE_CHECKING:
-    from baton.install import Updater
 
 _EXAMPLES = """\b
 Examples:

@@ -34,14 +34,12 @@ from baton.core.machine import show_size
 from baton.gguf.memory_fit import Fit
 from baton.models import LibraryModel, ModelDownload, ModelState, NeedsAgreement
 from baton.platform.paths import find_paths
-from baton.platform.settings import configured_values, load_settings
+from baton.platform.settings import Settings, configured_values, load_settings
 from baton.presentation.model_rows import ModelRow
 from baton.presentation.words import join_words
 
 if TYPE_CHECKING:
     from baton.models import Library
-    from baton.platform.settings import Settings
-
 
 _EXAMPLES = """\b
 Examples:

@@ -29,7 +29,7 @@ from baton.core.catalogue_types import (
     settings_without_model,
 )
 from baton.core.errors import BatonError, ConfigError
-from baton.core.machine import show_memory, show_size
+from baton.core.machine import Hardware, show_memory, show_size
 from baton.core.sanitiser import one_line
 from baton.platform.paths import find_paths
 from baton.platform.settings import Settings, load_settings, write_settings
@@ -37,7 +37,6 @@ from baton.presentation.model_rows import UNUSABLE_STATES, gpu_text, licence_tex
 from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
-    from baton.core.machine import Hardware
     from baton.models import Library, Pick, Recommendation
 
 

@@ -19,7 +19,7 @@ from baton.core.plan_types import (
     Step,
     direct_step,
 )
-from baton.core.planning.skill_estimates import MAX_PEER_SKILL_GAP, strength
+from baton.core.planning.skill_estimates import MAX_PEER_SKILL_GAP, skill, strength
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.reading.bare_expressions import ABOUT_BATON, asks_who_answers
 
@@ -122,8 +122,6 @@ def best_step(routing: RoutingContext, outcome: Outcome, among: Iterable[int]) -
 
 def prompt_skill(routing: RoutingContext, card: Card) -> float:
     """Return how difficult a prompt of this kind may be for a worker."""
-    from baton.core.planning.skill_estimates import skill
-
     return skill(card, routing.route.need.kind)
 
 

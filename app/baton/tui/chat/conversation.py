@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,6 @@ from baton.tui.widgets.turn_view import TurnView
 if TYPE_CHECKING:
     from baton.presentation.chat_texts import RecentText
 
-
-from contextlib import suppress
 
 DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from baton.core.catalogue_types import STARTER_ID, ModelRole, recommended_roles
 from baton.core.errors import BatonError
-from baton.core.machine import show_memory, show_size
+from baton.core.machine import Hardware, show_memory, show_size
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
@@ -27,7 +27,6 @@ from baton.tui.widgets.question_view import RecommendationView
 from baton.tui.widgets.transcript import Notice
 
 if TYPE_CHECKING:
-    from baton.core.machine import Hardware
     from baton.core.messages import Prompt
     from baton.models import ExternalModel, Library, Pick, Recommendation
     from baton.presentation.chat_texts import RecentText

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,10 +15,11 @@ from textual.binding import BindingType
 from textual.css.query import DOMQuery
 from textual.screen import Screen
 
+from baton.core.errors import ConfigError
 from baton.core.history_types import Signal
 from baton.tui import key_bindings
 from baton.tui.chat.budget import BudgetController
-from baton.tui.chat.context import AppServices, ChatContext
+from baton.tui.chat.context import AppServices, ChatContext, OpenEndpoint
 from baton.tui.chat.conversation import ConversationController, FeedbackController
 from baton.tui.chat.downloads import DownloadController
 from baton.tui.chat.input import InputController, ShellController
@@ -36,11 +38,6 @@ from baton.tui.widgets.turn_view import TurnView
 if TYPE_CHECKING:
     from baton.tui.widgets.home_view import HomeView
 
-
-from contextlib import AsyncExitStack
-
-from baton.core.errors import ConfigError
-from baton.tui.chat.context import OpenEndpoint
 
 OF_A_MESSAGE = frozenset(
     ("copy", "copy_code", "why", "edit", "regenerate", "stronger", "branch", "good", "bad", "route")

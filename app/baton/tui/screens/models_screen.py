@@ -24,7 +24,7 @@ from baton.core.sanitiser import one_line, sanitise
 from baton.models import expected_speed
 from baton.presentation.model_rows import UNUSABLE_STATES, ModelRow
 from baton.tui import key_bindings, model_table
-from baton.tui.chat.downloads import MAX_PARALLEL
+from baton.tui.chat.downloads import MAX_PARALLEL, ActiveDownload, Downloads
 from baton.tui.model_table import (
     BAR_COLUMNS,
     SHORT_BAR_COLUMNS,
@@ -38,8 +38,6 @@ from baton.tui.screens.overlay import ConfirmScreen, Overlay, RoleScreen, reques
 if TYPE_CHECKING:
     from baton.models import Library
     from baton.tui.chat.context import ChatContext
-    from baton.tui.chat.downloads import ActiveDownload, Downloads
-
 MORE_TITLE = "More for this machine"
 FOREIGN_TITLE = "From other programs"
 

@@ -15,20 +15,19 @@ from baton.core.ledger_types import (
     Egress,
 )
 from baton.core.sanitiser import one_line
+from baton.presentation.served_requests import request_line, request_title
 from baton.presentation.words import (
     charge_text,
     count_text,
 )
 from baton.tui import key_bindings
+from baton.tui.chat.context import OpenEndpoint
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.text_widgets import TextView
 
 if TYPE_CHECKING:
     from baton.money import Ledger
 
-
-from baton.presentation.served_requests import request_line, request_title
-from baton.tui.chat.context import OpenEndpoint
 
 REFRESH_SECONDS = 0.5
 

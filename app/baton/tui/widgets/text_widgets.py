@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from rich.cells import split_graphemes
+from rich.cells import cell_len, chop_cells, split_graphemes
 from rich.segment import Segment
 from rich.style import StyleType
 from rich.text import Text
@@ -197,8 +197,6 @@ def wrap_hanging(line: str, width: int, hanging: int) -> list[str]:
 
 def wrap_line(line: str, width: int) -> list[str]:
     """Break one line at spaces where that is possible, else anywhere; nothing is left out."""
-    from rich.cells import cell_len, chop_cells
-
     if cell_len(line) <= width:
         return [line]
     parts: list[str] = []

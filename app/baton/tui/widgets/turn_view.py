@@ -22,12 +22,10 @@ from baton.presentation.run_story import CardsById
 from baton.presentation.words import file_text
 from baton.tui import key_bindings
 from baton.tui.widgets.status_lines import SplitLine
-from baton.tui.workflow_picture import progress_text
+from baton.tui.workflow_picture import WorkflowView, progress_text
 
 if TYPE_CHECKING:
     from baton.tui.widgets.answer import AnswerView
-    from baton.tui.workflow_picture import WorkflowView
-
 MAX_SHOWN_CHARS = 40_000
 """How much of a turn is drawn; all of it is copied, exported and sent."""
 
@@ -117,8 +115,6 @@ class TurnView(Vertical):
         if self._workflow is not None:
             self._workflow.show(run, roster)
         elif self._answers:
-            from baton.tui.workflow_picture import WorkflowView
-
             self._workflow = WorkflowView(run, roster)
             self.mount(self._workflow, after=self._head)
 
