@@ -27,7 +27,7 @@ from baton.core.view import fold_events
 from baton.models.model_download import ModelDownload
 from baton.models.ports import FileStamp, LibraryModel, ModelRecord
 from baton.models.store import FolderModelStore
-from baton.platform.paths import find_paths
+from baton.models.store.model_store import file_stamp
 from baton.platform.secrets import remove_keys
 from baton.platform.settings import (
     BudgetSettings,
@@ -348,7 +348,7 @@ async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> 
     assert baton.warning.startswith("mine is")
     path = store.save(record).path
     path.write_bytes(b"GGUF or so")
-    held = store.save(replace(record, stamp=store.file_stamp(path)))
+    held = store.save(replace(record, stamp=file_stamp(path)))
     assert "answers and draws plans" in baton.add_model(held), "when it is here again"
     assert baton.orchestra.default == "mine"
     await baton.aclose()
@@ -365,7 +365,7 @@ async def test_models_that_arrive_at_once_all_join_and_one_takes_a_role(tmp_path
     def arrive(number: int) -> str:
         held = store.save(ModelRecord(f"m{number}", f"M{number}", f"m{number}.gguf"))
         held.path.write_bytes(b"GGUF or so")
-        held = store.save(replace(held.record, stamp=store.file_stamp(held.path)))
+        held = store.save(replace(held.record, stamp=file_stamp(held.path)))
         together.wait(10)
         return baton.add_model(held)
 

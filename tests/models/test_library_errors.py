@@ -23,6 +23,7 @@ from baton.models.library import Library
 from baton.models.model_download import ModelDownload
 from baton.models.ports import LibraryModel, ModelRecord, ModelState
 from baton.models.store import FolderModelStore
+from baton.models.store.manifest import read_bundle, write_bundle
 from support.fake_hub import Hub
 from support.library_setup import final_model, tiny_model
 
@@ -64,7 +65,7 @@ def stick(folder: Path, id: str, data: bytes, roles: tuple[ModelRole, ...] = ())
     (folder / f"{id}.gguf").write_bytes(data)
     sha256 = hashlib.sha256(data).hexdigest()
     record = ModelRecord(id, "Tiny 1", f"{id}.gguf", size=len(data), sha256=sha256, roles=roles)
-    FolderModelStore(folder, environ={}).write_bundle(folder, [record])
+    write_bundle(folder, [record])
     return folder
 
 
@@ -151,9 +152,9 @@ async def test_what_was_killed_while_it_was_copied_is_not_fetched_from_a_hub(
     library: Library, store: FolderModelStore, hub: Hub, tmp_path: Path
 ) -> None:
     folder = stick(tmp_path / "stick", "mine", OTHER)
-    record, _ = store.read_bundle(folder)[0]
+    record, _ = read_bundle(folder)[0]
     source = Source("maker/tiny", "tiny.gguf", "0" * 40)
-    store.write_bundle(folder, [replace(record, source=source)])
+    write_bundle(folder, [replace(record, source=source)])
     records: list[ModelRecord] = []
     put = store.save
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from baton.models.ports import ModelRecord
 from baton.models.store import FolderModelStore
+from baton.models.store.model_store import file_stamp
 from baton.platform.paths import find_paths
 from support.command_line import CallResult
 from support.gguf_writer import Tensor, Value, facts, header, vocabulary
@@ -106,7 +107,7 @@ def stock(id: str, data: bytes, file: str = "") -> Path:
     )
     path = store.save(record).path
     path.write_bytes(data)
-    store.save(replace(record, stamp=store.file_stamp(path)))
+    store.save(replace(record, stamp=file_stamp(path)))
     return path
 
 

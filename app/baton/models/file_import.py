@@ -16,6 +16,8 @@ from baton.gguf.split_files import joined_hash, name_without_part, part_paths
 from baton.models.library import Library, absolute_path, explain_path_errors
 from baton.models.model_download import free_id
 from baton.models.ports import ExternalModel, LibraryModel, ModelRecord, ModelState
+from baton.models.store.manifest import read_bundle
+from baton.models.store.model_store import file_stamp
 from baton.platform.durable_files import expand_home
 
 
@@ -24,6 +26,7 @@ class ModelImport:
 
     def __init__(self, library: Library) -> None:
         self._library = library
+        self._store = library.model_store
 
     def add(
         self, path: Path, *, id: str = "", link: bool = False, force: bool = False
@@ -36,13 +39,10 @@ class ModelImport:
         with explain_path_errors(path):
             is_bundle = path.is_dir()
         if is_bundle:
-            found = [
-                (self._trusted_record(one), file)
-                for one, file in self._library.model_store.read_bundle(path)
-            ]
+            found = [(self._trusted_record(one), file) for one, file in read_bundle(path)]
         else:
             # By the path as it was typed, which errors then show.
-            header = self._library.model_store.read_header(expand_home(typed))
+            header = self._store.read_header(expand_home(typed))
             found = [(self._record_for_file(path, id, header), path)]
         return self._add(found, link, force)
 
@@ -58,7 +58,7 @@ class ModelImport:
         """Return a record for a file, from its header and from the program that it belongs to."""
         if id in self._library.taken_ids():
             raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
-        others = {other.path: other for other in self._library.model_store.external_models()}
+        others = {other.path: other for other in self._store.external_models()}
         of = others.get(
             path, ExternalModel(header.name or name_without_part(path.stem), path, 0, "")
         )
@@ -66,7 +66,7 @@ class ModelImport:
         id = id or free_id(
             self._library, path.name if path.name.lower().endswith(".gguf") else of.name
         )
-        stamp = self._library.model_store.file_stamp(path)
+        stamp = file_stamp(path)
         return ModelRecord(
             id=id,
             name=of.name,
@@ -79,8 +79,8 @@ class ModelImport:
 
     def _interrupted_id(self, path: Path) -> str:
         """Return the id under which a file was being copied when Baton was killed, or ""."""
-        for held in self._library.model_store.models():
-            record, stamp = held.record, self._library.model_store.file_stamp(path)
+        for held in self._store.models():
+            record, stamp = held.record, file_stamp(path)
             left = (
                 held.state is ModelState.COMING
                 and record.source == UNKNOWN_SOURCE
@@ -97,11 +97,11 @@ class ModelImport:
         Its roles are this user's choice, so they come from an earlier request here; and an id
         that stands for another model here is replaced.
         """
-        held = self._library.model_store.get(record.id)
+        held = self._store.get(record.id)
         if held is not None and held.record.sha256 == record.sha256:
             return replace(record, roles=held.record.roles)
         record = replace(record, roles=())
-        for other in self._library.model_store.models():
+        for other in self._store.models():
             if other.state.is_usable and other.record.sha256 == record.sha256:
                 return replace(record, id=other.id)
         known = self._library.entries().get(record.id)
@@ -114,7 +114,7 @@ class ModelImport:
         self, record: ModelRecord, file: Path, link: bool, force: bool
     ) -> AsyncGenerator[Progress | LibraryModel]:
         """Link or copy a file; it is verified in both cases."""
-        before = self._library.model_store.get(record.id)
+        before = self._store.get(record.id)
         if before is not None and before.record.sha256 != record.sha256:  # it is another model
             before, record = None, replace(record, id=free_id(self._library, record.file))
         if before is not None and before.state.is_usable:
@@ -133,26 +133,26 @@ class ModelImport:
             return
         # If it is killed, no hub continues it: the user has asked for no download.
         source = UNKNOWN_SOURCE if before is None else before.record.source
-        coming = self._library.model_store.save(replace(record, link="", stamp=None, source=source))
+        coming = self._store.save(replace(record, link="", stamp=None, source=source))
         record = replace(coming.record, source=record.source)
         if before is not None and before.state is ModelState.BROKEN and coming.path.exists():
-            self._library.model_store.discard(coming.path)
+            self._store.discard(coming.path)
         try:
             async with aclosing(self._copy(record, file)) as steps:
                 async for step in steps:
                     yield step
         except BaseException:  # an import is all or nothing
             if before is None:
-                self._library.model_store.remove(record.id)
+                self._store.remove(record.id)
             else:
-                self._library.model_store.save(before.record)
+                self._store.save(before.record)
             raise
 
     async def _link(
         self, record: ModelRecord, file: Path
     ) -> AsyncGenerator[Progress | LibraryModel]:
         # First: its own program may still be writing it.
-        stamp = self._library.model_store.file_stamp(file)
+        stamp = file_stamp(file)
         async with aclosing(self._library.model_source.hash_file(file)) as steps:
             async for step in steps:
                 if not isinstance(step, str):

@@ -42,10 +42,12 @@ from baton.models.ports import (
     ModelRecord,
     ModelState,
 )
+from baton.models.store.manifest import bundled_record, write_bundle
+from baton.models.store.model_store import FolderModelStore, file_stamp
 from baton.platform.durable_files import expand_home, make_folder, replace_file
 
 if TYPE_CHECKING:
-    from baton.models.ports import ModelSource, ModelStore
+    from baton.models.ports import ModelSource
     from baton.models.recommendation import Recommendation
 
 CheckModel = Callable[[Path], Awaitable[str]]
@@ -66,7 +68,7 @@ class Library:
 
     def __init__(
         self,
-        model_store: ModelStore,
+        model_store: FolderModelStore,
         model_source: ModelSource,
         entries: Callable[[], Sequence[CatalogueEntry]],
         inspect_machine: Callable[[], Awaitable[Hardware]],
@@ -132,7 +134,7 @@ class Library:
 
     def memory_load(self, path: Path, context: int = 0) -> ModelLoad:
         """Return what a model's file takes of memory once it is loaded. Raises ModelFileError."""
-        stamp = self.model_store.file_stamp(path)
+        stamp = file_stamp(path)
         size = stamp.size if stamp is not None else 0
         return estimate_load(self.model_store.read_header(path), size, context or self.context)
 
@@ -210,7 +212,7 @@ class Library:
 
         Roles and force that the user has set meanwhile stay.
         """
-        stamp = stamp or self.model_store.file_stamp(path)
+        stamp = stamp or file_stamp(path)
         size = stamp.size if stamp is not None else record.size
         hashes = sha256.split()
         if len(hashes) > 1:
@@ -293,7 +295,7 @@ class Library:
     async def verify_model(self, model: LibraryModel) -> AsyncGenerator[Progress | LibraryModel]:
         """Hash a model's file and record what it is then."""
         record = model.record
-        stamp = self.model_store.file_stamp(model.path)
+        stamp = file_stamp(model.path)
         if model.state in (ModelState.COMING, ModelState.GONE) or stamp is None:
             yield model
             return
@@ -320,13 +322,13 @@ class Library:
             if not model.state.is_usable:
                 raise ModelFileError(f"{model.record.name} isn't all here yet.", "Fetch it first.")
         for model in models:
-            record = self.model_store.bundled_record(folder, model.record)
+            record = bundled_record(folder, model.record)
             target = folder / record.file
             async with aclosing(self.model_source.copy(model.path, target, record.hashes)) as steps:
                 async for step in steps:
                     if isinstance(step, str):
                         sha256 = joined_hash(step.split())
-                        self.model_store.write_bundle(folder, [replace(record, sha256=sha256)])
+                        write_bundle(folder, [replace(record, sha256=sha256)])
                         yield target
                     else:
                         yield step

@@ -28,6 +28,7 @@ from baton.gguf.split_files import joined_hash, name_without_part, part_paths
 from baton.models.ports import LibraryModel, ModelRecord, ModelState, NeedsAgreement
 from baton.models.quant_choice import choose_file
 from baton.models.recommendation import DISK_MARGIN
+from baton.models.store.model_store import file_stamp
 
 if TYPE_CHECKING:
     from baton.models.library import Library
@@ -239,7 +240,7 @@ class ModelDownload:
         try:
             note = await self._library.check(path)
         except ModelFileError:
-            stamp, wrong = self._store.file_stamp(path), "llama.cpp can't load it"
+            stamp, wrong = file_stamp(path), "llama.cpp can't load it"
             sha256 = joined_hash(sha256.split())
             self._store.save(replace(record, sha256=sha256, stamp=stamp, wrong=wrong))
             raise

@@ -1,4 +1,4 @@
-"""What a model is in the library, and the Protocols of what the library needs of others."""
+"""What a model is in the library, and the Protocol of where its files come from."""
 
 from __future__ import annotations
 
@@ -190,69 +190,4 @@ class ModelSource(Protocol):
 
     async def aclose(self) -> None:
         """End child processes. Downloads stop, and can continue later."""
-        ...
-
-
-class ModelStore(Protocol):
-    """The folder where models are. Its methods are quick: none reads a whole file.
-
-    Names that would lead out of the folder are refused with ConfigError.
-    """
-
-    def models(self) -> Sequence[LibraryModel]:
-        """Return the models there are, by id; folders without a record are left out."""
-        ...
-
-    def get(self, id: str) -> LibraryModel | None:
-        """Return one model, None if it isn't there."""
-        ...
-
-    def save(self, record: ModelRecord) -> LibraryModel:
-        """Keep a record, new or changed; replaced as a whole."""
-        ...
-
-    def file_stamp(self, path: Path) -> FileStamp | None:
-        """Return a file's stamp as it is now, None where there is no file."""
-        ...
-
-    def read_header(self, path: Path) -> Header:
-        """Return a file's header. Raises ModelFileError."""
-        ...
-
-    def remove(self, id: str) -> int:
-        """Remove a model, with what has come of it; return the bytes freed.
-
-        A linked file stays where it is.
-        """
-        ...
-
-    def orphans(self) -> Sequence[Path]:
-        """Return what is in the folder and belongs to no model, or to one that is here anyway."""
-        ...
-
-    def problems(self) -> Sequence[str]:
-        """Return a sentence for each thing in the folder that can't be read or isn't Baton's."""
-        ...
-
-    def discard(self, path: Path) -> int:
-        """Delete an orphan; return the bytes freed."""
-        ...
-
-    def read_bundle(self, folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
-        """Return the models of a folder that `write_bundle` described, and where their files are.
-
-        Raises ModelFileError.
-        """
-        ...
-
-    def bundled_record(self, folder: Path, record: ModelRecord) -> ModelRecord:
-        """Return a model's record as it goes into such a folder, with its file's name there."""
-        ...
-
-    def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
-        """Describe the models whose files are in a folder, beside what it held before."""
-        ...
-
-    def external_models(self) -> Sequence[ExternalModel]:
-        """Return the model files of other programs on this machine that aren't linked yet."""
         ...

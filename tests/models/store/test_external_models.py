@@ -17,6 +17,7 @@ from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.models.ports import ExternalModel
 from baton.models.store import FolderModelStore, external_models
 from baton.models.store.external_models import FolderScan, find_external_models
+from baton.models.store.model_store import file_stamp
 from models.store.test_model_store import QWEN
 from support.gguf_writer import Tensor, Value, header
 
@@ -203,7 +204,7 @@ def test_what_is_used_already_is_left_out(
     held = store.save(coming)
     assert names(store.external_models()) == ["model-b"], "instead of the download"
     held.path.write_bytes(other.read_bytes())
-    store.save(replace(coming, stamp=store.file_stamp(held.path)))
+    store.save(replace(coming, stamp=file_stamp(held.path)))
     assert names(store.external_models()) == []
     assert sha256
 

@@ -17,6 +17,7 @@ from baton.core.catalogue_types import ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.models.ports import FileStamp, ModelRecord, ModelState
 from baton.models.store import FolderModelStore
+from baton.models.store.model_store import file_stamp
 from support.root_privileges import held_to_file_modes
 
 SHA = "a" * 64
@@ -42,7 +43,7 @@ def arrive(store: FolderModelStore, record: ModelRecord = QWEN, data: bytes = b"
     """Put a model there as a download does."""
     path = store.save(record).path
     path.write_bytes(data)
-    store.save(replace(record, size=len(data), stamp=store.file_stamp(path)))
+    store.save(replace(record, size=len(data), stamp=file_stamp(path)))
     return path
 
 
@@ -107,7 +108,7 @@ def test_a_download_is_coming_until_its_file_is_verified(store: FolderModelStore
     assert (found.state, found.bytes) == (ModelState.COMING, 2)
     held.path.write_bytes(b"GGUF")
     assert state(store) is ModelState.CHANGED, "killed between the rename and the record"
-    store.save(replace(QWEN, stamp=store.file_stamp(held.path)))
+    store.save(replace(QWEN, stamp=file_stamp(held.path)))
     assert state(store) is ModelState.HERE
     assert [found.bytes for found in store.models()] == [4]
 
@@ -121,7 +122,7 @@ def test_a_download_without_a_hash_has_a_name_of_its_own(store: FolderModelStore
 
 def test_a_file_that_was_touched_is_changed(store: FolderModelStore) -> None:
     path = arrive(store)
-    stamp = store.file_stamp(path)
+    stamp = file_stamp(path)
     assert stamp is not None
     path.write_bytes(b"GGUFF")
     os.utime(path, ns=(stamp.mtime_ns, stamp.mtime_ns))
@@ -148,7 +149,7 @@ def test_a_linked_file_is_used_where_it_is(store: FolderModelStore, tmp_path: Pa
     linked = replace(QWEN, file=theirs.name, link=str(theirs))
     held = store.save(linked)
     assert (held.path, held.state, held.bytes) == (theirs, ModelState.CHANGED, 0)
-    store.save(replace(linked, stamp=store.file_stamp(theirs)))
+    store.save(replace(linked, stamp=file_stamp(theirs)))
     assert state(store) is ModelState.LINKED
     theirs.write_bytes(b"other")
     assert state(store) is ModelState.CHANGED

@@ -14,6 +14,7 @@ import pytest
 from baton.core.errors import ModelFileError
 from baton.models.ports import LibraryModel
 from baton.models.store import FolderModelStore
+from baton.models.store.manifest import read_bundle, write_bundle
 from models.store.test_model_store import QWEN, arrive
 from support import model_store_process
 from support.model_store_process import record_of
@@ -144,14 +145,14 @@ def test_mutated_descriptions_of_a_stick_are_reported(
     stick = tmp_path / "stick"
     stick.mkdir()
     (stick / QWEN.file).write_bytes(b"GGUF")
-    store.write_bundle(stick, [QWEN])
+    write_bundle(stick, [QWEN])
     path = stick / "baton-models.json"
     whole = path.read_bytes()
     seed = random.Random(8)
     for _ in range(500 * times):
         path.write_bytes(mutate(whole, seed))
         try:
-            found = store.read_bundle(stick)
+            found = read_bundle(stick)
         except ModelFileError:
             continue
         for record, file in found:

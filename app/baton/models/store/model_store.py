@@ -15,15 +15,12 @@ from baton.gguf.split_files import part_names, part_paths
 from baton.models.ports import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
 from baton.models.store.manifest import (
     UnreadableRecord,
-    bundled_record,
     check_record,
     clean_record,
     encode_record,
     list_records,
     load_record,
     path_text,
-    read_bundle,
-    write_bundle,
 )
 from baton.models.store.store_files import (
     DRAFT_PREFIX,
@@ -47,10 +44,10 @@ if TYPE_CHECKING:
 
 
 class FolderModelStore:
-    """The models in a folder, as `baton.models.ports.ModelStore` says.
+    """The models in a folder; no method reads a whole file.
 
-    `environ` says where other programs keep their models. One process at a time makes changes;
-    reading never waits.
+    Names that would lead out of the folder are refused with ConfigError. `environ` says where other
+    programs keep their models. One process at a time makes changes; reading never waits.
     """
 
     def __init__(self, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
@@ -122,10 +119,6 @@ class FolderModelStore:
             sync_folder(self.folder)
         return gone
 
-    def file_stamp(self, path: Path) -> FileStamp | None:
-        """Return how a file looks now, None where there is none."""
-        return file_stamp(path)
-
     def read_header(self, path: Path) -> Header:
         """Return a file's header. Raises ModelFileError."""
         from baton.models.store.external_models import read_file_header
@@ -155,27 +148,6 @@ class FolderModelStore:
     def problems(self) -> Sequence[str]:
         """Return a sentence for each thing in the folder that can't be used as it is."""
         return list(find_problems(self.folder))
-
-    def read_bundle(self, folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
-        """Return the models of a folder that `write_bundle` described, and where their files are.
-
-        Raises ModelFileError.
-        """
-        return read_bundle(folder)
-
-    def bundled_record(self, folder: Path, record: ModelRecord) -> ModelRecord:
-        """Return a record as it goes into such a folder, with the name its file is to have there.
-
-        Raises ModelFileError.
-        """
-        return bundled_record(folder, record)
-
-    def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
-        """Describe the models whose files are in a folder, beside what it held before.
-
-        Raises ConfigError and ModelFileError.
-        """
-        write_bundle(folder, records)
 
     def external_models(self) -> Sequence[ExternalModel]:
         """Return the model files on this machine that aren't linked yet: other programs', and loose
