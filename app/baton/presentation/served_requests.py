@@ -5,52 +5,35 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from typing import Protocol
+from dataclasses import field
 
+from baton.core.frozen_dataclass import frozen_dataclass
 from baton.core.money import show_usd
 from baton.core.prompt_wrapping import bare_question
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView, activity_text
 
 
-class ServedRequest(Protocol):
+@frozen_dataclass
+class ServedRequest:
     """A request that another program made.
 
-    `program` is its name, `model` what it asked for ("": `address` is all there is), `prompt` its
-    newest words; `began` is in seconds since the epoch. `status` is HTTP's (0: not known yet);
-    `failure` says in a sentence why there is no answer ("": there is one, or may be); `run` is the
-    id of its run, if it got one.
+    `program` is its name, `model` what it asked for; "": `address`, its method and path, is all
+    there is. `prompt` are its newest words; `began` is in seconds since the epoch. `status` is
+    HTTP's (0: not known yet); `failure` says in a sentence why there is no answer ("": there is
+    one, or may be). `run` is the id that its run has, or would have had.
     """
 
-    @property
-    def program(self) -> str: ...
-
-    @property
-    def model(self) -> str: ...
-
-    @property
-    def address(self) -> str: ...
-
-    @property
-    def prompt(self) -> str: ...
-
-    @property
-    def run(self) -> str: ...
-
-    @property
-    def began(self) -> float: ...
-
-    @property
-    def view(self) -> RunView: ...
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def failure(self) -> str: ...
-
-    @property
-    def is_over(self) -> bool: ...
+    program: str
+    address: str
+    model: str = ""
+    status: int = 200
+    failure: str = ""
+    prompt: str = ""
+    run: str = ""
+    began: float = field(default_factory=time.time)
+    view: RunView = field(default_factory=RunView)
+    is_over: bool = True
 
 
 MAX_REASON_CHARS = 160

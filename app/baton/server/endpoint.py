@@ -44,7 +44,7 @@ from baton.server.offered_models import OfferedModel
 from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.request_runner import RequestRunner
-from baton.server.served_run import Answer, PlainRequest, ServedRun, answer_head, make_answer
+from baton.server.served_run import Answer, ServedRun, answer_head, make_answer
 from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
 
 T = TypeVar("T")
@@ -180,12 +180,12 @@ class Endpoint:
         error: ApiError | None = scope.get(ERROR)
         if served is not None:
             served.error = served.error or error
-            self._report(served)
+            self._report(served.request)
         elif error is not None or scope["path"] not in OPEN_PATHS:
             address = one_line(f"{scope['method']} {scope['path']}", 80)
             status, reason = (200, "") if error is None else (error.status, error.message)
             model, id = scope.get(MODEL, ""), scope[REQUEST_ID]
-            self._report(PlainRequest(program, address, model, status, reason, run=id))
+            self._report(ServedRequest(program, address, model, status, reason, run=id))
 
     async def aclose(self) -> None:
         """Stop what runs in the background."""

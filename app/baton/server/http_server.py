@@ -40,7 +40,6 @@ from baton.server.access import (
 from baton.server.api_errors import bad_request
 from baton.server.endpoint import Endpoint
 from baton.server.request_runner import AS_CONFIGURED, RequestRunner, ServingLimits
-from baton.server.served_run import PlainRequest
 
 skip_package_init("uvicorn")  # it imports what starts processes, which the packaged binary lacks
 
@@ -182,7 +181,8 @@ class OpenEndpoint:
     @property
     def requests(self) -> Sequence[ServedRequest]:
         """The requests, the newest last."""
-        return sorted((*self.runner.served, *self.log.plain), key=lambda one: one.began)
+        served = (one.request for one in self.runner.served)
+        return sorted((*served, *self.log.plain), key=lambda one: one.began)
 
     @property
     def url(self) -> str:
@@ -343,7 +343,7 @@ class RequestLog:
     """
 
     def __init__(self, file: Path, report: Callable[[ServedRequest], object] | None = None) -> None:
-        self.plain: deque[PlainRequest] = deque(maxlen=MAX_PLAIN)
+        self.plain: deque[ServedRequest] = deque(maxlen=MAX_PLAIN)
         self._report = report
         self._file = _LogFile(file)
         self._since = time.monotonic()
@@ -351,7 +351,7 @@ class RequestLog:
 
     def add(self, request: ServedRequest) -> None:
         """Take a request."""
-        if isinstance(request, PlainRequest):
+        if request.address:
             self.plain.append(request)
         self._begin_period()
         self._refused += bool(request.failure)
@@ -372,7 +372,7 @@ class RequestLog:
     def _report_rest(self) -> None:
         if (rest := self._refused - MAX_REFUSALS) > 0:
             text = f"{count_text(rest, 'more request')} refused."
-            self._show(PlainRequest("", "", status=0, failure=text))
+            self._show(ServedRequest("", "", status=0, failure=text))
 
     def _show(self, request: ServedRequest) -> None:
         if self._report is not None:

@@ -27,6 +27,7 @@ from baton.core.messages import Card, Finish
 from baton.core.money import format_usd
 from baton.core.view import RunView
 from baton.presentation.answers import route_object, run_warnings
+from baton.presentation.served_requests import ServedRequest
 from baton.server.access import Client
 from baton.server.api_errors import ApiError
 from baton.server.client_request import ClientRequest
@@ -101,58 +102,26 @@ class ServedRun:
         return self.asked.weight >= MAX_SHOWN_CHARS
 
     @property
-    def model(self) -> str:
-        """The model that was asked for."""
-        return self.asked.model
-
-    @property
-    def prompt(self) -> str:
-        """What was asked."""
-        return self.asked.prompt
-
-    @property
-    def program(self) -> str:
-        """The name of the program that asks."""
-        return self.client.program
-
-    @property
-    def address(self) -> str:
-        """Nothing: the model says what was asked for."""
-        return ""
-
-    @property
-    def status(self) -> int:
-        """HTTP's status; 0 as long as it isn't known."""
-        return self.error.status if self.error is not None else 200 if self.is_over else 0
-
-    @property
-    def failure(self) -> str:
-        """Why there is no answer, in a sentence, or ""."""
-        return self.error.message if self.error is not None else ""
+    def request(self) -> ServedRequest:
+        """What is shown of it, as it stands now."""
+        status = self.error.status if self.error is not None else 200 if self.is_over else 0
+        return ServedRequest(
+            self.client.program,
+            "",
+            self.asked.model,
+            status,
+            self.error.message if self.error is not None else "",
+            self.asked.prompt,
+            self.run,
+            self.began,
+            self.view,
+            self.is_over,
+        )
 
     @property
     def id(self) -> str:
         """The run's id, "" until it is recorded."""
         return self.view.started.run if self.view.started is not None else ""
-
-
-@dataclass(frozen=True, slots=True)
-class PlainRequest:
-    """A request that asked for no run, or was refused before there was one.
-
-    `address` is its method and path, `run` the id that its run would have had.
-    """
-
-    program: str
-    address: str
-    model: str = ""
-    status: int = 200
-    failure: str = ""
-    prompt: str = ""
-    run: str = ""
-    began: float = field(default_factory=time.time)
-    view: RunView = field(default_factory=RunView)
-    is_over: bool = True
 
 
 @dataclass(frozen=True, slots=True)
