@@ -11,7 +11,7 @@ from baton.core.messages import Card, Finish
 from baton.core.plan_types import Plan, direct_step
 from baton.core.view import RunView, fold_events
 from baton.presentation import answers
-from baton.tui.prompt_queue import record_view
+from baton.presentation.run_story import record_view
 
 GPT = Card("gpt", "cloud", "GPT", Label.CLOUD, remote=True)
 ROSTER = {

@@ -27,8 +27,9 @@ from baton.core.messages import (
 )
 from baton.core.plan_types import Need, Plan, Step
 from baton.core.ports import StepPrice
+from baton.presentation.run_story import record_view
 from baton.tui.app import BatonApp
-from baton.tui.prompt_queue import QueuedPrompt, record_view
+from baton.tui.prompt_queue import QueuedPrompt
 from baton.tui.screens.help_screen import HelpScreen
 from baton.tui.widgets.plan_card import PlanCard
 from baton.workers.scripted_worker import Script

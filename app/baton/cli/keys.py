@@ -15,7 +15,6 @@ from baton.cli.output import (
     confirm_or_exit,
     emit,
     emit_document,
-    emit_json,
     notify,
     require_terminal,
 )
@@ -142,16 +141,13 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     budget = confirm_cost(card_of(entry), settings, yes)
     trial = asyncio.run(try_worker(settings, paths, entry.id, budget))
     if as_json:
-        emit_json(
-            {
-                "schema": 1,
-                "status": "finished",
-                "provider": name,
-                "model": entry.model,
-                "seconds": trial.seconds,
-                "cost_usd": format_usd(trial.cost),
-                "warnings": trial.warnings,
-            }
+        emit_document(
+            status="finished",
+            provider=name,
+            model=entry.model,
+            seconds=trial.seconds,
+            cost_usd=format_usd(trial.cost),
+            warnings=trial.warnings,
         )
         return trial.report_warnings()
     cost = f" for {show_usd(trial.cost)}" if trial.cost else ""

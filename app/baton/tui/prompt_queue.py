@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from baton.core.errors import BatonError
@@ -15,7 +15,7 @@ from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Prompt
 from baton.core.plan_types import Plan
-from baton.core.view import RunView, fold_events
+from baton.core.view import RunView
 
 if TYPE_CHECKING:
     from baton.core.run.run import Run
@@ -229,10 +229,3 @@ def used_context_share(run: RunView) -> float | None:
         if call.context:
             return (call.tokens_in + call.tokens_out) / call.context
     return None
-
-
-def record_view(record: RunRecord) -> RunView:
-    """Fold a stored run's events; one that is over without saying so was lost, or imported."""
-    view = fold_events(record.events)
-    endless = view.status == "running" and record.status != "running"
-    return replace(view, status="lost") if endless else view

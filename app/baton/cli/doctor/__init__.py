@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.doctor.check import CheckResult, CheckState, run_checks, setup_context
-from baton.cli.output import emit, emit_json, notify
+from baton.cli.output import emit, emit_document, notify
 from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.paths import find_paths
@@ -80,7 +80,7 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
     is_broken = any(result.state is CheckState.BROKEN for result in results)
     if as_json:
         status = "failed" if is_broken else "finished"
-        emit_json({"schema": 1, "status": status, "checks": [asdict(one) for one in results]})
+        emit_document(status=status, checks=[asdict(one) for one in results])
     if file is not None:
         doctor_report.write_report(file, results, as_json)
     if not as_json:

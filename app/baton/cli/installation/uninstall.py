@@ -11,7 +11,7 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.models.terminal_dialog import ask_agreement
-from baton.cli.output import emit_json, notify, require_terminal
+from baton.cli.output import emit_document, notify, require_terminal
 from baton.cli.prompt_run import read_line
 from baton.core.errors import BatonError
 from baton.core.machine import show_size
@@ -89,8 +89,8 @@ def uninstall(
     stays = [*removal.stays, *removal.belongings.remove_unpacked()]
     left = removal.belongings.remove_empty_folders()
     if as_json:
-        result = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
-        return emit_json({"schema": 1, "status": "finished", **result})
+        stays = [*stays, *map(str, left)]
+        return emit_document(status="finished", freed_bytes=freed, stays=stays)
     for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
         notify(one_line(line, 400))
     notify(f"Baton is uninstalled, which frees {show_size(freed)}.")

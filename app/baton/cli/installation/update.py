@@ -12,7 +12,7 @@ import click
 from baton.cli import interrupts
 from baton.cli.models.terminal_dialog import ProgressBoard, ask_agreement
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit, emit_json, notify, require_terminal
+from baton.cli.output import emit, emit_document, notify, require_terminal
 from baton.core.errors import BatonError
 from baton.core.machine import show_size
 from baton.core.sanitiser import one_line
@@ -58,12 +58,13 @@ def show(as_json: bool) -> None:
     kept = installed.previous_build if installed.previous else None
     before = kept.build if kept is not None else None
     if as_json:
-        what = asdict(built) | {"file": str(installed.target), "source": receipt.source}
-        before_it = {
-            "previous": str(installed.previous or ""),
-            "previous_version": before and before.version,
-        }
-        return emit_json({"schema": 1, **what, **before_it})
+        return emit_document(
+            **asdict(built),
+            file=str(installed.target),
+            source=receipt.source,
+            previous=str(installed.previous or ""),
+            previous_version=before and before.version,
+        )
     rows = {
         "Version": ", ".join(filter(None, (built.version, built.flavour, built.gpu))),
         "Platform": built.platform,
@@ -124,7 +125,7 @@ def update(
             notify("Stopped; the program is whole. The same command continues from there.")
         raise
     if as_json:
-        emit_json({"schema": 1, "status": "finished", "action": action, **_release_object(release)})
+        emit_document(status="finished", action=action, **_release_object(release))
     elif check:
         emit(_verdict_text(release))
 
@@ -213,14 +214,11 @@ def rollback(as_json: bool) -> None:
     interrupts.restore_default_handler()
     changed = asyncio.run(_rollback())
     if as_json:
-        emit_json(
-            {
-                "schema": 1,
-                "status": "finished",
-                "action": changed.action,
-                "version": changed.now.version,
-                "previous_version": changed.before.version,
-            }
+        emit_document(
+            status="finished",
+            action=changed.action,
+            version=changed.now.version,
+            previous_version=changed.before.version,
         )
 
 

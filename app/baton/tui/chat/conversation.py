@@ -21,13 +21,14 @@ from baton.presentation.answers import (
     answer_parts,
     without_released_charges,
 )
+from baton.presentation.run_story import record_view
 from baton.presentation.words import count_text
 from baton.tui import desktop
 from baton.tui.chat.budget import BudgetController
 from baton.tui.chat.context import NO_MODEL, ChatContext
 from baton.tui.chat.onboarding import OnboardingController
 from baton.tui.chat.questions import QuestionController
-from baton.tui.prompt_queue import ConversationState, RunFollower, record_view, used_context_share
+from baton.tui.prompt_queue import ConversationState, RunFollower, used_context_share
 from baton.tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.durable_files import make_folder
 from baton.presentation.model_rows import gpu_text, licence_text
+from baton.presentation.run_story import record_view
 from baton.presentation.words import count_text, join_words
 from baton.tui.chat.context import ChatContext
 from baton.tui.chat.downloads import NO_LIBRARY, STICK_HINT, DownloadController
-from baton.tui.prompt_queue import record_view
 from baton.tui.widgets.question_view import RecommendationView
 from baton.tui.widgets.transcript import Notice
 
