@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from baton.cli.output import notify
@@ -28,13 +28,10 @@ async def user_history() -> AsyncIterator[Store]:
     """Open the user's history; report on stderr what is wrong with it."""
     from baton.history import Store
 
-    store = Store(find_paths().database)
-    try:
+    async with aclosing(Store(find_paths().database)) as store:
         if store.warning:
             notify(f"baton: {store.warning}")
         yield store
-    finally:
-        await store.aclose()
 
 
 def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
@@ -88,13 +85,10 @@ async def user_ledger() -> AsyncIterator[Ledger]:
     """Open the user's ledger; report on stderr what is wrong with it."""
     from baton.compose import open_ledger
 
-    ledger = open_ledger(find_paths())
-    try:
+    async with aclosing(open_ledger(find_paths())) as ledger:
         if ledger.warning:
             notify(f"baton: {ledger.warning}")
         yield ledger
-    finally:
-        await ledger.aclose()
 
 
 def with_ledger(work: Callable[[Ledger], Awaitable[T]]) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -178,9 +179,8 @@ async def try_worker(
 
     One that costs money is only asked within `budget`.
     """
-    baton = compose(settings, paths, history=False)
-    baton.orchestra.configure(router=RuleRouter())  # that worker alone is asked
-    try:
+    async with aclosing(compose(settings, paths, history=False)) as baton:
+        baton.orchestra.configure(router=RuleRouter())  # that worker alone is asked
         card = baton.orchestra.worker(worker).card
         prompt = Prompt(_COMPUTABLE.get(card.id, "17 + 25") if card.is_tool else _PROMPT)
         limits = PromptLimits(
@@ -196,8 +196,6 @@ async def try_worker(
         for sentence in view.substitutions:
             notify(f"baton: {sentence}")
         hardware = baton.orchestra.worker(worker).card.hardware
-    finally:
-        await baton.aclose()
     if (failed := view.failure) is not None:
         raise ERROR_CLASSES.get(failed.error, BatonError)(failed.message, failed.hint)
     call = view.calls[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -272,11 +272,9 @@ def _read_parts(read: Callable[[Baton], T]) -> T:
 
     async def run() -> T:
         paths = find_paths()
-        baton = compose(load_settings(paths.config_file), paths, history=False)
-        try:
+        parts = compose(load_settings(paths.config_file), paths, history=False)
+        async with aclosing(parts) as baton:
             return read(baton)
-        finally:
-            await baton.aclose()
 
     return asyncio.run(run())
 

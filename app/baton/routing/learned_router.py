@@ -11,6 +11,7 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -369,9 +370,8 @@ class RouterSpeed:
 
 async def measure_router() -> RouterSpeed:
     """Start the router in a child of its own and ask it a few times."""
-    router = LearnedRouter(limits=_PROBE_LIMITS)
     times = []
-    try:
+    async with aclosing(LearnedRouter(limits=_PROBE_LIMITS)) as router:
         for n in range(_REPETITIONS):
             began = time.perf_counter()
             answered = await router.estimate(f"{_PROMPT}{n}", _CANDIDATES)
@@ -380,5 +380,3 @@ async def measure_router() -> RouterSpeed:
             times.append(time.perf_counter() - began)
         middle = sorted(times)[_REPETITIONS // 2]
         return RouterSpeed(provider=router.provider, milliseconds=middle * 1000)
-    finally:
-        await router.aclose()

@@ -9,7 +9,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -430,13 +430,10 @@ async def _is_known(conductor: str, context: CheckContext) -> bool:
     """Whether the conductor is a worker. Raises ConfigError for one that isn't known."""
     from baton.compose import compose
 
-    baton = compose(context.settings, context.paths, history=False)
-    try:
+    async with aclosing(compose(context.settings, context.paths, history=False)) as baton:
         baton.require_conductor()
         known = {card.id for card in baton.orchestra.roster}
         return conductor in known or conductor in baton.orchestra.absent
-    finally:
-        await baton.aclose()
 
 
 async def _try_worker(worker: str, context: CheckContext) -> str:

@@ -147,8 +147,7 @@ async def _update(wish: _UpdateRequest, check: bool, offline: bool) -> tuple[Fou
 
     paths = find_paths()
     settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
-    updates = own_updater(paths, offline=settings.offline)
-    try:
+    async with aclosing(own_updater(paths, offline=settings.offline)) as updates:
         if check:
             return await updates.find_release(wish.source, wish.flavour, wish.gpu), "none"
         with updates.installation.hold_lock():
@@ -159,8 +158,6 @@ async def _update(wish: _UpdateRequest, check: bool, offline: bool) -> tuple[Fou
             await _check_permitted(release, wish)
             changed = await _run_update(updates, release, wish.quiet)
             background.stop(paths)  # it is of the version before
-    finally:
-        await updates.aclose()
     if not wish.quiet:
         notify(_result_text(changed, updates))
     return release, changed.action
@@ -190,16 +187,13 @@ async def _run_update(updates: Updater, release: FoundRelease, quiet: bool) -> U
             f"{release.now} -> {release.build}, {show_size(release.file.size)}"
             f" from {where}{one_line(release.source, 120)}"
         )
-    board = ProgressBoard([release.file.name], quiet)
-    try:
+    with ProgressBoard([release.file.name], quiet) as board:
         async with aclosing(updates.update(release)) as steps:
             async for step in steps:
                 if isinstance(step, Progress):
                     board.show(release.file.name, step)
                 else:
                     return step
-    finally:
-        board.close()
     raise AssertionError("an update ends with what was changed")
 
 
@@ -224,16 +218,13 @@ def rollback(as_json: bool) -> None:
 
 async def _rollback() -> UpdateResult:
     # Without the settings: this version may be unable to read them.
-    updates = own_updater(find_paths())
-    try:
+    async with aclosing(own_updater(find_paths())) as updates:
         with updates.installation.hold_lock():
             finished = updates.finish_interrupted()
             _report_finished(finished)
             if finished is not None and finished.action == "rollback":
                 return finished
             changed = await updates.rollback()
-    finally:
-        await updates.aclose()
     notify(_result_text(changed, updates))
     return changed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -31,11 +31,8 @@ async def open_library(offline: bool = False) -> AsyncIterator[tuple[Library, Se
     """Open the user's library, and close it at the end."""
     paths = find_paths()
     settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
-    library = compose_library(settings, paths)
-    try:
+    async with aclosing(compose_library(settings, paths)) as library:
         yield library, settings
-    finally:
-        await library.aclose()
 
 
 def list_models(*, whole: bool = False) -> list[ModelRow]:
@@ -43,11 +40,8 @@ def list_models(*, whole: bool = False) -> list[ModelRow]:
 
     async def look() -> list[ModelRow]:
         paths = find_paths()
-        baton = compose(load_settings(paths.config_file), paths)
-        try:
+        async with aclosing(compose(load_settings(paths.config_file), paths)) as baton:
             return await model_inventory.list_models(baton, whole)
-        finally:
-            await baton.aclose()
 
     return asyncio.run(look())
 
