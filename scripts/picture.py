@@ -30,6 +30,8 @@ async def draw(theme: str, size: tuple[int, int]) -> str:
             paths.config_file,
             exports=Path(home),
             logs=paths.logs,
+            state=paths.state,
+            library=baton.library,
         )
         app = BatonApp(services, theme)
         async with app.run_test(size=size) as pilot:

@@ -289,10 +289,12 @@ _MAX_STEPS = 600
 
 async def check_screen(context: SelfTestContext) -> str:
     """Open the app at 80x24, send a prompt, and look for the answer on the screen."""
+    from baton.compose import library
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.run_context import Services
     from baton.history import Store
     from baton.money import Ledger
+    from baton.platform.settings import Settings
     from baton.tui.app import BatonApp
     from baton.tui.chat.context import AppServices
     from baton.workers import ScriptedWorker
@@ -304,6 +306,8 @@ async def check_screen(context: SelfTestContext) -> str:
         table = AppServices(
             Orchestra(Services({"self-test": worker}, store), "self-test"),
             *(store, ledger, paths.config_file, context.folder / "exports", paths.logs),
+            state=paths.state,
+            library=library(Settings(), paths),
         )
         seen = await _type_prompt(BatonApp(table))
     finally:

@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from baton.compose import NOTHING_HERE
 from baton.core.labels import Label
 from baton.core.ledger_types import Scope
+from baton.core.machine import Hardware
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, RequestSent, Text, Usage
 from baton.core.money import NANO, Price, Rates
 from baton.core.permissions import RunTerms
@@ -23,7 +24,9 @@ from baton.core.plan_types import Plan
 from baton.core.ports import Redactor
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.run_context import Services
+from baton.download import HubSource
 from baton.history import Store
+from baton.models import FolderModelStore, Library
 from baton.money import Ledger
 from baton.tui import prompt_queue
 from baton.tui.app import BatonApp
@@ -217,6 +220,15 @@ async def execute(
         await session.wait_for_answer()
 
 
+def empty_library(folder: Path) -> Library:
+    """Return a library with no models, of a catalogue without any."""
+
+    async def look() -> Hardware:
+        return Hardware(16 * 2**30, 12 * 2**30, 8, 16, "A processor")
+
+    return Library(FolderModelStore(folder / "models", {}), HubSource(environ={}), tuple, look)
+
+
 @asynccontextmanager
 async def open_app(
     folder: Path,
@@ -260,7 +272,8 @@ async def open_app(
         absent={"small": NOTHING_HERE} if no_worker else {},
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
-    more = {**equip(orchestra), **services}
+    more: dict[str, Any] = {"library": empty_library(folder), "state": folder / "state"}
+    more |= {**equip(orchestra), **services}
     table = AppServices(orchestra, kept, ledger, config, exports, logs, **more)
     app = BatonApp(table, theme, keymap or {})
     async with app.run_test(size=size) as pilot:

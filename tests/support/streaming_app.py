@@ -20,6 +20,7 @@ from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
 from baton.tui.prompt_queue import QueuedPrompt
 from baton.workers.scripted_worker import ScriptedWorker
+from support.app_session import empty_library
 
 CARD = Card("small", "local", "Small", context=100_000, slots=8)
 STEPS = tuple(Step("small", f"Write part {n}.", ("prompt",)) for n in range(1, 5))
@@ -46,7 +47,10 @@ async def main(folder: Path) -> None:
     def begin() -> None:
         app.chat.queue.send(QueuedPrompt(app.chat.context.chat, Prompt("Write it"), plan=PLAN))
 
-    services = AppServices(orchestra, store, ledger, config, exports, logs, started=begin)
+    library = empty_library(folder)
+    services = AppServices(
+        orchestra, store, ledger, config, exports, logs, folder / "state", library, started=begin
+    )
     app = BatonApp(services)
     await app.run_async()
     await app.chat.close()

@@ -84,7 +84,7 @@ class AppServices:
     needed. `warm_cloud` starts what a cloud call will need, if there can be one. `report_later`
     takes a function that shows the user what only turns out while prompts are run.
 
-    `library` holds the models (None: there are only the workers). `add_model` makes a model that
+    `library` holds the models. `add_model` makes a model that
     has arrived a worker, in the roles of its record, and returns the line that says so;
     `remove_worker` lets a worker go whose file is about to. `roles` says who has which, `assign`
     gives some to a worker and returns a line, too. `state` is the folder for what the app remembers
@@ -100,18 +100,18 @@ class AppServices:
     config: Path
     exports: Path
     logs: Path
+    state: Path
+    library: Library
     limits: PromptLimits = ANYTHING
     worker: str | None = None
     conversation: str | None = None
     greeting: str = ""
     warm_cloud: Callable[[], None] = lambda: None
     report_later: Callable[[Callable[[str], object]], None] = lambda _: None
-    library: Library | None = None
     add_model: Callable[[LibraryModel], str] = lambda _: ""
     remove_worker: Callable[[str], Awaitable[None]] = _leave_nothing
     roles: Callable[[], Mapping[ModelRole, str]] = dict
     assign: Callable[[str, Sequence[ModelRole]], str] = lambda *_: ""
-    state: Path | None = None
     started: Callable[[], None] = lambda: None
     has_warnings: bool = True
     has_side_bar: bool = True

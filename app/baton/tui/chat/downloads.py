@@ -238,7 +238,6 @@ GROUP_FAILURES_SECONDS = 3.0
 REPEAT_HINT_SECONDS = 60.0
 """Within that time a second message leaves out what to do about it."""
 
-NO_LIBRARY = "There are no models to choose from here."
 STICK_HINT = (
     "Without a network, carry models over on a stick: `baton models export DIR` on a machine that "
     "has them, `baton models import DIR` here."
@@ -246,13 +245,12 @@ STICK_HINT = (
 
 
 class DownloadController:
-    """Starts and resumes downloads, and shows them. `queue` is None without a library."""
+    """Starts and resumes downloads, and shows them; `queue` has them."""
 
     def __init__(self, context: ChatContext) -> None:
         self._context = context
         self._services = context.services
-        library = context.services.library
-        self.queue = Downloads(library, self) if library is not None else None
+        self.queue = Downloads(context.services.library, self)
         self._resumed: set[str] = set()
         self._unreached: list[str] = []
         self._unreached_at, self._unreached_shown = 0.0, dict[str, None]()
@@ -260,7 +258,7 @@ class DownloadController:
     @property
     def is_downloading(self) -> bool:
         """Whether a model is on its way."""
-        return self.queue is not None and bool(self.queue.coming)
+        return bool(self.queue.coming)
 
     async def pull(self, model: str = "") -> None:
         """Download a model by its name in the catalogue or at a hub. To be run in a worker."""
@@ -268,9 +266,6 @@ class DownloadController:
 
         context, library = self._context, self._services.library
         transcript, footer = context.transcript, context.footer
-        if library is None or self.queue is None:
-            await transcript.note(NO_LIBRARY)
-            return
         if not model.strip():
             await transcript.note(
                 "Which model? /pull qwen3.5-4b, for example, or /pull hf.co/USER/REPO; the models "
@@ -298,8 +293,6 @@ class DownloadController:
 
     async def _resume(self) -> None:
         library, mention = self._services.library, self._context.transcript.mention
-        if library is None or self.queue is None:
-            return
         models = await asyncio.to_thread(library.models)
         unfinished = [held for held in models if held.is_unfinished]
         paused = [held for held in unfinished if held.record.paused]
@@ -318,8 +311,6 @@ class DownloadController:
 
     async def set_offline(self, offline: bool) -> None:
         """Stop the downloads while Baton is offline, and resume them after it."""
-        if self.queue is None:
-            return
         if offline:
             await self.queue.stop()
         else:
@@ -327,8 +318,7 @@ class DownloadController:
 
     async def close(self) -> None:
         """Stop all downloads; what has arrived is kept."""
-        if self.queue is not None:
-            await self.queue.close()
+        await self.queue.close()
 
     async def complain_of_network(self, error: BatonError) -> None:
         """Say what went wrong, and how to bring models to a machine without a network."""
@@ -340,7 +330,7 @@ class DownloadController:
 
     def downloads_changed(self) -> None:
         """Show the downloads in the footer, where nothing else is shown."""
-        if self.queue is not None and self._context.screen.is_mounted:
+        if self._context.screen.is_mounted:
             self._context.footer.beside = downloads_text(self.queue.coming)
 
     async def arrived(self, held: LibraryModel) -> None:

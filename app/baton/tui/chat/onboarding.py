@@ -22,13 +22,13 @@ from baton.presentation.model_rows import gpu_text, licence_text
 from baton.presentation.run_story import record_view
 from baton.presentation.words import count_text, join_words
 from baton.tui.chat.context import ChatContext
-from baton.tui.chat.downloads import NO_LIBRARY, STICK_HINT, DownloadController
+from baton.tui.chat.downloads import STICK_HINT, DownloadController
 from baton.tui.widgets.question_view import RecommendationView
 from baton.tui.widgets.transcript import Notice
 
 if TYPE_CHECKING:
     from baton.core.messages import Prompt
-    from baton.models import ExternalModel, Library, Pick, Recommendation
+    from baton.models import ExternalModel, Pick, Recommendation
     from baton.presentation.chat_texts import RecentText
 
 
@@ -94,20 +94,18 @@ class OnboardingController:
         return recent
 
     async def _recommend_unasked(self, *, is_new: bool) -> None:
-        library = self._services.library
-        if library is None or await self._is_equipped(library) or not self._context.is_untouched:
+        if await self._is_equipped() or not self._context.is_untouched:
             return
         self._is_undecided = is_new  # to others the offer was made before
         self.advise()
 
-    async def _is_equipped(self, library: Library) -> bool:
+    async def _is_equipped(self) -> bool:
         """Whether there is more than the starter model, or the user put that off."""
         workers = {id for id, card in self._context.roster.items() if not card.is_tool}
         if self._context.can_answer and workers - {STARTER_ID}:
             return True
-        return await asyncio.to_thread(
-            lambda: is_put_off(self._services.state) or bool(library.models())
-        )
+        state, library = self._services.state, self._services.library
+        return await asyncio.to_thread(lambda: is_put_off(state) or bool(library.models()))
 
     async def keep_prompt(self, prompt: Prompt) -> None:
         """Give a prompt back that no worker can answer yet, and say what to do: once, at length."""
@@ -128,13 +126,6 @@ class OnboardingController:
             footer.say(KEPT)
 
     # The recommendation
-
-    async def recommend(self) -> None:
-        """Say which models suit this machine."""
-        if self._services.library is None:
-            await self._context.transcript.note(NO_LIBRARY)
-        else:
-            self.advise()
 
     def advise(self, *, follow: bool = True) -> None:
         """Say which models suit this machine, at the end of the conversation.
@@ -160,7 +151,6 @@ class OnboardingController:
         from baton.workers.local import is_machine_busy, measure_speed
 
         library, context = self._services.library, self._context
-        assert library is not None
         machine = await library.inspect_machine()
         foreign = foreign_text(await asyncio.to_thread(library.external_models))
         # What to do without a network, where Baton knows that it has none.
@@ -206,8 +196,7 @@ class OnboardingController:
     def advise_again(self) -> None:
         """Show a recommendation that was not decided about again after an answer, but only once."""
         is_undecided, self._is_undecided = self._is_undecided, False
-        has_library = self._services.library is not None
-        if is_undecided and has_library and not self._downloads.is_downloading:
+        if is_undecided and not self._downloads.is_downloading:
             self.advise(follow=False)
 
     async def choose(self, event: RecommendationView.Chosen) -> None:
@@ -230,8 +219,7 @@ class OnboardingController:
         from baton.tui.screens.overlay import request_model
 
         context, advice, library = self._context, self._recommendation, self._services.library
-        queue = self._downloads.queue
-        if advice is None or library is None or queue is None:
+        if advice is None:
             return
         await view.offer(())
         begun: list[str] = []
@@ -241,7 +229,7 @@ class OnboardingController:
                 roles = recommended_roles(pick.roles)
                 held = await request_model(context.screen.app, library, pick.entry.id, roles)
                 if held is not None:
-                    queue.fetch(held)
+                    self._downloads.queue.fetch(held)
                     begun.append(held.record.name)
         except BatonError as error:
             await self._downloads.complain_of_network(error)
@@ -387,14 +375,13 @@ def _marker_file(state: Path) -> Path:
     return state / "models-later"
 
 
-def is_put_off(state: Path | None) -> bool:
+def is_put_off(state: Path) -> bool:
     """Whether the user put the models off."""
-    return state is not None and _marker_file(state).exists()
+    return _marker_file(state).exists()
 
 
-def remember_put_off(state: Path | None) -> None:
+def remember_put_off(state: Path) -> None:
     """Remember that models can wait; where that can't be kept, it is asked again."""
-    if state is not None:
-        with suppress(OSError):
-            make_folder(state)
-            _marker_file(state).touch(0o600)
+    with suppress(OSError):
+        make_folder(state)
+        _marker_file(state).touch(0o600)

@@ -153,7 +153,7 @@ class ChatScreen(Screen[None]):
             "private": self.budget.set_private,
             "models": start(self.onboarding.show_models, "overlay", exclusive=True),
             "model": self._choose_or_open("model", self.onboarding.set_worker),
-            "recommend": self.onboarding.recommend,
+            "recommend": self.onboarding.advise,
             "serve": start(self.serving.run_command, "serve"),
             "pull": start(self.downloads.pull, "want"),
         }

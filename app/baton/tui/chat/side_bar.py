@@ -112,7 +112,7 @@ class SideBarController:
             self._sent = tuple(await services.ledger.egress(limit=MAX_SENT))
         except BatonError as error:
             self._context.footer.say(str(error))
-        if not self._memory and services.library is not None:
+        if not self._memory:
             self._memory = (await services.library.inspect_machine()).memory
         if self._view is not None:
             self._view.show(self._state())

@@ -36,7 +36,6 @@ from baton.tui.model_table import (
 from baton.tui.screens.overlay import ConfirmScreen, Overlay, RoleScreen, request_model
 
 if TYPE_CHECKING:
-    from baton.models import Library
     from baton.tui.chat.context import ChatContext
 MORE_TITLE = "More for this machine"
 FOREIGN_TITLE = "From other programs"
@@ -54,7 +53,7 @@ class ModelsScreen(Overlay[str]):
     def __init__(
         self,
         context: ChatContext,
-        downloads: Downloads | None,
+        downloads: Downloads,
         *,
         starter_speed: float | None = None,
         at_best: bool = False,
@@ -66,6 +65,7 @@ class ModelsScreen(Overlay[str]):
         super().__init__()
         self._chat = context
         self._services = context.services
+        self._library = context.services.library
         self._downloads = downloads
         self._starter_speed = starter_speed
         self._at_best = at_best
@@ -101,14 +101,8 @@ class ModelsScreen(Overlay[str]):
         self.call_after_refresh(self._fill)
 
     @property
-    def _library(self) -> Library:
-        """The library; keys that need it work only where there is one."""
-        assert self._services.library is not None
-        return self._services.library
-
-    @property
     def _coming(self) -> dict[str, ActiveDownload]:
-        return {} if self._downloads is None else dict(self._downloads.coming)
+        return dict(self._downloads.coming)
 
     @property
     def _row(self) -> ModelRow | None:
@@ -120,7 +114,7 @@ class ModelsScreen(Overlay[str]):
 
     def _downloads_state(self) -> tuple[object, ...]:
         """Return what changes whenever other models may be here or on their way."""
-        return set(self._coming), 0 if self._downloads is None else self._downloads.ended_count
+        return set(self._coming), self._downloads.ended_count
 
     def _roster(self) -> list[Card]:
         return [card for card in self._services.orchestra.roster if not card.is_tool]
@@ -133,8 +127,6 @@ class ModelsScreen(Overlay[str]):
         try:
             uses = await self._services.store.runs.worker_usage()
             self._read(replace(self._data, uses=uses, roster=self._roster()))
-            if self._services.library is None:
-                return
             held, entries = await asyncio.to_thread(
                 lambda: (self._library.models(), self._library.entries())
             )
@@ -192,7 +184,8 @@ class ModelsScreen(Overlay[str]):
         table, coming = self.query_one(OptionList), self._coming
         columns = model_table.Columns(table.scrollable_content_region.width - 2)
         found = model_table.with_downloads(self._data.rows(self._chat.worker), coming)
-        found = [replace(r, memory=self._resident(r.id)) if r.is_worker else r for r in found]
+        resident = self._services.orchestra.resident
+        found = [replace(r, memory=resident(r.id)) if r.is_worker else r for r in found]
         lasting = [row for row in found if not row.program and not row.is_offered]
         groups = {
             "": lasting,
@@ -241,9 +234,6 @@ class ModelsScreen(Overlay[str]):
         nearest = min(places.values(), key=lambda index: abs(index - place), default=None)
         table.highlighted = places.get(key, nearest)
 
-    def _resident(self, worker: str) -> int:
-        return self._services.orchestra.resident(worker)
-
     def _show_coming(self, coming: dict[str, ActiveDownload], length: int) -> None:
         """Draw a bar for each model on its way."""
         bars = [progress_bar(one, length) for one in coming.values()][:MAX_PARALLEL]
@@ -277,7 +267,7 @@ class ModelsScreen(Overlay[str]):
             self._strengths[row_key(row)] = skill_summary(
                 card, await self._services.orchestra.services.skills.masteries_of(card)
             )
-            if _is_readable(row) and self._services.library is not None:
+            if _is_readable(row):
                 verdict = await self._library.verdict(row.id)
                 self._fit_texts[row.id] = f"{verdict.why} {verdict.remedy}".strip()
         except BatonError as error:
@@ -299,7 +289,7 @@ class ModelsScreen(Overlay[str]):
 
     def _download_error(self, row: ModelRow | None) -> str:
         """Say why this one didn't come, or couldn't be read, if it was tried lately."""
-        if row is None or row.phase or self._downloads is None:
+        if row is None or row.phase:
             return ""
         error = self._downloads.errors.get(row_key(row))
         return "" if error is None else sanitise(str(error))
@@ -315,8 +305,6 @@ class ModelsScreen(Overlay[str]):
         """Offer only what can be done with the model under the cursor."""
         if action == "whole":
             return bool(self._data.verdicts)
-        if action == "role" and self._services.library is None:
-            return False
         if action not in _ROW_ACTIONS:
             return True
         return self._row is not None and _ROW_ACTIONS[action](self._row)
@@ -339,7 +327,7 @@ class ModelsScreen(Overlay[str]):
     async def action_fetch(self) -> None:
         """Download a model of the catalogue, or one whose file is lost."""
         row = self._row
-        if row is None or self._downloads is None or not row.is_fetchable:
+        if row is None or not row.is_fetchable:
             return
         try:
             if row.is_stored or await request_model(self.app, self._library, row.id) is not None:
@@ -350,7 +338,7 @@ class ModelsScreen(Overlay[str]):
     def action_link(self) -> None:
         """Use another program's file where it is."""
         row = self._row
-        if row is not None and row.program and row.file is not None and self._downloads is not None:
+        if row is not None and row.program and row.file is not None:
             self._downloads.link(row.file, row.name, row.size)
 
     @work(group="change")
@@ -365,7 +353,7 @@ class ModelsScreen(Overlay[str]):
 
     async def _set_paused(self, *, pause: bool) -> None:
         row = self._row
-        if row is None or not row.is_stored or self._downloads is None:
+        if row is None or not row.is_stored:
             return
         try:
             await (self._downloads.pause if pause else self._downloads.resume)(row.id)
@@ -376,7 +364,7 @@ class ModelsScreen(Overlay[str]):
     def action_verify(self) -> None:
         """Read a model's file through, and see whether it is as it was."""
         row = self._row
-        if row is not None and row.is_stored and self._downloads is not None:
+        if row is not None and row.is_stored:
             self._downloads.verify(self._library.get(row.id))
 
     @work(group="change")
@@ -391,8 +379,7 @@ class ModelsScreen(Overlay[str]):
         ):
             return
         try:
-            if self._downloads is not None:
-                await self._downloads.stop(row.id)
+            await self._downloads.stop(row.id)
             await self._services.remove_worker(row.id)
             freed = await asyncio.to_thread(self._library.remove, row.id)
         except BatonError as error:
