@@ -49,7 +49,7 @@ _ROUTER_ROUNDS = 5
 
 async def check_test_key(context: SelfTestContext) -> str:
     """Keep a test key in the keyring, else in a private file; read it back and remove it."""
-    from baton.workers.cloud import GATEWAY_VARIABLES
+    from baton.workers.cloud.gateway import GATEWAY_VARIABLES
 
     result = await use_part("test key", context.environ, {*GATEWAY_VARIABLES, "BATON_HOME"})
     return result.text if result.well else CheckWarning(result.text)

@@ -143,7 +143,7 @@ async def check_templates(_: SelfTestContext) -> str:
 
 async def check_catalogue(_: SelfTestContext) -> str:
     """Read the catalogue of models."""
-    from baton.models import read_catalogue
+    from baton.models.catalogue import read_catalogue
 
     found = read_catalogue()
     return _compare_count(len(found), MIN_MODELS, f"{len(found)} models")
@@ -157,7 +157,8 @@ def _compare_count(count: int, least: int, text: str) -> str:
 
 async def check_router_files(_: SelfTestContext) -> str:
     """Look for every file that the router and the skill table read, and name their digests."""
-    from baton.routing import missing_part, read_scores, shipped_folder
+    from baton.routing import read_scores, shipped_folder
+    from baton.routing.scorer_process import missing_part
 
     folder = shipped_folder()
     files = []

@@ -36,8 +36,8 @@ from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.workers.scripted_worker import Script, ScriptedWorker
-from baton.workers.tools import Toolbox, ToolWorker, sandbox
-from baton.workers.tools.worker import PYTHON as PYTHON_TOOL
+from baton.workers.tools import ToolWorker, sandbox
+from baton.workers.tools.worker import PYTHON as PYTHON_TOOL, Toolbox
 
 SINGLE = PromptLimits(strategy="single", attended=False)
 PRICE = Price(Rates(NANO, NANO, NANO, NANO))

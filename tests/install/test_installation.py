@@ -16,8 +16,7 @@ import pytest
 
 from baton.core.errors import BatonError
 from baton.download.releases import Build, KeptBuild, Switch
-from baton.install import Installation
-from baton.install.installation import probe_version
+from baton.install.installation import Installation, probe_version
 from support.sample_releases import PLATFORM, program
 from support.update_processes import NEW, OLD, World, memory, switch_here, switch_in_processes
 

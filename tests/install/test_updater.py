@@ -13,7 +13,7 @@ import pytest
 
 from baton.core.errors import BatonError
 from baton.download import ReleaseSource
-from baton.install import Installation
+from baton.install.installation import Installation
 from baton.install.updater import FoundRelease, ReleaseStanding, Updater, UpdateResult
 from support.packaged_machine import Machine, machine, serve_release
 from support.sample_releases import PLATFORM, keys, program

@@ -15,8 +15,7 @@ import pytest
 
 from baton.core.errors import BatonError
 from baton.download import ReleaseSource
-from baton.install import Installation
-from baton.install.installation import probe_version
+from baton.install.installation import Installation, probe_version
 from baton.install.unpack_cache import tree_key
 from baton.install.updater import Updater
 from support.packaged_machine import Machine, machine

@@ -16,7 +16,8 @@ from baton.core.messages import Card, Chunk, Message, Request, RequestSent, Role
 from baton.core.money import FREE, Price, Rates
 from baton.core.run.metered_worker import MeteredWorker
 from baton.platform.secrets import PROVIDERS
-from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
+from baton.workers.cloud import CloudWorker, Gateway
+from baton.workers.cloud.gateway import CallTimeouts
 from support.fake_cloud import Cloud
 from support.metered_calls import KEYS
 

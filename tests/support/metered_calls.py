@@ -28,7 +28,8 @@ from baton.core.permissions import ANYTHING, RunTerms
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.money import Ledger
 from baton.platform.secrets import PROVIDERS
-from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway
+from baton.workers.cloud import CloudWorker, Gateway
+from baton.workers.cloud.gateway import CallTimeouts
 from support.fake_cloud import Cloud, Fault, ReceivedRequest
 
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000), source="a test")

@@ -31,8 +31,9 @@ from baton.money import Ledger
 from baton.platform.paths import find_paths
 from baton.platform.settings import Settings
 from baton.presentation.served_requests import ServedRequest, request_line
-from baton.server import LOOPBACK, RequestRunner, ServingLimits, serving
+from baton.server import LOOPBACK, ServingLimits, serving
 from baton.server.access import Grant
+from baton.server.request_runner import RequestRunner
 from baton.workers.scripted_worker import ScriptedWorker
 
 if TYPE_CHECKING:

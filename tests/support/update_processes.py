@@ -287,7 +287,7 @@ def _switch_all(jobs: Sequence[tuple[World, Switch, int]], pipe: Any) -> None:
 
 def switch_here(world: World, switch: Switch, kill_at: int | None = None) -> list[str]:
     """Do the same in this process; with `kill_at`, its steps are counted."""
-    from baton.install import Installation
+    from baton.install.installation import Installation
 
     steps = Steps(world.prefix, kill_at or 0)
     if kill_at is not None:

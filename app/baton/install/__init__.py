@@ -1,9 +1,6 @@
 """The packaged binary on this machine: update, rollback and removal."""
 
-from baton.install.installation import (
-    Installation as Installation,
-    own_installation as own_installation,
-)
+from baton.install.installation import own_installation as own_installation
 from baton.install.uninstaller import (
     InstalledFiles as InstalledFiles,
     RemovableFiles as RemovableFiles,

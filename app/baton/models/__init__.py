@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
-    from baton.models.catalogue import read_catalogue as read_catalogue
     from baton.models.file_import import ModelImport as ModelImport
     from baton.models.library import Library as Library
     from baton.models.model_download import ModelDownload as ModelDownload
@@ -26,7 +25,6 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         store="FolderModelStore",
-        catalogue="read_catalogue",
         file_import="ModelImport",
         library="Library",
         model_download="ModelDownload",

@@ -7,18 +7,16 @@ from baton.core.lazy_loading import lazy_exports
 if TYPE_CHECKING:
     from baton.routing.learned_router import (
         LearnedRouter as LearnedRouter,
-        RouterSpeed as RouterSpeed,
         measure_router as measure_router,
     )
     from baton.routing.scorer_process import (
         ScorerLimits as ScorerLimits,
-        missing_part as missing_part,
         read_scores as read_scores,
         shipped_folder as shipped_folder,
     )
 else:
     __getattr__ = lazy_exports(
         __name__,
-        learned_router="LearnedRouter RouterSpeed measure_router",
-        scorer_process="ScorerLimits missing_part read_scores shipped_folder",
+        learned_router="LearnedRouter measure_router",
+        scorer_process="ScorerLimits read_scores shipped_folder",
     )

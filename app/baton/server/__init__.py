@@ -16,16 +16,11 @@ if TYPE_CHECKING:
         is_loopback as is_loopback,
         serving as serving,
     )
-    from baton.server.request_runner import (
-        RequestRunner as RequestRunner,
-        ServingLimits as ServingLimits,
-    )
-    from baton.server.served_run import ServedRun as ServedRun
+    from baton.server.request_runner import ServingLimits as ServingLimits
 else:
     __getattr__ = lazy_exports(
         __name__,
         access="DEFAULT_PORT LOOPBACK ServerTokens read_tokens",
         http_server="OpenEndpoint is_loopback serving",
-        request_runner="RequestRunner ServingLimits",
-        served_run="ServedRun",
+        request_runner="ServingLimits",
     )

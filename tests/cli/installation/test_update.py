@@ -263,7 +263,7 @@ def test_settings_that_this_version_cannot_read_are_not_a_reason_to_stay_with_it
 
 
 def test_of_two_at_once_one_does_it(call: Call, own: Machine) -> None:
-    from baton.install import Installation
+    from baton.install.installation import Installation
 
     release = str(own.publish())
     with Installation(own.world.target, find_paths().state, find_paths().cache).hold_lock():

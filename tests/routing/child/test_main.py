@@ -30,9 +30,10 @@ from baton.core.ports import Route
 from baton.core.routing_types import Draft
 from baton.ipc.messages import Failed, Message
 from baton.ipc.process import Child, ChildDied, ChildProcess, environment
-from baton.routing import LearnedRouter, ScorerLimits, missing_part, shipped_folder
+from baton.routing import LearnedRouter, ScorerLimits, shipped_folder
 from baton.routing.learned_router import candidates
 from baton.routing.messages import REPLIES, EstimateQuality, EstimateReply, LoadRouter, RouterLoaded
+from baton.routing.scorer_process import missing_part
 
 pytestmark = pytest.mark.sampled(0.5)
 

@@ -18,8 +18,9 @@ from baton.core.errors import ContextTooLong, WorkerError, WorkerUnavailable
 from baton.core.ledger_types import Status
 from baton.core.messages import Declined, Request, RequestSent, Retrying, Text, Usage
 from baton.core.money import FREE, Price
-from baton.workers.cloud import CallTimeouts, CloudWorker, Gateway, WorkerAddress
+from baton.workers.cloud import CloudWorker, Gateway, WorkerAddress
 from baton.workers.cloud.address_pool import preferred_order
+from baton.workers.cloud.gateway import CallTimeouts
 from support.cloud_worker_calls import (
     PRICE,
     Log,

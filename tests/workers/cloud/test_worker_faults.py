@@ -26,7 +26,8 @@ from baton.core.ledger_types import Scope, Status
 from baton.core.messages import Finish, Message, Request, Role
 from baton.core.money import Rates, Tier
 from baton.platform.secrets import PROVIDERS
-from baton.workers.cloud import CallTimeouts, Gateway
+from baton.workers.cloud import Gateway
+from baton.workers.cloud.gateway import CallTimeouts
 from support.cloud_answer import tokens_of
 from support.cloud_faults import FREE, HARMLESS, UNCOUNTED
 from support.fake_cloud import Bill, Cloud, CloudBehaviour, Fault, ReceivedRequest, Reply

@@ -17,13 +17,12 @@ from baton.gguf.memory_fit import Fit, ModelLoad, judge_fit
 from baton.workers.local import (
     GenerationSettings,
     Memory,
-    check_gguf,
     find_model,
     model_file as local_files,
     model_memory as local_memory,
     starter,
 )
-from baton.workers.local.model_file import estimate_file_load
+from baton.workers.local.model_file import check_gguf, estimate_file_load
 from baton.workers.local.model_memory import (
     MachineMemory,
     MemoryOccupied,

@@ -23,9 +23,10 @@ from baton.core.labels import Label
 from baton.core.messages import Message, Request, Role, Text, Usage, fenced
 from baton.core.money import FREE
 from baton.core.planning.plan_lines import parse_lines
-from baton.workers.tools import RequestReader, Toolbox, ToolWorker, build_tools, sandbox
+from baton.workers.tools import RequestReader, ToolWorker, build_tools, sandbox
 from baton.workers.tools.computation import CannotCompute
 from baton.workers.tools.computation.plan_steps import compute
+from baton.workers.tools.worker import Toolbox
 from support.processes import wait_until_over
 
 
@@ -282,7 +283,7 @@ async def test_its_environment_holds_no_key() -> None:
 
 PARENT = """
 import asyncio, sys
-from baton.workers.tools import Toolbox
+from baton.workers.tools.worker import Toolbox
 
 async def main():
     toolbox = Toolbox()

@@ -6,11 +6,7 @@ from baton.core.lazy_loading import lazy_exports
 
 if TYPE_CHECKING:
     from baton.workers.cloud.address_pool import WorkerAddress as WorkerAddress
-    from baton.workers.cloud.gateway import (
-        GATEWAY_VARIABLES as GATEWAY_VARIABLES,
-        CallTimeouts as CallTimeouts,
-        Gateway as Gateway,
-    )
+    from baton.workers.cloud.gateway import Gateway as Gateway
     from baton.workers.cloud.model_settings import LearnedSettings as LearnedSettings
     from baton.workers.cloud.price_table import (
         Snapshot as Snapshot,
@@ -38,7 +34,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         address_pool="WorkerAddress",
-        gateway="Gateway GATEWAY_VARIABLES CallTimeouts",
+        gateway="Gateway",
         model_settings="LearnedSettings",
         provider_models=(
             "did_you_mean full_names known_provider provider_model provider_refusals"

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from baton.workers.local.model_file import (
         STARTER as STARTER,
         ModelFile as ModelFile,
-        check_gguf as check_gguf,
         conductor_adapter as conductor_adapter,
         find_model as find_model,
         read_model_header as read_model_header,
@@ -56,9 +55,7 @@ else:
             " merge_server_models suggest_id"
         ),
         messages="LlamaInfo",
-        model_file=(
-            "ModelFile STARTER check_gguf conductor_adapter find_model read_model_header starter"
-        ),
+        model_file="ModelFile STARTER conductor_adapter find_model read_model_header starter",
         model_memory="LoadedModel Memory list_loaded_models memory_of_process",
         model_process="LoadSettings ModelProcess",
         native_probe="check_model probe_gpus probe_llama",

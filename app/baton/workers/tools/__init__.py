@@ -7,7 +7,6 @@ from baton.core.lazy_loading import lazy_exports
 if TYPE_CHECKING:
     from baton.workers.tools.worker import (
         RequestReader as RequestReader,
-        Toolbox as Toolbox,
         ToolWorker as ToolWorker,
         build_tools as build_tools,
         sandbox as sandbox,
@@ -15,5 +14,5 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_exports(
         __name__,
-        worker="RequestReader ToolWorker Toolbox build_tools sandbox",
+        worker="RequestReader ToolWorker build_tools sandbox",
     )

@@ -21,8 +21,9 @@ import psutil
 import pytest
 
 from baton.core.errors import WorkerError
-from baton.workers.tools import Toolbox, build_tools, sandbox
+from baton.workers.tools import build_tools, sandbox
 from baton.workers.tools.child.seccomp import _ALLOWED_CALLS, MEMORY_BYTES, _filter, _prctl
+from baton.workers.tools.worker import Toolbox
 from support.processes import wait_until_over
 from support.sandbox_escapes import ATTACKS
 from support.shared_folders import let_look
