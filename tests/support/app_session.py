@@ -192,7 +192,7 @@ class AppSession:
 
     async def wait_for_answer(self) -> None:
         """Wait until nothing is being written any more, and all that comes after it is done."""
-        await self.wait_until(lambda: self.chat.queue.is_idle)
+        await self.wait_until(lambda: self.chat.queue._task is None)
         await self.pilot.pause()
 
     async def ask(self, text: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -19,7 +20,12 @@ from baton.models.model_download import ModelDownload
 from baton.models.ports import ExternalModel, LibraryModel, ModelState
 from baton.presentation.model_rows import ModelRow
 from baton.tui import model_table
-from baton.tui.chat.downloads import ActiveDownload, Downloads, downloads_text
+from baton.tui.chat.downloads import (
+    ActiveDownload,
+    DownloadController,
+    Downloads,
+    downloads_text,
+)
 from baton.tui.screens import models_screen
 from baton.tui.screens.models_screen import ModelsScreen
 from support.app_library import (
@@ -590,7 +596,7 @@ class DownloadListener:
 
 async def test_no_more_than_three_come_at_once(library_setup: LibrarySetup) -> None:
     listener = DownloadListener()
-    coming = Downloads(library_setup.library, listener)
+    coming = Downloads(library_setup.library, cast(DownloadController, listener))
     library_setup.model_source.hold()
     models_there = [library_setup.put(one, here=False) for one in (TALKER, SCOUT, CODER, GATED)]
     for held in models_there:

@@ -154,11 +154,6 @@ class PromptQueue:
         """Whether an answer is being written."""
         return self.current is not None
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether all that was sent is over, with all that is done at an answer's end."""
-        return self._task is None
-
     def send(self, pending: QueuedPrompt, *, first: bool = False) -> None:
         """Run this prompt, after those that were sent before, or `first`."""
         self.waiting.insert(0 if first else len(self.waiting), pending)

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -48,30 +48,6 @@ class ActiveDownload:
     progress: Progress
 
 
-class DownloadObserver(Protocol):
-    """Receives the progress of downloads."""
-
-    def downloads_changed(self) -> None:
-        """Something came, began or ended."""
-        ...
-
-    async def arrived(self, held: LibraryModel) -> None:
-        """A model is here, verified."""
-        ...
-
-    async def verified(self, held: LibraryModel) -> None:
-        """A model's file was read again; this is how it stands."""
-        ...
-
-    async def failed(self, name: str, error: BatonError) -> None:
-        """This one didn't come, or couldn't be read."""
-        ...
-
-    def broke(self, error: BaseException) -> None:
-        """A bug ended it."""
-        ...
-
-
 Steps = AsyncGenerator[Progress | LibraryModel]
 Done = Callable[[LibraryModel], Awaitable[None]]
 
@@ -83,7 +59,7 @@ class Downloads:
     what went wrong, by id, until it is tried again.
     """
 
-    def __init__(self, library: Library, observer: DownloadObserver) -> None:
+    def __init__(self, library: Library, observer: DownloadController) -> None:
         self._library = library
         self._observer = observer
         self._coming: dict[str, ActiveDownload] = {}

@@ -230,7 +230,7 @@ class OfferCard(ScrollableQuestion):
     def __init__(self, question: Question, offer: CallOffer) -> None:
         self._offer = offer
         super().__init__(question, offer.text)
-        self._fold = FoldLine()
+        self._fold = Static(markup=False, classes="note")
         self._is_folded = True
 
     def heading(self) -> Content:
@@ -266,10 +266,11 @@ class OfferCard(ScrollableQuestion):
         event.stop()
         self._unfold()
 
-    def on_fold_line_pressed(self, event: FoldLine.Pressed) -> None:
-        """Do the same with the mouse."""
-        event.stop()
-        self._unfold()
+    def on_click(self, event: events.Click) -> None:
+        """Do the same where their line is clicked."""
+        if event.widget is self._fold:
+            event.stop()
+            self._unfold()
 
     def _unfold(self) -> None:
         offer, before = self._offer, self._text.lines
@@ -282,21 +283,6 @@ class OfferCard(ScrollableQuestion):
             self._text.scroll_to, y=0 if self._is_folded else before, animate=False
         )
         self._show_remainder()
-
-
-class FoldLine(Static):
-    """Stands for Baton's own instructions in an offer."""
-
-    class Pressed(Message):
-        """It was clicked."""
-
-    def __init__(self) -> None:
-        super().__init__(markup=False, classes="note")
-
-    def on_click(self, event: events.Click) -> None:
-        """Open or fold what it stands for."""
-        event.stop()
-        self.post_message(self.Pressed())
 
 
 def _fact_line(name: str, text: str) -> Static:
