@@ -90,11 +90,7 @@ class Majority(VoteStrategy):
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        cards = local_workers(context.routing)[:MAX_VOTERS]
-        if len(cards) < 2:
-            return single_answer(context.routing, "There is no other worker here to vote with.")
-        why = f"{len(cards)} workers here answer, and what most of them say counts."
-        return drafts_proposal(context.routing, [card.id for card in cards], why)
+        return _answers_of_all(context.routing, "to vote with", "what most of them say")
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         if len(outcome.plan.steps) == 1:
@@ -110,11 +106,9 @@ class Smoothie:
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        cards = local_workers(context.routing)[:MAX_VOTERS]
-        if len(cards) < 2:
-            return single_answer(context.routing, "There is no other worker here to compare with.")
-        why = f"{len(cards)} workers here answer, and what is most like all the others counts."
-        return drafts_proposal(context.routing, [card.id for card in cards], why)
+        return _answers_of_all(
+            context.routing, "to compare with", "what is most like all the others"
+        )
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the answer that is most like the others, once."""
@@ -124,6 +118,15 @@ class Smoothie:
             return None
         chosen, why = await _most_alike_step(context, outcome, whole)
         return None if outcome.plan.answer == (chosen,) else keep_step(outcome, chosen, why)
+
+
+def _answers_of_all(routing: RoutingContext, use: str, winner: str) -> Proposal:
+    """Propose that the workers here answer; `use` is what another one is for, `winner` counts."""
+    cards = local_workers(routing)[:MAX_VOTERS]
+    if len(cards) < 2:
+        return single_answer(routing, f"There is no other worker here {use}.")
+    why = f"{len(cards)} workers here answer, and {winner} counts."
+    return drafts_proposal(routing, [card.id for card in cards], why)
 
 
 async def _most_alike_step(
