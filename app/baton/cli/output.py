@@ -234,14 +234,7 @@ class Output:
         if not self._may_overwrite or text == self._status:
             return
         self._status = text
-        self._put(
-            (
-                2,
-                (_CLEAR + one_line(text, (_terminal_columns() or 80) - 1)).encode(
-                    "utf-8", "replace"
-                ),
-            )
-        )
+        self._put_error(_CLEAR + one_line(text, (_terminal_columns() or 80) - 1))
 
     def notify_without_status(self, text: str) -> None:
         """Say something that `show_status` shows, where it can show nothing: not when quiet."""
@@ -256,7 +249,10 @@ class Output:
     def warn(self, text: str) -> None:
         """Say something that must not go unseen."""
         self.show_status("")
-        self._put((2, (_wrap_lines(sanitise(text)) + "\n").encode("utf-8", "replace")))
+        self._put_error(_wrap_lines(sanitise(text)) + "\n")
+
+    def _put_error(self, text: str) -> None:
+        self._put((2, text.encode("utf-8", "replace")))
 
     def hold_output(self) -> None:
         """From now on keep what would meet a question at the terminal."""

@@ -22,16 +22,12 @@ from baton.presentation.plans import (
 )
 
 if TYPE_CHECKING:
-    from baton.cli.prompt_run import RendererFactory, RunRenderer, TerminalAsker
+    from baton.cli.prompt_run import RendererFactory, TerminalAsker
 
 
 def plan_renderer(roster: Sequence[Card]) -> RendererFactory:
     """Return what shows a drawn plan at the end of its run."""
-
-    def begin(output: Output, asker: TerminalAsker) -> RunRenderer:
-        return _PlanRenderer(output, asker, roster)
-
-    return begin
+    return lambda output, asker: _PlanRenderer(output, asker, roster)
 
 
 class _PlanRenderer:
