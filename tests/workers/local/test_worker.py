@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
@@ -185,9 +184,10 @@ async def test_lone_surrogates_and_empty_prompts_do_no_harm(worker: LocalWorker)
     assert (await ask(worker, "", max_tokens=2)).usage.tokens_out <= 2
 
 
-async def test_no_secret_reaches_the_child() -> None:
-    keys = {"OPENAI_API_KEY": "sk-canary", "LAB_TOKEN": "canary", "BATON_BUDGET__DAY": "canary"}
-    worker = small(environ={**os.environ, **keys})
+async def test_no_secret_reaches_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "LAB_TOKEN", "BATON_BUDGET__DAY"):
+        monkeypatch.setenv(name, "sk-canary")
+    worker = small()
     before = set(children())
     worker.warm()
     [pid] = set(children()) - before

@@ -91,7 +91,6 @@ def _exact_number(text: str) -> Fraction | None:
 
 # What kind of an answer it is
 
-ANSWER_KINDS = ("letter", "judged", "number", "other")
 _CHANCES_ALIKE = {"letter": 0.3, "judged": 0.9, "number": 0.2, "other": 0.15}
 """How likely two wrong answers are the same; measured for letters and numbers (.36, .31, .14)."""
 

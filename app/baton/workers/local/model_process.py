@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,7 +130,6 @@ class ModelProcess(Supervisor):
         ready: Callable[[], Awaitable[None]] | None = None,
         trusted: Callable[[], bool] | None = None,
         find_borrower: Callable[[], Borrower | None] = lambda: None,
-        environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__("The model process")
         self.path = path
@@ -141,7 +139,6 @@ class ModelProcess(Supervisor):
         self._memory = memory
         self._check_file = ready
         self._is_trusted = trusted
-        self._environ = environ
         self._find_borrower = find_borrower
         self._slots: asyncio.Semaphore | None = None
         self._alone: asyncio.Lock | None = None
@@ -370,7 +367,7 @@ class ModelProcess(Supervisor):
             settings.idle_seconds or None,
             settings.slots,
         )
-        order = ModelOrder("runner", environment(self._environ), opening, self._state)
+        order = ModelOrder("runner", environment(), opening, self._state)
         if (borrower := self._find_borrower()) is not None and not self._is_doubted:
             self._child = borrower.borrow(order, REPLIES)  # what it has counts as taken
         try:
