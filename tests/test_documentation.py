@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud.provider_models import provider_refusals
-from baton.workers.cloud.worker import PROVIDER_NAMES
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "inventory" / "data"
@@ -149,7 +149,7 @@ def test_every_event_and_its_fields_are_documented() -> None:
 def test_every_provider_is_listed_or_refused() -> None:
     listed, refused = page("cloud-providers.md").split("\n## Refused")
     assert {name for row in rows(listed.split("\n## ")[0]) for name in names(row[1])} == {
-        *PROVIDER_NAMES
+        *PROVIDERS
     }
     known = {name for row in rows(refused.split("\n## ")[0]) for name in names(row[0])}
     assert known - {"vertex_ai"} == {*provider_refusals()}

@@ -56,12 +56,13 @@ _MAX_FILE_BYTES = 1 << 20
 
 @frozen_dataclass
 class Provider:
-    """A seller of answers: its name in models' names, its key's variables, and its address.
+    """A seller of answers: its name in models' names and for people, its key, and its address.
 
     Without an address each customer has an own one, which a worker's `base_url` names.
     """
 
     name: str
+    title: str
     variable: str
     base_url: str
     also: tuple[str, ...] = ()
@@ -94,50 +95,63 @@ ALLOWED_PREFIXES = ("CUDA_", "GGML_", "GOMP_", "OMP_", "VK_")
 PROVIDERS: dict[str, Provider] = {
     provider.name: provider
     for provider in (
-        Provider("openai", "OPENAI_API_KEY", "https://api.openai.com/v1"),
-        Provider("anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com"),
+        Provider("openai", "OpenAI", "OPENAI_API_KEY", "https://api.openai.com/v1"),
+        Provider("anthropic", "Anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com"),
         Provider(
             "gemini",
+            "Gemini",
             "GEMINI_API_KEY",
             "https://generativelanguage.googleapis.com/v1beta",
             also=("GOOGLE_API_KEY",),
         ),
-        Provider("openrouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1"),
-        Provider("mistral", "MISTRAL_API_KEY", "https://api.mistral.ai/v1"),
-        Provider("deepseek", "DEEPSEEK_API_KEY", "https://api.deepseek.com"),
-        Provider("groq", "GROQ_API_KEY", "https://api.groq.com/openai/v1"),
-        Provider("xai", "XAI_API_KEY", "https://api.x.ai/v1"),
-        Provider("azure", "AZURE_OPENAI_API_KEY", "", also=("AZURE_API_KEY",)),
-        Provider("bedrock", "AWS_BEARER_TOKEN_BEDROCK", ""),
-        Provider("bedrock_mantle", "BEDROCK_MANTLE_API_KEY", ""),
-        Provider("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1"),
+        Provider("openrouter", "OpenRouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1"),
+        Provider("mistral", "Mistral", "MISTRAL_API_KEY", "https://api.mistral.ai/v1"),
+        Provider("deepseek", "DeepSeek", "DEEPSEEK_API_KEY", "https://api.deepseek.com"),
+        Provider("groq", "Groq", "GROQ_API_KEY", "https://api.groq.com/openai/v1"),
+        Provider("xai", "xAI", "XAI_API_KEY", "https://api.x.ai/v1"),
+        Provider("azure", "Azure", "AZURE_OPENAI_API_KEY", "", also=("AZURE_API_KEY",)),
+        Provider("bedrock", "Amazon Bedrock", "AWS_BEARER_TOKEN_BEDROCK", ""),
+        Provider("bedrock_mantle", "Amazon Bedrock", "BEDROCK_MANTLE_API_KEY", ""),
+        Provider("cerebras", "Cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1"),
         Provider(
-            "cohere", "COHERE_API_KEY", "https://api.cohere.com/v2/chat", also=("CO_API_KEY",)
+            "cohere",
+            "Cohere",
+            "COHERE_API_KEY",
+            "https://api.cohere.com/v2/chat",
+            also=("CO_API_KEY",),
         ),
         Provider(
             "fireworks_ai",
+            "Fireworks",
             "FIREWORKS_API_KEY",
             "https://api.fireworks.ai/inference/v1",
             also=("FIREWORKS_AI_API_KEY",),
         ),
-        Provider("huggingface", "HF_TOKEN", "https://router.huggingface.co/v1"),
-        Provider("moonshot", "MOONSHOT_API_KEY", "https://api.moonshot.ai/v1"),
-        Provider("novita", "NOVITA_API_KEY", "https://api.novita.ai/v3/openai"),
-        Provider("perplexity", "PERPLEXITY_API_KEY", "https://api.perplexity.ai/v1"),
-        Provider("sambanova", "SAMBANOVA_API_KEY", "https://api.sambanova.ai/v1"),
+        Provider("huggingface", "Hugging Face", "HF_TOKEN", "https://router.huggingface.co/v1"),
+        Provider("moonshot", "Moonshot", "MOONSHOT_API_KEY", "https://api.moonshot.ai/v1"),
+        Provider("novita", "Novita", "NOVITA_API_KEY", "https://api.novita.ai/v3/openai"),
+        Provider("perplexity", "Perplexity", "PERPLEXITY_API_KEY", "https://api.perplexity.ai/v1"),
+        Provider("sambanova", "SambaNova", "SAMBANOVA_API_KEY", "https://api.sambanova.ai/v1"),
         Provider(
             "together_ai",
+            "Together",
             "TOGETHER_API_KEY",
             "https://api.together.xyz/v1",
             also=("TOGETHERAI_API_KEY",),
         ),
-        Provider("vercel_ai_gateway", "AI_GATEWAY_API_KEY", "https://ai-gateway.vercel.sh/v1"),
+        Provider(
+            "vercel_ai_gateway",
+            "Vercel's AI Gateway",
+            "AI_GATEWAY_API_KEY",
+            "https://ai-gateway.vercel.sh/v1",
+        ),
         Provider(
             "vertex_ai",
+            "Vertex AI",
             "VERTEX_AI_API_KEY",
             "https://aiplatform.googleapis.com/v1/publishers/google",
         ),
-        Provider("zai", "ZAI_API_KEY", "https://api.z.ai/api/paas/v4"),
+        Provider("zai", "Z.ai", "ZAI_API_KEY", "https://api.z.ai/api/paas/v4"),
     )
 }
 

@@ -50,33 +50,6 @@ from baton.workers.cloud.provider_models import refuse_unasked, unknown_provider
 if TYPE_CHECKING:
     from baton.workers.cloud.gateway import Gateway
 
-PROVIDER_NAMES = {
-    "anthropic": "Anthropic",
-    "azure": "Azure",
-    "bedrock": "Amazon Bedrock",
-    "bedrock_mantle": "Amazon Bedrock",
-    "cerebras": "Cerebras",
-    "cohere": "Cohere",
-    "deepseek": "DeepSeek",
-    "fireworks_ai": "Fireworks",
-    "gemini": "Gemini",
-    "groq": "Groq",
-    "huggingface": "Hugging Face",
-    "mistral": "Mistral",
-    "moonshot": "Moonshot",
-    "novita": "Novita",
-    "openai": "OpenAI",
-    "openrouter": "OpenRouter",
-    "perplexity": "Perplexity",
-    "sambanova": "SambaNova",
-    "together_ai": "Together",
-    "vercel_ai_gateway": "Vercel's AI Gateway",
-    "vertex_ai": "Vertex AI",
-    "xai": "xAI",
-    "zai": "Z.ai",
-}
-
-
 GRACE_SECONDS = 1.5
 """How long the child may take to stop a call before it is killed."""
 
@@ -389,7 +362,7 @@ class CloudWorker:
         """Return what the asked one is called: its provider, or itself, at which address."""
         card = self.card
         if card.kind == "cloud" and not self._has_own_address:
-            return PROVIDER_NAMES[card.provider]
+            return PROVIDERS[card.provider].title
         if len(self._pool.addresses) == 1:
             return card.name
         return f"{card.name} at {urlsplit(lease.address.url).netloc}"

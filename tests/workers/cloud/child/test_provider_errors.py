@@ -19,9 +19,9 @@ import pytest
 
 from baton.ipc.messages import Failed
 from baton.ipc.parent_channel import Failure
+from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud.child import call_errors, provider_errors
 from baton.workers.cloud.child.cloud_call import CloudCall
-from baton.workers.cloud.worker import PROVIDER_NAMES
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line)
@@ -54,7 +54,7 @@ def make_call(row: dict[str, Any]) -> CloudCall:
     provider = row["provider"]
     call = CloudCall(
         id=1,
-        who=PROVIDER_NAMES.get(provider, "The lab"),
+        who=PROVIDERS[provider].title if provider in PROVIDERS else "The lab",
         provider=provider,
         model="some-model-1",
         base_url=row.get("base_url", "https://127.0.0.1"),
