@@ -72,20 +72,24 @@ def _merged_rows(
     by: UsageGrouping, charged: Sequence[UsageRow], local: Sequence[UsageRow]
 ) -> list[UsageRow]:
     """Join what the ledger and the history hold: days in their order, else the dearest first."""
-    rows: dict[str, UsageRow] = {}
+    groups: dict[str, list[UsageRow]] = {}
     for row in (*charged, *local):
-        known = rows.get(row.name, UsageRow(row.name, 0, 0, 0, 0, 0))
-        rows[row.name] = UsageRow(
-            row.name,
-            known.calls + row.calls,
-            known.tokens_in + row.tokens_in,
-            known.tokens_out + row.tokens_out,
-            known.charged + row.charged,
-            known.unconfirmed + row.unconfirmed,
-        )
+        groups.setdefault(row.name, []).append(row)
+    rows = [_summed(name, group) for name, group in groups.items()]
     if by == "day":
-        return sorted(rows.values(), key=lambda row: row.name)
-    return sorted(rows.values(), key=lambda row: (-row.charged, -row.calls, row.name))
+        return sorted(rows, key=lambda row: row.name)
+    return sorted(rows, key=lambda row: (-row.charged, -row.calls, row.name))
+
+
+def _summed(name: str, rows: Sequence[UsageRow]) -> UsageRow:
+    return UsageRow(
+        name,
+        sum(row.calls for row in rows),
+        sum(row.tokens_in for row in rows),
+        sum(row.tokens_out for row in rows),
+        sum(row.charged for row in rows),
+        sum(row.unconfirmed for row in rows),
+    )
 
 
 def usage_object(by: str, row: UsageRow) -> dict[str, object]:
@@ -101,15 +105,7 @@ def usage_object(by: str, row: UsageRow) -> dict[str, object]:
 
 
 def _usage_table(by: str, rows: list[UsageRow]) -> str:
-    total = UsageRow(
-        "in all",
-        sum(row.calls for row in rows),
-        sum(row.tokens_in for row in rows),
-        sum(row.tokens_out for row in rows),
-        sum(row.charged for row in rows),
-        sum(row.unconfirmed for row in rows),
-    )
-    shown = [*rows, total] if len(rows) > 1 else rows
+    shown = [*rows, _summed("in all", rows)] if len(rows) > 1 else rows
     head = [by, "calls", "tokens read", "written", "charged", "of it unconfirmed"]
     return format_columns([head, *(_usage_cells(row) for row in shown)])
 
