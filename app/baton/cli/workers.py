@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from baton.cli.budget import rates_object
-from baton.cli.options import AliasedGroup, complete_worker, offline_option
+from baton.cli.options import AliasedGroup, CommandT, complete_worker, offline_option
 from baton.cli.output import can_ask, emit, emit_document, notify
 from baton.cli.worker_probes import (
     checked_host,
@@ -58,6 +58,11 @@ Examples:
   baton workers add http://127.0.0.1:1234/v1 --model qwen3-8b
   baton workers add llama3.2-3b --private
 """
+
+
+def _price_option(where: str = "") -> Callable[[CommandT], CommandT]:
+    what = f"US dollars for a million tokens read and written{where}."
+    return click.option("--price", nargs=2, metavar="INPUT OUTPUT", help=what)
 
 
 @click.group(cls=AliasedGroup)
@@ -124,12 +129,7 @@ def show(worker: str, as_json: bool) -> None:
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="Ask that host; repeatable.")
 @click.option("--add", is_flag=True, help="Put them into config.toml.")
-@click.option(
-    "--price",
-    nargs=2,
-    metavar="INPUT OUTPUT",
-    help="US dollars for a million tokens read and written, on other hosts.",
-)
+@_price_option(", on other hosts")
 @offline_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def detect(
@@ -170,12 +170,7 @@ def detect(
 @click.argument("target", metavar="ID|URL|PROVIDER/MODEL")
 @click.option("--id", "id_", metavar="NAME", default="", help="What it is called from now on.")
 @click.option("--model", metavar="NAME", default="", help="Which of a server's models.")
-@click.option(
-    "--price",
-    nargs=2,
-    metavar="INPUT OUTPUT",
-    help="US dollars for a million tokens read and written.",
-)
+@_price_option()
 @click.option("--here", is_flag=True, help="It computes on this machine, not in a cloud.")
 @click.option("--private", is_flag=True, help="As --here; private conversations may go to it, too.")
 @offline_option

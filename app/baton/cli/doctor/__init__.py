@@ -126,21 +126,18 @@ def prove_offline(command: Sequence[str] | None = None) -> list[CheckResult]:
             environ=keyless_environ(),
         )
     except OSError as error:
-        return [
-            CheckResult(
-                "offline", CheckState.BROKEN, f"No process could be started: {error.strerror}."
-            )
-        ]
+        return [_broken("offline", f"No process could be started: {error.strerror}.")]
     if not watched.means:
-        return [
-            CheckResult(
-                "offline",
-                CheckState.BROKEN,
-                "It can't be proved on this machine: neither seccomp with notifications (Linux 5.0)"
-                f" nor a network namespace can be had. {watched.err}".strip(),
-            )
-        ]
+        text = (
+            "It can't be proved on this machine: neither seccomp with notifications (Linux 5.0)"
+            f" nor a network namespace can be had. {watched.err}"
+        )
+        return [_broken("offline", text.strip())]
     return [_socket_result(watched), _answer_result(watched)]
+
+
+def _broken(name: str, text: str) -> CheckResult:
+    return CheckResult(name, CheckState.BROKEN, text)
 
 
 def _socket_result(watched: WatchResult) -> CheckResult:
@@ -148,7 +145,7 @@ def _socket_result(watched: WatchResult) -> CheckResult:
     if watched.attempts:
         tried = ", ".join(f"{count} of {name}" for name, count in sorted(watched.attempts.items()))
         text = f"Baton tried to open sockets while offline: {tried}. All were refused ({means})."
-        return CheckResult("network", CheckState.BROKEN, text)
+        return _broken("network", text)
     if "seccomp" in watched.means:
         text = f"no process of Baton opened a socket, so none connected anywhere ({means})"
         return CheckResult("network", CheckState.OK, text)
@@ -159,14 +156,12 @@ def _socket_result(watched: WatchResult) -> CheckResult:
 def _answer_result(watched: WatchResult) -> CheckResult:
     """Check that the prompt was answered: a Baton that fails at once opens no socket, either."""
     if watched.status is None:
-        return CheckResult("answer", CheckState.BROKEN, "The prompt took too long and was stopped.")
+        return _broken("answer", "The prompt took too long and was stopped.")
     try:
         answer = str(json.loads(watched.out)["answer"])
     except (ValueError, KeyError, TypeError):
         answer = ""
     if watched.status or not answer:
         reason = one_line(watched.err, 300) or f"Baton ended with {watched.status}."
-        return CheckResult(
-            "answer", CheckState.BROKEN, f"The prompt was not answered offline: {reason}"
-        )
+        return _broken("answer", f"The prompt was not answered offline: {reason}")
     return CheckResult("answer", CheckState.OK, f"a prompt was answered: {one_line(answer, 60)!r}")

@@ -192,9 +192,7 @@ def _check_database(
 
 async def check_keyring(_: CheckContext) -> str:
     """Report the keyring."""
-    from baton.platform.secrets import keyring_status
-
-    name, why = keyring_status()
+    name, why = secrets.keyring_status()
     return name or CheckWarning(f"{why}; keys for cloud workers can come from the environment")
 
 
