@@ -1,4 +1,4 @@
-"""Parses a model's name: its family, version, size and variant, independent of the packager.
+"""Models' names: family, version, size and variant, independent of the packager; unused ids.
 
 The same model is called `Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf` here and `llama3.1:8b` there;
 measurements under one name must be found by the other.
@@ -7,9 +7,9 @@ measurements under one name must be found by the other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
-from itertools import takewhile
+from itertools import chain, count, takewhile
 from typing import NamedTuple
 
 from baton.core.lazy_loading import lazy_pattern
@@ -119,3 +119,9 @@ def _is_same_model(a: ModelName, b: ModelName) -> bool:
         return False
     same_size = a.billions == b.billions or 0.0 in (a.billions, b.billions)
     return same_size and (a.version == b.version or 0.0 in (a.version, b.version))
+
+
+def unused_id(wanted: str, taken: Container[str]) -> str:
+    """Return an id, with the first number behind it that isn't taken where it is: "small-2"."""
+    numbered = (f"{wanted}-{number}" for number in count(2))
+    return next(id for id in chain([wanted], numbered) if id not in taken)

@@ -22,6 +22,7 @@ from baton.core.catalogue_types import (
 )
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import show_size
+from baton.core.model_names import unused_id
 from baton.download.messages import Progress
 from baton.gguf.memory_fit import ModelLoad, estimate_entry_load, estimate_load
 from baton.gguf.split_files import joined_hash, name_without_part, part_paths
@@ -308,11 +309,7 @@ def make_id(file: str, taken: Mapping[str, object]) -> str:
     """Make an id of a file's name that isn't taken: "Qwen3-8B-Q5_K_M.gguf" is "qwen3-8b-q5_k_m"."""
     name = name_without_part(PurePosixPath(file).name.lower()).removesuffix(".gguf")
     short = _NOT_IN_IDS.sub("-", name).strip("-._")[:60].rstrip("-._") or "model"
-    number, suggestion = 1, short
-    while suggestion in taken:
-        number += 1
-        suggestion = f"{short}-{number}"
-    return suggestion
+    return unused_id(short, taken)
 
 
 def _offline_error() -> ConfigError:

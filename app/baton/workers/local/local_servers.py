@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from baton.core.forwarders import is_sellers
 from baton.core.labels import Label, address_label
+from baton.core.model_names import unused_id
 from baton.core.sanitiser import one_line
 
 TIMEOUT_SECONDS = 0.3
@@ -325,9 +326,6 @@ def suggest_id(name: str, used: set[str]) -> str:
     short = name.rsplit("/", 1)[-1].lower().removesuffix(".gguf").removesuffix(":latest")
     short = re.sub(r"[-.]gguf(:.*)?$", "", short)
     short = re.sub(r"[^a-z0-9._-]+", "-", short).strip("-._")[:40] or "model"
-    number, suggestion = 1, short
-    while suggestion in used:
-        number += 1
-        suggestion = f"{short}-{number}"
+    suggestion = unused_id(short, used)
     used.add(suggestion)
     return suggestion
