@@ -13,6 +13,7 @@ from baton.platform.paths import find_paths
 from baton.platform.settings import Settings
 from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
+from baton.tui.chat.onboarding import remember_put_off
 
 PICTURE = Path(__file__).resolve().parent.parent / "packaging" / "app.svg"
 PROMPTS = ("What is the capital of France?", "Write a Python function that adds two numbers.")
@@ -23,6 +24,7 @@ async def draw(theme: str, size: tuple[int, int]) -> str:
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})
         baton = compose(Settings(), paths)
+        remember_put_off(paths.state)
         services = AppServices(
             baton.orchestra,
             baton.store,

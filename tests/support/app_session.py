@@ -31,6 +31,7 @@ from baton.money import Ledger
 from baton.tui import prompt_queue
 from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
+from baton.tui.chat.onboarding import remember_put_off
 from baton.tui.prompt_queue import QueuedPrompt
 from baton.workers.scripted_worker import Script, ScriptedWorker
 
@@ -220,13 +221,15 @@ async def execute(
         await session.wait_for_answer()
 
 
-def empty_library(folder: Path) -> Library:
-    """Return a library with no models, of a catalogue without any."""
+def no_models(folder: Path) -> dict[str, Any]:
+    """Return what of `AppServices` gives no model, and offers none unasked."""
 
     async def look() -> Hardware:
         return Hardware(16 * 2**30, 12 * 2**30, 8, 16, "A processor")
 
-    return Library(FolderModelStore(folder / "models", {}), HubSource(environ={}), tuple, look)
+    store, state = FolderModelStore(folder / "models", {}), folder / "decided"
+    remember_put_off(state)
+    return {"library": Library(store, HubSource(environ={}), tuple, look), "state": state}
 
 
 @asynccontextmanager
@@ -272,8 +275,7 @@ async def open_app(
         absent={"small": NOTHING_HERE} if no_worker else {},
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
-    more: dict[str, Any] = {"library": empty_library(folder), "state": folder / "state"}
-    more |= {**equip(orchestra), **services}
+    more = {**no_models(folder), **equip(orchestra), **services}
     table = AppServices(orchestra, kept, ledger, config, exports, logs, **more)
     app = BatonApp(table, theme, keymap or {})
     async with app.run_test(size=size) as pilot:

@@ -20,7 +20,7 @@ from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
-from support.app_session import empty_library
+from support.app_session import no_models
 
 Execution = Callable[[Pilot[None]], Awaitable[None]]
 """What a user does before the picture is taken."""
@@ -62,11 +62,7 @@ class Look:
         services = Services(dict(workers), self.store, ledger=self.ledger, redactor=redactor)
         orchestra = Orchestra(services, "small", terms or RunTerms({}))
         config, exports, logs = (self.folder / name for name in ("config.toml", "exports", "logs"))
-        more: dict[str, Any] = {
-            "library": empty_library(self.folder),
-            "state": self.folder / "state",
-        }
-        more |= equip(orchestra)
+        more = {**no_models(self.folder), **equip(orchestra)}
         table = AppServices(orchestra, self.store, self.ledger, config, exports, logs, **more)
         return self.snap_compare(BatonApp(table, theme), terminal_size=size, run_before=execute)
 

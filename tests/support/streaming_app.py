@@ -20,7 +20,7 @@ from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
 from baton.tui.prompt_queue import QueuedPrompt
 from baton.workers.scripted_worker import ScriptedWorker
-from support.app_session import empty_library
+from support.app_session import no_models
 
 CARD = Card("small", "local", "Small", context=100_000, slots=8)
 STEPS = tuple(Step("small", f"Write part {n}.", ("prompt",)) for n in range(1, 5))
@@ -47,10 +47,8 @@ async def main(folder: Path) -> None:
     def begin() -> None:
         app.chat.queue.send(QueuedPrompt(app.chat.context.chat, Prompt("Write it"), plan=PLAN))
 
-    library = empty_library(folder)
-    services = AppServices(
-        orchestra, store, ledger, config, exports, logs, folder / "state", library, started=begin
-    )
+    more = no_models(folder)
+    services = AppServices(orchestra, store, ledger, config, exports, logs, started=begin, **more)
     app = BatonApp(services)
     await app.run_async()
     await app.chat.close()

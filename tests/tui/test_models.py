@@ -51,7 +51,7 @@ async def to_models(session: AppSession) -> ModelsScreen:
     await session.wait_until(lambda: isinstance(session.app.screen, ModelsScreen))
     screen = session.app.screen
     assert isinstance(screen, ModelsScreen)
-    if session.services.library is not None:
+    if session.services.library.entries():
         await session.wait_until(lambda: screen._data.verdicts)
     await session.settled()
     return screen
@@ -130,13 +130,13 @@ async def test_how_fast_others_may_be_is_estimated_from_the_starter(
         )
 
 
-async def test_without_a_library_there_are_the_workers(tmp_path: Path) -> None:
+async def test_without_models_there_are_the_workers(tmp_path: Path) -> None:
     async with open_app(tmp_path, SAY, SAY, cloud=remote_script(), card=GPT) as session:
         await to_models(session)
         seen = session.screen_text()
         assert "Qwen 4B" in seen
         assert "More for this machine" not in seen
-        await session.press("a", "d", "v", "p", "r")
+        await session.press("a", "d", "v", "p")
         assert isinstance(session.app.screen, ModelsScreen)
 
 

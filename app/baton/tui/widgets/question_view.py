@@ -268,7 +268,7 @@ class OfferCard(ScrollableQuestion):
 
     def on_click(self, event: events.Click) -> None:
         """Do the same where their line is clicked."""
-        if event.widget is self._fold:
+        if event.screen_offset in self._fold.region:
             event.stop()
             self._unfold()
 
