@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from baton.cli.options import AliasedGroup, completion_items
+from baton.cli.options import AliasedGroup, completion_items, yes_option
 from baton.cli.output import (
     confirm_or_exit,
     emit,
@@ -43,7 +43,6 @@ def _complete_provider(
 
 
 _provider = click.argument("provider", shell_complete=_complete_provider)
-_yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 
 
 @click.group(cls=AliasedGroup)
@@ -58,7 +57,7 @@ def keys() -> None:
 @keys.command("set")
 @_provider
 @click.option("--plaintext", is_flag=True, help="Keep it in a file, as plain text.")
-@_yes
+@yes_option
 def set_(provider: str, plaintext: bool, yes: bool) -> None:
     """Keep a key for PROVIDER: typed hidden, or piped in.
 
@@ -119,7 +118,7 @@ def remove(provider: str) -> None:
 @keys.command(short_help="Try a key with the cheapest possible call.")
 @_provider
 @click.option("-m", "--model", metavar="MODEL", help="Ask this one: openai/gpt-5-nano.")
-@_yes
+@yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     """Try the key of PROVIDER with the cheapest possible call, once you have seen what it can cost.

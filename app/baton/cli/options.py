@@ -232,6 +232,8 @@ events_option = click.option(
 no_stream_option = click.option(
     "--no-stream", is_flag=True, help="Print the answer only when it is complete."
 )
+json_object_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 
 

@@ -145,7 +145,7 @@ class BatonApp(App[None], inherit_bindings=False):
             # Textual would wait for ever for a terminal that is gone to take what it writes; one
             # that is still there is left as it was found.
             if self._driver is not None and not desktop.has_terminal():
-                self._driver.write = _discard  # type: ignore[assignment]
+                self._driver.write = lambda _: None  # type: ignore[assignment]
             self.kill_timer = threading.Timer(HANGUP_SECONDS, os._exit, (128 + number,))
             self.kill_timer.daemon = True
             self.kill_timer.start()
@@ -242,10 +242,6 @@ class BatonApp(App[None], inherit_bindings=False):
                 self.report = crash_report.write_report(self._logs, cause)
             self._exception_event.set()
         self._close_messages_no_wait()
-
-
-def _discard(_: str) -> None:
-    """Write for a terminal that is gone."""
 
 
 def run_app(

@@ -11,6 +11,7 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.models.terminal_dialog import ask_agreement
+from baton.cli.options import json_object_option, yes_option
 from baton.cli.output import emit_document, notify, require_terminal
 from baton.cli.prompt_run import read_line
 from baton.core.errors import BatonError
@@ -58,8 +59,8 @@ class _Choices:
     help="What to do with conversations, ledger and settings. [keep]",
 )
 @click.option("--keys", type=_CHOICES, help="What to do with the providers' keys. [keep]")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@yes_option
+@json_object_option
 def uninstall(
     models: _Choice | None, history: _Choice | None, keys: _Choice | None, yes: bool, as_json: bool
 ) -> None:

@@ -11,7 +11,7 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.models.terminal_dialog import ProgressBoard, ask_agreement
-from baton.cli.options import offline_option, quiet_option
+from baton.cli.options import json_object_option, offline_option, quiet_option, yes_option
 from baton.cli.output import emit, emit_document, notify, require_terminal
 from baton.core.errors import BatonError
 from baton.core.machine import show_size
@@ -42,12 +42,9 @@ stick are as good as the original. Interrupted at any time, the old or the new v
 there, and the next run continues. Running Batons keep the version that they are.
 """
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-_yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-
 
 @click.command(short_help="Show which build this is.")
-@_json
+@json_object_option
 def show(as_json: bool) -> None:
     """Show which build this is, where it is and came from, and which version it replaced."""
     from baton.platform import build_info as building
@@ -95,10 +92,10 @@ def show(as_json: bool) -> None:
     "--gpu", type=click.Choice([gpu or "none" for gpu in GPUS]), help="Change to this build."
 )
 @click.option("--force", is_flag=True, help="Install it even if it is older, or the same version.")
-@_yes
+@yes_option
 @offline_option
 @quiet_option
-@_json
+@json_object_option
 def update(
     source: str,
     check: bool,
@@ -198,7 +195,7 @@ async def _run_update(updates: Updater, release: FoundRelease, quiet: bool) -> U
 
 
 @click.command(short_help="Go back to the previous version.")
-@_json
+@json_object_option
 def rollback(as_json: bool) -> None:
     """Go back to the previous version, without a network.
 

@@ -17,7 +17,7 @@ from baton.cli.json_output import error_object
 from baton.cli.models.inventory import complete_held, open_library
 from baton.cli.models.pull import model_object
 from baton.cli.models.terminal_dialog import ProgressBoard, confirm
-from baton.cli.options import quiet_option
+from baton.cli.options import json_object_option, quiet_option, yes_option
 from baton.cli.output import emit, emit_document, notify
 from baton.compose.model_inventory import stored_row
 from baton.core.catalogue_types import STARTER_ID, ModelRole, role_holders, settings_without_model
@@ -37,14 +37,12 @@ if TYPE_CHECKING:
     from baton.models import Library
 
 _ids = click.argument("ids", nargs=-1, required=True, metavar="ID...", shell_complete=complete_held)
-_yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.command("rm", short_help="Remove models, and say what that frees.")
 @_ids
-@_yes
-@_json
+@yes_option
+@json_object_option
 def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove models, and say how many bytes that frees.
 
@@ -121,8 +119,8 @@ def _model_line(one: LibraryModel, roles: Sequence[ModelRole]) -> str:
 
 
 @click.command(short_help="Delete leftovers of downloads.")
-@_yes
-@_json
+@yes_option
+@json_object_option
 def prune(yes: bool, as_json: bool) -> None:
     """Delete what is in the models' folder and belongs to no model, such as cut copies.
 
@@ -153,7 +151,7 @@ async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
 @click.command(short_help="Read files again and compare their hashes.")
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=complete_held)
 @quiet_option
-@_json
+@json_object_option
 def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     """Read models' files whole and compare them with their hashes: all models, or those named.
 
@@ -225,7 +223,7 @@ Then, on the other machine:
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=complete_held)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @quiet_option
-@_json
+@json_object_option
 def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> None:
     """Copy models (all, or those named) into the folder DIR, for a machine without a network.
 
