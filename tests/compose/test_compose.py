@@ -28,6 +28,7 @@ from baton.models.model_download import ModelDownload
 from baton.models.ports import FileStamp, LibraryModel, ModelRecord
 from baton.models.store import FolderModelStore
 from baton.models.store.model_store import file_stamp
+from baton.platform.paths import find_paths
 from baton.platform.secrets import remove_keys
 from baton.platform.settings import (
     BudgetSettings,

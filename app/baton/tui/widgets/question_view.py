@@ -268,7 +268,7 @@ class OfferCard(ScrollableQuestion):
 
     def on_click(self, event: events.Click) -> None:
         """Do the same where their line is clicked."""
-        if event.screen_offset in self._fold.region:
+        if self._fold.region.contains_point(event.screen_offset):
             event.stop()
             self._unfold()
 
