@@ -86,14 +86,15 @@ def must_be_recorded(path: Path, bills: Path, printed: list[str]) -> None:
         assert row["status"] in (("settled", "unconfirmed") if sent[call] else ("void",))
 
 
+@pytest.mark.parametrize("tasks", [1, 16])
 @pytest.mark.parametrize("kills", [4, pytest.param(500, marks=pytest.mark.long)])
-def test_killed_batons_leave_nothing_unrecorded(tmp_path: Path, kills: int) -> None:
+def test_killed_batons_leave_nothing_unrecorded(tmp_path: Path, kills: int, tasks: int) -> None:
+    """With several tasks, calls are committed together."""
     path, bills = tmp_path / "ledger.db", tmp_path / "bills"
     printed: list[str] = []
     for _ in range(kills):
-        child = Program(
-            f"spend.call_until_killed(pathlib.Path({str(path)!r}), pathlib.Path({str(bills)!r}))"
-        )
+        files = f"pathlib.Path({str(path)!r}), pathlib.Path({str(bills)!r})"
+        child = Program(f"spend.call_until_killed({files}, {tasks})")
         printed.append(child.stdout.readline())
         time.sleep(random.random() * 0.05)
         child.send_signal(signal.SIGKILL)

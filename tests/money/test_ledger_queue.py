@@ -7,6 +7,7 @@ import random
 import selectors
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -179,6 +180,11 @@ class ImmediateThread(DatabaseThread[OpenedLedger]):
     async def run(self, work: Callable[[Connection], T]) -> T:
         await asyncio.sleep(0)
         return self.submit(partial(self.run_on_thread, work)).result()
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        done = super().submit(work)
+        done.exception()
+        return done
 
 
 class Schedule:

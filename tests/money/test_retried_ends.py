@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,14 @@ class FullDisk:
 
     def __init__(self, ledger: Ledger) -> None:
         self.is_full = False
-        self._commit = ledger._commit
+        self._change = ledger._database._change
 
-    def commit(self, work: Callable[[Connection], object], connection: Connection) -> object:
-        if self.is_full:
-            raise StoreError("The disk is full.")
-        return self._commit(work, connection)
+    @contextmanager
+    def change(self, connection: Connection) -> Iterator[None]:
+        with self._change(connection):
+            yield
+            if self.is_full:
+                raise StoreError("The disk is full.")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +46,7 @@ async def test_calls_that_end_on_a_full_disk_are_recorded_once_it_has_room(
     monkeypatch.setattr(ledger_module, "RETRY_SECONDS", 0.01)
     ledger = Ledger(tmp_path / "ledger.db")
     disk = FullDisk(ledger)
-    monkeypatch.setattr(ledger, "_commit", disk.commit)
+    monkeypatch.setattr(ledger._database, "_change", disk.change)
     held = [await ledger.hold(bill()) for _ in range(3)]
     disk.is_full = True
     for hold in held:

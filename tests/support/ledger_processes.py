@@ -128,15 +128,13 @@ async def _end(ledger: Ledger, hold: Hold, asked: HoldRequest, dice: random.Rand
                 await ledger.release(hold.call)
 
 
-def call_until_killed(path: Path, bills: Path) -> None:
-    """Make one call after the other; a provider bills each, to the cap, when it is sent.
+def call_until_killed(path: Path, bills: Path, tasks: int) -> None:
+    """Make calls in so many tasks; a provider bills each, to the cap, when it is sent.
 
     Prints what was acknowledged.
     """
 
-    async def main() -> None:
-        ledger = Ledger(path)
-        book = os.open(bills, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    async def call(ledger: Ledger, book: int) -> None:
         while True:
             hold = await ledger.hold(bill({Scope.DAY: 1000 * DOLLAR}))
             print("held", hold.call, hold.amount, flush=True)
@@ -145,6 +143,11 @@ def call_until_killed(path: Path, bills: Path) -> None:
             os.write(book, f"{hold.call} {MINI.cost(BilledTokens(1000, hold.cap))}\n".encode())
             cost = await ledger.settle(hold.call, BilledTokens(1000, hold.cap))
             print("settled", hold.call, cost, flush=True)
+
+    async def main() -> None:
+        ledger = Ledger(path)
+        book = os.open(bills, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        await asyncio.gather(*(call(ledger, book) for _ in range(tasks)))
 
     asyncio.run(main())
 

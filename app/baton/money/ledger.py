@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeVar
 
 from baton.core.errors import ConfigError, StoreError
 from baton.core.hold_decision import MAX_AMOUNT_NANOS
@@ -39,8 +38,6 @@ from baton.money.queries import UsageGrouping
 from baton.platform.database_thread import DatabaseThread
 from baton.platform.processes import Owner, current_process, is_alive
 from baton.platform.sqlite import Connection, transaction
-
-T = TypeVar("T")
 
 _PAGE_ROWS = 100
 
@@ -78,11 +75,13 @@ class Ledger:
         self._path = path
         self._clock = clock
         self._memory = None if path is None else LedgerRecords(path, records, history)
-        self._database = DatabaseThread(path, LEDGER, partial(open_ledger, self._memory))
-        self._read = self._database.read
+        opening = partial(open_ledger, self._memory)
+        self._database = DatabaseThread(path, LEDGER, opening, self._recorded)
+        self._read, self._write = self._database.read, self._database.write
         self._bounds = bounds
         self._unended = deque[Callable[[Connection], int | None]]()
         self._retrying: asyncio.Task[None] | None = None
+        self._is_file_checked = False
         self._reread = self._database.submit(reread)
         self._database.submit(self._recover)
 
@@ -90,9 +89,6 @@ class Ledger:
     def warning(self) -> str:
         """What the user must know about the opening, in a sentence, or "". Waits for it."""
         return self._database.opened.warning
-
-    async def _write(self, work: Callable[[Connection], T]) -> T:
-        return await self._database.run(partial(self._commit, work))
 
     async def _end(self, work: Callable[[Connection], int | None]) -> int | None:
         """Record how a call ended; if the disk won't have it, as soon as it will."""
@@ -113,16 +109,19 @@ class Ledger:
                         await self._write(self._unended[0])
                     self._unended.popleft()
 
-    def _commit(self, work: Callable[[Connection], T], connection: Connection) -> T:
+    @contextmanager
+    def _recorded(self, connection: Connection) -> Iterator[None]:
         """Change the ledger, then record beside it how far it has come."""
         with transaction(connection):
             self._require_growth(connection)
-            done = work(connection)
+            self._is_file_checked = False
+            for owner in self._lost_owners(connection):
+                call_funds.take_over_calls(connection, owner, self._clock())
+            yield
             progress = read_progress(connection)
         self._progress = progress  # not before the commit, which a full disk refuses
         if self._memory is not None:
             self._memory.record(self._progress)
-        return done
 
     # What a call needs (core.ports.Ledger)
 
@@ -131,10 +130,9 @@ class Ledger:
 
         def work(connection: Connection) -> Hold:
             self._require_file()
-            self._take_over(connection)
-            return self._commit(lambda c: call_funds.hold(c, bill, self._context()), connection)
+            return call_funds.hold(connection, bill, self._context())
 
-        return await self._database.run(work)
+        return await self._write(work)
 
     async def hold_in_turn(self, bill: HoldRequest, ticket: int = 0) -> Hold | int:
         """Set money aside, or return the ticket with which the call waits for other runs' money.
@@ -143,18 +141,18 @@ class Ledger:
         BudgetExceeded.
         """
 
+        def is_turn_reached(connection: Connection) -> bool:
+            self._take_over(connection)
+            with transaction(connection, "DEFERRED"):
+                return call_funds.is_turn_reached(connection, bill, self._context(), ticket)
+
         def work(connection: Connection) -> Hold | int:
             self._require_file()
-            self._take_over(connection)
-            if ticket:
-                with transaction(connection, "DEFERRED"):
-                    if not call_funds.is_turn_reached(connection, bill, self._context(), ticket):
-                        return ticket
-            return self._commit(
-                lambda c: call_funds.hold_in_turn(c, bill, self._context(), ticket), connection
-            )
+            return call_funds.hold_in_turn(connection, bill, self._context(), ticket)
 
-        return await self._database.run(work)
+        if ticket and not await self._database.run(is_turn_reached):
+            return ticket
+        return await self._write(work)
 
     async def leave_queue(self, ticket: int) -> None:
         """Wait no more with a ticket."""
@@ -324,7 +322,12 @@ class Ledger:
         return LedgerContext(self._clock(), self._owner, since, reread, self._bounds)
 
     def _require_file(self) -> None:
-        """Spend nothing that the next Baton wouldn't know of. Raises StoreError."""
+        """Spend nothing that the next Baton wouldn't know of. Raises StoreError.
+
+        Once is enough for all that is committed together.
+        """
+        if self._is_file_checked:
+            return
         files = self._database.opened.files
         if not all(is_same_file(path, file) for path, file in files.items()):
             raise StoreError(
@@ -344,6 +347,7 @@ class Ledger:
                 "is not known here, so nothing was sent.",
                 "Mount its whole folder.",
             )
+        self._is_file_checked = True
 
     def _require_growth(self, connection: Connection) -> None:
         """Write nothing into a file that forgot what this process wrote. Raises StoreError."""
@@ -361,8 +365,10 @@ class Ledger:
 
     def _take_over(self, connection: Connection) -> None:
         """End the calls of processes that are gone. Until then they count as held."""
-        for owner in call_funds.call_owners(connection):
-            if owner != self._owner and not is_alive(owner):
-                self._commit(
-                    partial(call_funds.take_over_calls, owner=owner, now=self._clock()), connection
-                )
+        if self._lost_owners(connection):
+            with self._recorded(connection):
+                pass  # every change begins with it
+
+    def _lost_owners(self, connection: Connection) -> list[Owner]:
+        owners = call_funds.call_owners(connection)
+        return [owner for owner in owners if owner != self._owner and not is_alive(owner)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from baton.platform.sqlite import (
     Connection,
@@ -34,18 +36,35 @@ class OpenedDatabase(Protocol):
 Opened = TypeVar("Opened", bound=OpenedDatabase)
 
 
+class _Change(NamedTuple):
+    """What is to be written, and what becomes of it."""
+
+    work: Callable[[Connection], Any]
+    written: Future[Any]
+
+
+class _ChangeRefused(Exception):
+    """One of several changes failed: they are made again one by one, so that the others don't."""
+
+
 class DatabaseThread(Generic[Opened]):
     """One connection on one background thread: work is done in the order of the calls.
 
     The event loop never waits for the disk. Opening begins at once; what goes wrong there is raised
-    by the first call.
+    by the first call. Changes are made inside `change`.
     """
 
     def __init__(
-        self, path: Path | None, wording: DatabaseWording, open_it: Callable[[], Opened]
+        self,
+        path: Path | None,
+        wording: DatabaseWording,
+        open_it: Callable[[], Opened],
+        change: Callable[[Connection], AbstractContextManager[None]] = transaction,
     ) -> None:
         self.path = path
         self._wording = wording
+        self._change = change
+        self._waiting = deque[_Change]()
         self._thread = ThreadPoolExecutor(1, f"baton-{wording.name}")
         self._opened = self._thread.submit(open_it)
 
@@ -84,13 +103,58 @@ class DatabaseThread(Generic[Opened]):
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Return what a function reads in one transaction."""
-        return await self.run(partial(_in_transaction, "DEFERRED", work, args, kwargs))
+
+        def read(connection: Connection) -> T:
+            with transaction(connection, "DEFERRED"):
+                return work(connection, *args, **kwargs)
+
+        return await self.run(read)
 
     async def write(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return what a function returns once its changes are on disk, all of them or none."""
-        return await self.run(partial(_in_transaction, "IMMEDIATE", work, args, kwargs))
+        """Return what a function returns once its changes are on disk, all of them or none.
+
+        All that wait at that moment are committed together: the disk takes as long for one.
+        """
+        change = _Change(lambda connection: work(connection, *args, **kwargs), Future())
+        self._waiting.append(change)
+        self.submit(self._write_waiting)
+        written: T = await asyncio.wrap_future(change.written)
+        return written
+
+    def _write_waiting(self) -> None:
+        changes = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        changes = [one for one in changes if one.written.set_running_or_notify_cancel()]
+        try:
+            self._write(changes)
+        except _ChangeRefused:
+            for one in changes:
+                self._write([one])
+
+    def _write(self, changes: Sequence[_Change]) -> None:
+        """Commit changes in one transaction. Raises _ChangeRefused if it must be one for each."""
+        if not changes:
+            return
+        try:
+            results = self.run_on_thread(partial(self._commit, changes))
+        except _ChangeRefused:
+            raise
+        except BaseException as error:
+            for one in changes:
+                one.written.set_exception(error)
+        else:
+            for one, result in zip(changes, results, strict=True):
+                one.written.set_result(result)
+
+    def _commit(self, changes: Sequence[_Change], connection: Connection) -> list[Any]:
+        with self._change(connection):
+            try:
+                return [one.work(connection) for one in changes]
+            except Exception as error:
+                if len(changes) == 1:
+                    raise
+                raise _ChangeRefused from error
 
     async def wipe_copies(self) -> None:
         """Remove the copies of deleted texts in the log and in backups from before a migration.
@@ -123,14 +187,3 @@ class DatabaseThread(Generic[Opened]):
 
 def _empty_log(connection: Connection) -> None:
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _in_transaction(
-    kind: str,
-    work: Callable[..., T],
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-    connection: Connection,
-) -> T:
-    with transaction(connection, kind):
-        return work(connection, *args, **kwargs)
