@@ -88,6 +88,39 @@ def test_a_killed_baton_has_kept_what_it_acknowledged(tmp_path: Path, kills: int
     asyncio.run(_is_settled(store))
 
 
+@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.long)])
+def test_a_killed_run_has_kept_every_step_that_was_shown_as_finished(
+    tmp_path: Path, kills: int
+) -> None:
+    """What is published before it is on disk is stored with the next event, in order."""
+    path = tmp_path / "baton.db"
+    shown: list[str] = []
+    for _ in range(kills):
+        child = Program(f"talk.run_plans(pathlib.Path({str(path)!r}))")
+        lines = [child.stdout.readline() for _ in range(random.randint(1, 60))]
+        time.sleep(random.random() * 0.02)
+        child.send_signal(signal.SIGKILL)
+        rest, err = child.communicate()
+        assert err == ""
+        shown += [line for line in (*lines, *rest.splitlines(True)) if line.endswith("\n")]
+    asyncio.run(_must_be_kept(Store(path), shown))
+
+
+async def _must_be_kept(store: Store, shown: list[str]) -> None:
+    seen: dict[str, list[str]] = {}
+    for line in shown:
+        run, event = line.split()
+        seen.setdefault(run, []).append(event)
+    for run, events in seen.items():
+        kept = [type(event).__name__ for event in (await store.runs.get(run)).events]
+        last = max((n for n, name in enumerate(events) if name in KEPT), default=-1)
+        assert kept[: last + 1] == events[: last + 1]
+    await store.aclose()
+
+
+KEPT = ("StepFinished", "Finished")
+
+
 async def _is_settled(store: Store) -> None:
     document = await store.archive.export()
     for conversation in document["conversations"]:

@@ -87,3 +87,28 @@ def write_slowly(path: Path, seed: int) -> None:
 def is_next(text: str, later: str) -> bool:
     """Whether a text of `write_slowly` may come right after another."""
     return re.fullmatch(rf"(?:{re.escape(text)} piece|draft) \d+", later) is not None
+
+
+def run_plans(path: Path) -> None:
+    """Run plans of three steps, and print each event that is published, but for the texts."""
+    from baton.core.events import TRANSIENT
+    from baton.core.messages import Text
+    from baton.core.plan_types import Plan, Step
+    from baton.core.run.orchestra import Orchestra
+    from baton.core.run.run_context import Services
+    from baton.workers.scripted_worker import ScriptedWorker
+
+    async def main() -> None:
+        worker = ScriptedWorker(lambda _: [Text("word")])
+        orchestra = Orchestra(Services({worker.card.id: worker}, Store(path)), worker.card.id)
+        access = (("prompt",), ("prompt",), ("1", "2"))
+        plan = Plan(tuple(Step(worker.card.id, "Do it.", seen) for seen in access), (3,))
+        while True:
+            async with orchestra.run(Prompt("Do it."), plan=plan) as run:
+                name = ""
+                async for event in run:
+                    name = event.run if isinstance(event, Started) else name
+                    if not isinstance(event, TRANSIENT):
+                        print(name, type(event).__name__, flush=True)
+
+    asyncio.run(main())

@@ -374,3 +374,9 @@ Event = (
 Terminal = Finished | Failed | Cancelled
 TERMINAL = (Finished, Failed, Cancelled)
 TRANSIENT = (StepText, Progress)
+DEFERRED = (Started, Routed, Planned, StepStarted, Called)
+"""Published at once, and on disk with the next event that isn't among these.
+
+After a kill the run is lost anyway, with its prompt, its finished steps and, in the ledger, its
+charges kept.
+"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import TracebackType
@@ -40,7 +41,8 @@ class Run:
         self._start = time.monotonic()
         self._recorded: RecordedRun | None = None
         self._executor: PlanExecutor | None = None
-        self._unstored: list[ev.Called] = []
+        self._storing: list[asyncio.Task[None]] = []
+        self._unpublished = deque[tuple[ev.Event, asyncio.Task[None]]]()
         self._is_late = False
 
     async def __aenter__(self) -> Self:
@@ -175,33 +177,58 @@ class Run:
         return round(time.monotonic() - self._start, 3)
 
     async def _keep(self, run: str, event: ev.Event) -> None:
-        """Store an event, then publish it; what a call cost is published in any case."""
+        """Store an event and publish it, after those before it."""
+        storing = asyncio.create_task(self._store_event(run, event))
+        self._storing.append(storing)
+        self._unpublished.append((event, storing))
         try:
-            await self._store.append(run, event)
-        except StoreError:
-            if isinstance(event, ev.Called):
-                self._unstored.append(event)
-            raise
-        self._queue.put_nowait(event)
+            if not isinstance(event, ev.DEFERRED):
+                await self._finish_storing()
+        finally:
+            self._publish()
+
+    async def _store_event(self, run: str, event: ev.Event) -> None:
+        await self._store.append(run, event)
+
+    async def _finish_storing(self) -> None:
+        """Wait until every event so far is on disk. Raises StoreError."""
+        storing, self._storing = self._storing, []
+        for error in await asyncio.gather(*storing, return_exceptions=True):
+            if isinstance(error, BaseException):
+                raise error
+
+    def _publish(self) -> None:
+        """Publish what is on disk, or needn't be before it is seen, in order."""
+        while self._unpublished:
+            event, storing = self._unpublished[0]
+            is_deferred = isinstance(event, ev.DEFERRED)
+            if not (is_deferred or storing.done()):
+                return
+            self._unpublished.popleft()
+            if is_deferred or storing.exception() is None:
+                self._queue.put_nowait(event)
 
     async def _end(self, status: TurnStatus, event: ev.Terminal | None) -> None:
         """Keep the text, then publish the run's last event, even if the disk won't take it."""
-        executor, recorded = self._executor, self._recorded
+        recorded = self._recorded
         if recorded is not None:
             self._services.saver.remove(recorded.answer)
-        text, author = (executor.text, executor.author) if executor else ("", self._request.worker)
         event = event and replace(event, at=self._now)
         try:
             if recorded is not None:
-                await self._store.write(recorded.answer, text, status, author)
-                draft, drafter = executor.replaced_draft if executor else ("", "")
-                if draft.strip():
-                    await self._store.add_draft(recorded.answer, draft, drafter)
+                self._storing.append(asyncio.create_task(self._write_answer(recorded, status)))
+                await self._finish_storing()
                 if event is not None:
                     await self._store.append(recorded.run, event)
         except StoreError as error:
             event = ev.Failed("StoreError", error.message, error.hint, at=self._now)
         if event is not None:
-            for called in self._unstored:
-                self._queue.put_nowait(replace(called, at=event.at))
             self._queue.put_nowait(event)
+
+    async def _write_answer(self, recorded: RecordedRun, status: TurnStatus) -> None:
+        executor = self._executor
+        text, author = (executor.text, executor.author) if executor else ("", self._request.worker)
+        await self._store.write(recorded.answer, text, status, author)
+        draft, drafter = executor.replaced_draft if executor else ("", "")
+        if draft.strip():
+            await self._store.add_draft(recorded.answer, draft, drafter)
