@@ -149,6 +149,11 @@ class ThoughtFilter:
         return self._open is not None
 
     @property
+    def had_thoughts(self) -> bool:
+        """Whether there were thoughts so far, or their end."""
+        return self._any
+
+    @property
     def is_unsure(self) -> bool:
         """Whether text is held back that may be thoughts without a beginning."""
         return self._is_unsure and bool(self._held)
@@ -192,6 +197,7 @@ class ThoughtFilter:
             is_text = (self._is_aside and not is_cut) or self._open.may_be_answer
             return f"{self._open.opens}{rest}" if is_text else ""
         if self._is_unsure and (end := _stray_end(rest)) is not None:
+            self._any = True
             return rest[end:].lstrip()
         return rest.lstrip() if self._any and not self._said else rest
 

@@ -302,6 +302,40 @@ def test_thoughts_that_the_cap_cut_are_not_an_answer(said: str, size: int) -> No
     assert sent_text(json.dumps({"choices": [whole]}).encode(), size) == ""
 
 
+async def send_answer(*pieces: str, finish: str, is_plain: bool) -> tuple[list[str], bool]:
+    """Return the answer as it stood after each message, and whether the model's is plain."""
+    shown = [""]
+
+    def send(message: AnswerText) -> None:
+        shown.append(message.text if message.starts_again else shown[-1] + message.text)
+
+    call = unsent_call("groq", "m")
+    sender = TextSender(SimpleNamespace(send=send), call, is_plain=is_plain)  # type: ignore[arg-type]
+    for piece in pieces:
+        sender.add(piece)
+        shown.append(shown[-1])
+    call.reader.finish = finish
+    sender.finish()
+    return shown[1:], sender.is_plain
+
+
+async def test_a_beginning_is_held_back_until_an_answer_came_without_thoughts() -> None:
+    for finish in ("length", "", "stop"):
+        shown, is_plain = await send_answer("Paris", " it is.", finish=finish, is_plain=False)
+        assert (shown[0], shown[-1], is_plain) == ("", "Paris it is.", finish == "stop")
+    shown, is_plain = await send_answer("Paris", " it is.", finish="", is_plain=True)
+    assert (shown[0], shown[-1], is_plain) == ("Paris", "Paris it is.", True)
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("thoughts", [("Simple.", "\n</think>\n"), ("<think>", "Hm.</think>")])
+async def test_thoughts_have_the_beginning_held_back_again(
+    thoughts: tuple[str, ...], is_plain: bool
+) -> None:
+    shown, is_plain = await send_answer(*thoughts, "4", "2", finish="stop", is_plain=is_plain)
+    assert (shown[-1], is_plain) == ("42", False)
+
+
 @pytest.mark.parametrize(
     ("said", "left"),
     [

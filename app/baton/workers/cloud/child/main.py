@@ -53,7 +53,8 @@ from baton.workers.reasoning_filter import ThoughtFilter, remote_marks
 
 UNSURE_SECONDS = 0.3
 """How long a text's beginning is held back that may be thoughts without a mark at their beginning:
-templates of some servers write it themselves."""
+templates of some servers write it themselves, in all answers. So it is held back no more once a
+whole answer of the model came without thoughts."""
 
 TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
@@ -70,6 +71,7 @@ class CallRunner:
         self._http = CloudHttpClient(setup, environ)
         self._writer = RequestWriter(setup.effort)
         self._tasks: list[asyncio.Task[None]] = []
+        self._plain_models: set[tuple[str, str]] = set()
         self._calls: dict[int, tuple[CloudCall, asyncio.Task[None]]] = {}
 
     def handle_message(self, message: Message) -> None:
@@ -124,7 +126,8 @@ class CallRunner:
 
     async def _run_call(self, call: CloudCall) -> None:
         """Answer a call, and send how it ended."""
-        sender = TextSender(self._parent, call)
+        model = call.base_url, call.model
+        sender = TextSender(self._parent, call, is_plain=model in self._plain_models)
         reply: FinalReply = Stopped()
         try:
             await self._http.prepare(call)
@@ -145,6 +148,10 @@ class CallRunner:
             reply = Failed("WorkerError", mistake, "Try again.")
         finally:
             sender.finish()
+            if sender.is_plain:
+                self._plain_models.add(model)
+            else:
+                self._plain_models.discard(model)
             del self._calls[call.id]
             reply.id = call.id
             self._parent.send(reply)
@@ -165,9 +172,13 @@ class CallRunner:
 
 
 class TextSender:
-    """Sends a call's text as it comes, at most a message every TEXT_SECONDS; thoughts stay out."""
+    """Sends a call's text as it comes, at most a message every TEXT_SECONDS; thoughts stay out.
 
-    def __init__(self, parent: ParentChannel, call: CloudCall) -> None:
+    `is_plain` is whether the model's texts are known to have none, at the end whether this one had.
+    """
+
+    def __init__(self, parent: ParentChannel, call: CloudCall, *, is_plain: bool = False) -> None:
+        self.is_plain = is_plain
         self._parent = parent
         self._call = call
         self._thoughts: ThoughtFilter | None = None
@@ -186,7 +197,9 @@ class TextSender:
             prompt = "\n".join(message["content"] for message in call.messages)
             self._thoughts = ThoughtFilter(remote_marks(prompt), may_be_begun=not is_parted)
         self._add_answer(self._thoughts.feed(text))
-        if self._thoughts.is_unsure and self._release is None:
+        if self._thoughts.is_unsure and self.is_plain:
+            self._release_text()
+        elif self._thoughts.is_unsure and self._release is None:
             loop = asyncio.get_running_loop()
             self._release = loop.call_later(UNSURE_SECONDS, self._release_text)
 
@@ -215,6 +228,8 @@ class TextSender:
         if self._thoughts is not None:
             is_cut = self._call.reader.finish == "length"
             self._pending += self._thoughts.flush(is_cut=is_cut)
+            is_whole = self._call.reader.finish == "stop"
+            self.is_plain = (self.is_plain or is_whole) and not self._thoughts.had_thoughts
         if self._pending or self._starts_again:
             self._send()
 
