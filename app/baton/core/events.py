@@ -375,7 +375,7 @@ Terminal = Finished | Failed | Cancelled
 TERMINAL = (Finished, Failed, Cancelled)
 TRANSIENT = (StepText, Progress)
 DEFERRED = (Started, Routed, Planned, StepStarted, Called)
-"""Published at once, and on disk with the next event that isn't among these.
+"""Published at once, and on disk with the next event that isn't among these, or soon after.
 
 After a kill the run is lost anyway, with its prompt, its finished steps and, in the ledger, its
 charges kept.

@@ -159,8 +159,8 @@ class Store(Protocol):
         """
         ...
 
-    async def append(self, run: str, event: Event) -> None:
-        """Record one event of a run; a terminal one ends the run's row as well."""
+    async def append(self, run: str, *events: Event) -> None:
+        """Record events of a run; a terminal one ends the run's row as well."""
         ...
 
     async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:

@@ -241,18 +241,19 @@ def _free_key(connection: Connection, conversation: str, created: float, gap: in
     return key
 
 
-def append_event(connection: Connection, run: str, event: Event) -> None:
-    """Record one event of a run; a terminal one ends the run's row as well."""
-    added = connection.execute(
-        """INSERT INTO events
-        SELECT id, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE run = runs.id), ?, ?
-        FROM runs WHERE id = ?""",
-        [type(event).__name__, rows.encode_json(event), run],
-    )
-    _require_changed(added.rowcount)
-    if isinstance(event, TERMINAL):
-        status = _RUN_STATUSES[type(event)]
-        connection.execute("UPDATE runs SET status = ? WHERE id = ?", [status, run])
+def append_events(connection: Connection, run: str, events: Sequence[Event]) -> None:
+    """Record events of a run; a terminal one ends the run's row as well."""
+    for event in events:
+        added = connection.execute(
+            """INSERT INTO events
+            SELECT id, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE run = runs.id), ?, ?
+            FROM runs WHERE id = ?""",
+            [type(event).__name__, rows.encode_json(event), run],
+        )
+        _require_changed(added.rowcount)
+        if isinstance(event, TERMINAL):
+            status = _RUN_STATUSES[type(event)]
+            connection.execute("UPDATE runs SET status = ? WHERE id = ?", [status, run])
 
 
 def write_answer(

@@ -108,9 +108,9 @@ class Store:
         """
         return await self._write(changes.begin_run, prompt, place, label, client)
 
-    async def append(self, run: str, event: Event) -> None:
-        """Record one event of a run; a terminal one ends the run's row as well."""
-        await self._write(changes.append_event, run, event)
+    async def append(self, run: str, *events: Event) -> None:
+        """Record events of a run; a terminal one ends the run's row as well."""
+        await self._write(changes.append_events, run, events)
 
     async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
         """Record an answer's text as far as it is."""

@@ -133,11 +133,11 @@ class FailingStore(Store):
 
     left = -1
 
-    async def append(self, run: str, event: ev.Event) -> None:
+    async def append(self, run: str, *events: ev.Event) -> None:
         if self.left == 0:
             raise StoreError("The disk is full.")
         self.left -= 1
-        await super().append(run, event)
+        await super().append(run, *events)
 
 
 class RandomScenario:
