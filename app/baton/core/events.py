@@ -374,9 +374,6 @@ Event = (
 Terminal = Finished | Failed | Cancelled
 TERMINAL = (Finished, Failed, Cancelled)
 TRANSIENT = (StepText, Progress)
+# Published at once, and on disk with the next event that isn't among these, or soon after. A run
+# that is killed is lost anyway: its prompt, its finished steps and the ledger's charges are kept.
 DEFERRED = (Started, Routed, Planned, StepStarted, Called)
-"""Published at once, and on disk with the next event that isn't among these, or soon after.
-
-After a kill the run is lost anyway, with its prompt, its finished steps and, in the ledger, its
-charges kept.
-"""

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from baton.platform.sqlite import (
     Connection,
@@ -36,17 +35,6 @@ class OpenedDatabase(Protocol):
 Opened = TypeVar("Opened", bound=OpenedDatabase)
 
 
-class _Change(NamedTuple):
-    """What is to be written, and what becomes of it."""
-
-    work: Callable[[Connection], Any]
-    written: Future[Any]
-
-
-class _ChangeRefused(Exception):
-    """One of several changes failed: they are made again one by one, so that the others don't."""
-
-
 class DatabaseThread(Generic[Opened]):
     """One connection on one background thread: work is done in the order of the calls.
 
@@ -64,7 +52,7 @@ class DatabaseThread(Generic[Opened]):
         self.path = path
         self._wording = wording
         self._change = change
-        self._waiting = deque[_Change]()
+        self._waiting = deque[tuple[Callable[[Connection], Any], Future[Any]]]()
         self._thread = ThreadPoolExecutor(1, f"baton-{wording.name}")
         self._opened = self._thread.submit(open_it)
 
@@ -117,44 +105,32 @@ class DatabaseThread(Generic[Opened]):
 
         All that wait at that moment are committed together: the disk takes as long for one.
         """
-        change = _Change(lambda connection: work(connection, *args, **kwargs), Future())
-        self._waiting.append(change)
+        written = Future[T]()
+        self._waiting.append((lambda connection: work(connection, *args, **kwargs), written))
         self.submit(self._write_waiting)
-        written: T = await asyncio.wrap_future(change.written)
-        return written
+        return await asyncio.wrap_future(written)
 
     def _write_waiting(self) -> None:
         changes = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        changes = [one for one in changes if one.written.set_running_or_notify_cancel()]
+        self._write([one for one in changes if one[1].set_running_or_notify_cancel()])
+
+    def _write(self, changes: Sequence[tuple[Callable[[Connection], Any], Future[Any]]]) -> None:
+        """Commit changes together; where one of several fails, one by one."""
+
+        def commit(connection: Connection) -> list[Any]:
+            with self._change(connection):
+                return [work(connection) for work, _ in changes]
+
         try:
-            self._write(changes)
-        except _ChangeRefused:
+            results = self.run_on_thread(commit) if changes else []
+        except BaseException as error:
+            if len(changes) == 1:
+                return changes[0][1].set_exception(error)
             for one in changes:
                 self._write([one])
-
-    def _write(self, changes: Sequence[_Change]) -> None:
-        """Commit changes in one transaction. Raises _ChangeRefused if it must be one for each."""
-        if not changes:
-            return
-        try:
-            results = self.run_on_thread(partial(self._commit, changes))
-        except _ChangeRefused:
-            raise
-        except BaseException as error:
-            for one in changes:
-                one.written.set_exception(error)
         else:
-            for one, result in zip(changes, results, strict=True):
-                one.written.set_result(result)
-
-    def _commit(self, changes: Sequence[_Change], connection: Connection) -> list[Any]:
-        with self._change(connection):
-            try:
-                return [one.work(connection) for one in changes]
-            except Exception as error:
-                if len(changes) == 1:
-                    raise
-                raise _ChangeRefused from error
+            for (_, written), result in zip(changes, results, strict=True):
+                written.set_result(result)
 
     async def wipe_copies(self) -> None:
         """Remove the copies of deleted texts in the log and in backups from before a migration.

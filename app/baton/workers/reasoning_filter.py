@@ -120,7 +120,8 @@ class ThoughtFilter:
 
     `begun` is the mark that the prompt left open. With `may_be_begun` it may have left one open,
     which isn't known: the beginning is held back until `release`, for an end without a beginning.
-    Where that end comes later, `took_back` is set: what was given before were thoughts.
+    Where that end comes later, `took_back` is set: what was given before were thoughts. With any of
+    them `had_thoughts` is.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class ThoughtFilter:
         self.took_back = False
         self._marks = marks
         self._open = begun
-        self._any = begun is not None
+        self.had_thoughts = begun is not None
         self._answering = not marks
         self._held = ""
         self._said: list[str] = []  # of the answer, where a mark may follow in it
@@ -147,11 +148,6 @@ class ThoughtFilter:
     def is_thinking(self) -> bool:
         """Whether the model is within its thoughts."""
         return self._open is not None
-
-    @property
-    def had_thoughts(self) -> bool:
-        """Whether there were thoughts so far, or their end."""
-        return self._any
 
     @property
     def is_unsure(self) -> bool:
@@ -197,9 +193,9 @@ class ThoughtFilter:
             is_text = (self._is_aside and not is_cut) or self._open.may_be_answer
             return f"{self._open.opens}{rest}" if is_text else ""
         if self._is_unsure and (end := _stray_end(rest)) is not None:
-            self._any = True
+            self.had_thoughts = True
             return rest[end:].lstrip()
-        return rest.lstrip() if self._any and not self._said else rest
+        return rest.lstrip() if self.had_thoughts and not self._said else rest
 
     def _begins(self) -> bool:
         """Look whether thoughts begin here, or the answer does."""
@@ -208,19 +204,19 @@ class ThoughtFilter:
             return False  # it may become one
         for mark in self._marks:
             if text.startswith(mark.opens):
-                self._open, self._any, self._is_unsure = mark, True, False
+                self._open, self.had_thoughts, self._is_unsure = mark, True, False
                 self._held = text[len(mark.opens) :]
                 return True
         for close in self._stray:
             if text.startswith(close):
-                self._held, self._any = text[len(close) :], True
+                self._held, self.had_thoughts = text[len(close) :], True
                 return True
         if any(close.startswith(text) for close in self._stray):
             return False
         if self._is_unsure:
             return self._doubts(text)
         self._answering = True
-        if self._any:
+        if self.had_thoughts:
             self._held = text
         return True
 
@@ -228,7 +224,7 @@ class ThoughtFilter:
         """Look in what may be thoughts without a beginning for their end."""
         end = _stray_end(text)
         if end is not None and end <= len(text) - 2:
-            self._held, self._any, self._is_unsure = text[end:], True, False
+            self._held, self.had_thoughts, self._is_unsure = text[end:], True, False
             return True
         # Otherwise what follows shows whether a mark is only spoken of.
         may_end = text[0].isalpha() and len(text) < MAX_UNSURE_CHARS
@@ -244,7 +240,7 @@ class ThoughtFilter:
             return False
         self._open, self._held, self._answering = None, after, mark.answers or self._is_aside
         self._used = mark if mark in _PAIRS else None
-        self._any, self._is_aside, self._may_be_begun = True, False, False
+        self.had_thoughts, self._is_aside, self._may_be_begun = True, False, False
         return True
 
     def _take_answer(self) -> str:
@@ -254,7 +250,7 @@ class ThoughtFilter:
             whole = "".join((*self._said, text)) if _STRAY_CLOSE.search(text) else ""
             if (end := _stray_end(whole, is_line=True)) is not None:
                 self._said, self._held, self._may_be_begun = [], whole[end:], False
-                self.took_back = self._any = True
+                self.took_back = self.had_thoughts = True
                 self._answering = False
                 return ""
         elif (mark := self._used) is None:

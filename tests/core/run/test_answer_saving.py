@@ -43,6 +43,10 @@ async def store() -> AsyncIterator[ObservedStore]:
     await opened.aclose()
 
 
+async def nothing_else() -> None:
+    """Store nothing of a run but its answer."""
+
+
 async def begin(store: ObservedStore) -> RecordedRun:
     return await store._store.begin(Prompt("Why?"), NEW, Label.CLOUD)
 
@@ -56,7 +60,7 @@ async def test_answers_of_several_runs_are_saved_together(store: ObservedStore) 
     saver, runs = AnswerSaver(), [await begin(store) for _ in range(3)]
     texts = {run.answer: f"so far {n}" for n, run in enumerate(runs)}
     for run in runs:
-        saver.add(store, run.answer, lambda answer=run.answer: texts[answer])  # type: ignore
+        saver.add(store, run.answer, lambda answer=run.answer: texts[answer], nothing_else)  # type: ignore
     assert await store.next_save() == texts
     for n, run in enumerate(runs):
         assert await stored(store, run) == (f"so far {n}", TurnStatus.STREAMING)
@@ -71,7 +75,7 @@ async def test_an_answer_that_is_removed_keeps_what_is_written_then(store: Obser
     saver, ended, other = AnswerSaver(), await begin(store), await begin(store)
     text = "half"
     for run in (ended, other):
-        saver.add(store, run.answer, lambda: text)  # type: ignore[arg-type]
+        saver.add(store, run.answer, lambda: text, nothing_else)  # type: ignore[arg-type]
     await store.next_save()
     text = "more"
     saver.remove(ended.answer)
@@ -85,7 +89,7 @@ async def test_a_deleted_answer_is_in_no_other_ones_way(store: ObservedStore) ->
     saver, deleted, other = AnswerSaver(), await begin(store), await begin(store)
     await store._store.purge(deleted.conversation)
     for run in (deleted, other):
-        saver.add(store, run.answer, lambda: "text")  # type: ignore[arg-type]
+        saver.add(store, run.answer, lambda: "text", nothing_else)  # type: ignore[arg-type]
     await store.next_save()
     assert await stored(store, other) == ("text", TurnStatus.STREAMING)
     for run in (deleted, other):

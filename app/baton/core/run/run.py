@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -20,9 +19,6 @@ from baton.core.run.metered_worker import RunBudget
 from baton.core.run.plan_executor import PlanExecutor
 from baton.core.run.routing_context import build_routing_context
 from baton.core.run.run_context import RunContext, RunConversation, RunRequest, Services
-
-STORE_SECONDS = 0.2
-"""How long after it was published an event may reach the disk that isn't waited for."""
 
 
 class Run:
@@ -44,10 +40,8 @@ class Run:
         self._start = time.monotonic()
         self._recorded: RecordedRun | None = None
         self._executor: PlanExecutor | None = None
-        self._storing: list[asyncio.Task[None]] = []
-        self._unstored: list[ev.Event] = []
-        self._unpublished = deque[tuple[ev.Event, asyncio.Task[None] | None]]()
-        self._timer: asyncio.TimerHandle | None = None
+        self._unstored: list[tuple[ev.Event, bool]] = []  # with whether they are published
+        self._storing = asyncio.Lock()
         self._is_late = False
 
     async def __aenter__(self) -> Self:
@@ -102,7 +96,12 @@ class Run:
             if services.trained is not None and not self._request.limits.alone:
                 services.trained.warm_for(recorded.turns[-1].text)
             self._executor = executor = await self._prepare(recorded)
-            services.saver.add(self._store, recorded.answer, lambda: executor.text)
+            services.saver.add(
+                self._store,
+                recorded.answer,
+                lambda: executor.text,
+                lambda: uninterrupted(self._store_all(recorded.run)),
+            )
             await executor.execute()
         except (asyncio.CancelledError, PromptWithdrawn):
             status, event = TurnStatus.CANCELLED, ev.Cancelled()
@@ -182,75 +181,46 @@ class Run:
         return round(time.monotonic() - self._start, 3)
 
     async def _keep(self, run: str, event: ev.Event) -> None:
-        """Store an event and publish it, after those before it; what is deferred isn't waited for.
+        """Store an event, then publish it; a deferred one is published first, if none waits.
 
         A commit takes half a millisecond on a good disk and eight on a busy one.
         """
-        self._unstored.append(event)
-        if isinstance(event, ev.DEFERRED):
-            self._unpublished.append((event, None))
-            loop = asyncio.get_running_loop()
-            self._timer = self._timer or loop.call_later(STORE_SECONDS, self._store_all, run)
-            self._publish()
-            return
-        self._unpublished.append((event, self._store_all(run)))
-        try:
-            await self._finish_storing()
-        finally:
-            self._publish()
+        is_published = isinstance(event, ev.DEFERRED) and all(seen for _, seen in self._unstored)
+        self._unstored.append((event, is_published))
+        if not is_published:
+            return await self._store_all(run)
+        self._queue.put_nowait(event)
 
-    def _store_all(self, run: str) -> asyncio.Task[None]:
-        """Begin to store the events that aren't yet."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        events, self._unstored = self._unstored, []
-        storing = asyncio.create_task(self._store_events(run, events))
-        self._storing.append(storing)
-        return storing
-
-    async def _store_events(self, run: str, events: Sequence[ev.Event]) -> None:
-        await self._store.append(run, *events)
-
-    async def _finish_storing(self) -> None:
-        """Wait until every event so far is on disk. Raises StoreError."""
-        storing, self._storing = self._storing, []
-        for error in await asyncio.gather(*storing, return_exceptions=True):
-            if isinstance(error, BaseException):
-                raise error
-
-    def _publish(self) -> None:
-        """Publish what is on disk, or needn't be before it is seen, in order."""
-        while self._unpublished:
-            event, storing = self._unpublished[0]
-            if storing is not None and not storing.done():
-                return
-            self._unpublished.popleft()
-            if storing is None or storing.exception() is None:
-                self._queue.put_nowait(event)
+    async def _store_all(self, run: str) -> None:
+        """Store the events that aren't yet, and publish them. Raises StoreError."""
+        async with self._storing:
+            if events := self._unstored[:]:
+                await self._store.append(run, *(event for event, _ in events))
+            for event, is_published in events:
+                if not is_published:
+                    self._queue.put_nowait(event)
+            del self._unstored[: len(events)]
 
     async def _end(self, status: TurnStatus, event: ev.Terminal | None) -> None:
         """Keep the text, then publish the run's last event, even if the disk won't take it."""
-        recorded = self._recorded
+        executor, recorded = self._executor, self._recorded
         if recorded is not None:
             self._services.saver.remove(recorded.answer)
+        text, author = (executor.text, executor.author) if executor else ("", self._request.worker)
         event = event and replace(event, at=self._now)
         try:
             if recorded is not None:
-                self._storing.append(asyncio.create_task(self._write_answer(recorded, status)))
-                self._store_all(recorded.run)
-                await self._finish_storing()
+                await self._store.write(recorded.answer, text, status, author)
+                draft, drafter = executor.replaced_draft if executor else ("", "")
+                if draft.strip():
+                    await self._store.add_draft(recorded.answer, draft, drafter)
                 if event is not None:
-                    await self._store.append(recorded.run, event)
+                    self._unstored.append((event, True))
+                await self._store_all(recorded.run)
         except StoreError as error:
             event = ev.Failed("StoreError", error.message, error.hint, at=self._now)
+            for called, is_published in self._unstored:
+                if isinstance(called, ev.Called) and not is_published:
+                    self._queue.put_nowait(replace(called, at=event.at))
         if event is not None:
             self._queue.put_nowait(event)
-
-    async def _write_answer(self, recorded: RecordedRun, status: TurnStatus) -> None:
-        executor = self._executor
-        text, author = (executor.text, executor.author) if executor else ("", self._request.worker)
-        await self._store.write(recorded.answer, text, status, author)
-        draft, drafter = executor.replaced_draft if executor else ("", "")
-        if draft.strip():
-            await self._store.add_draft(recorded.answer, draft, drafter)

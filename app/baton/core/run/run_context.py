@@ -76,6 +76,8 @@ class WorkerSlots:
         return self._free.setdefault(card.id, asyncio.Semaphore(max(1, card.slots)))
 
 
+StoreRest = Callable[[], Awaitable[None]]
+
 FLUSH_SECONDS = 0.15
 """How long streamed text may stay in memory alone; with the write itself it stays below 250 ms."""
 
@@ -88,13 +90,16 @@ class AnswerSaver:
     """
 
     def __init__(self) -> None:
-        self._texts: dict[str, tuple[Store, Callable[[], str]]] = {}
+        self._texts: dict[str, tuple[Store, Callable[[], str], StoreRest]] = {}
         self._saved: dict[str, str] = {}
         self._saving: asyncio.Task[None] | None = None
 
-    def add(self, store: Store, answer: str, text: Callable[[], str]) -> None:
-        """Save what `text` returns, whenever it has changed, as the text of an answer."""
-        self._texts[answer] = store, text
+    def add(self, store: Store, answer: str, text: Callable[[], str], rest: StoreRest) -> None:
+        """Save what `text` returns, whenever it has changed, as the text of an answer.
+
+        `rest` stores what there is of its run besides.
+        """
+        self._texts[answer] = store, text, rest
         self._saved[answer] = ""
         if self._saving is None or self._saving.done():
             self._saving = asyncio.create_task(self._keep_saving())
@@ -110,6 +115,9 @@ class AnswerSaver:
     async def _keep_saving(self) -> None:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
+            for _, _, store_rest in [*self._texts.values()]:
+                with contextlib.suppress(StoreError):
+                    await store_rest()
             for store, texts in self._changed_texts().items():
                 # A disk that is full now may have room in a moment; the end says if it hasn't.
                 with contextlib.suppress(StoreError):
@@ -118,7 +126,7 @@ class AnswerSaver:
 
     def _changed_texts(self) -> dict[Store, dict[str, str]]:
         found: dict[Store, dict[str, str]] = {}
-        for answer, (store, text) in self._texts.items():
+        for answer, (store, text, _) in self._texts.items():
             if (now := text()) != self._saved[answer]:
                 found.setdefault(store, {})[answer] = now
         return found

@@ -148,10 +148,8 @@ class CallRunner:
             reply = Failed("WorkerError", mistake, "Try again.")
         finally:
             sender.finish()
-            if sender.is_plain:
-                self._plain_models.add(model)
-            else:
-                self._plain_models.discard(model)
+            self._plain_models -= {model}
+            self._plain_models |= {model} if sender.is_plain else set()
             del self._calls[call.id]
             reply.id = call.id
             self._parent.send(reply)
