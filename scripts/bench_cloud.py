@@ -10,7 +10,6 @@ in turn, so that a busy moment hits both.
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import httpx
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 import bench_local  # noqa: E402
+from answer_stream import stream_answer  # noqa: E402
 from bench_local import PYTHON, Row, home, row  # noqa: E402
 
 from baton.core.labels import Label  # noqa: E402
@@ -148,24 +148,11 @@ def base(name: str, bases: object) -> str:
     return f"/{name}{bases[name]}"
 
 
-async def bare(client: httpx.AsyncClient, address: str) -> list[float]:
+async def bare(client: httpx.AsyncClient) -> list[float]:
     """Ask with nothing in between: the times of the stream's pieces with text."""
-    body = {
-        "model": "any",
-        "messages": [{"role": "user", "content": ASKED}],
-        "stream": True,
-        "max_tokens": 4096,
-        "stream_options": {"include_usage": True},
-    }
-    start, times = time.perf_counter(), []
-    url = f"{address}/openai/v1/chat/completions"
-    async with client.stream("POST", url, json=body) as response:
-        async for line in response.aiter_lines():
-            if line.startswith("data: {"):
-                choices = json.loads(line[6:])["choices"]
-                if choices and choices[0]["delta"].get("content"):
-                    times.append(time.perf_counter() - start)
-    return times
+    start, question = time.perf_counter(), [{"role": "user", "content": ASKED}]
+    answer = await stream_answer(client, "any", question, max_tokens=4096)
+    return [moment - start for moment in answer.times]
 
 
 def bench_first() -> Iterator[Row]:
@@ -204,13 +191,13 @@ async def _compare(
     with provider(rate, tokens) as address:
         async with (
             open_metered_worker(address, name) as ask,
-            httpx.AsyncClient(trust_env=False) as client,
+            httpx.AsyncClient(base_url=f"{address}/openai/v1", trust_env=False) as client,
         ):
-            await bare(client, address)
+            await bare(client)
             for _ in range(rounds):
                 ours.append(await ask())
                 await asyncio.sleep(0.2)  # prompts don't come within milliseconds of each other
-                theirs.append(await bare(client, address))
+                theirs.append(await bare(client))
     return ours, theirs
 
 

@@ -11,7 +11,6 @@ that others use as well.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import statistics
@@ -31,6 +30,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 import bench_local  # noqa: E402
+from answer_stream import AnswerStream, stream_answer  # noqa: E402
 from bench_local import Row, row  # noqa: E402
 
 from baton.core.catalogue_types import STARTER_ID  # noqa: E402
@@ -159,38 +159,24 @@ async def measure(target: Target, count: int, turn: int) -> Speed:
         asked = (_ask(client, target, number, turn) for number in range(count))
         streams = await asyncio.gather(*asked)
         seconds = time.perf_counter() - start
-    first = statistics.median(times[0] - start for times in streams)
-    return Speed(first, sum(map(len, streams)) / seconds)
+    first = statistics.median(stream.times[0] - start for stream in streams)
+    return Speed(first, sum(stream.written for stream in streams) / seconds)
 
 
-async def _ask(client: httpx.AsyncClient, target: Target, number: int, turn: int) -> list[float]:
-    """Return when each piece of an answer came; every piece is a token, or some that came at once.
+async def _ask(client: httpx.AsyncClient, target: Target, number: int, turn: int) -> AnswerStream:
+    """Return an answer long enough not to end by itself: fewer streams would be another measure.
 
-    No two prompts begin alike, so that none is known from before. The answers are long enough not
-    to end by themselves: fewer streams at once would be another measure.
+    No two prompts begin alike, so that none is known from before.
     """
     text = f"{turn}.{number}: tell me a long story about {TOPICS[(turn + number) % len(TOPICS)]}."
-    body = {
-        "model": target.model,
-        "messages": [{"role": "user", "content": text}],
-        "max_tokens": TOKENS,
-        "temperature": 0,
-        "repeat_penalty": 1.0,  # as the others would have it anyway
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    times: list[float] = []
-    written = 0
-    async with client.stream("POST", "/chat/completions", json=body) as answer:
-        answer.raise_for_status()
-        async for line in answer.aiter_lines():
-            if not line.startswith("data: {"):
-                continue
-            chunk = json.loads(line.removeprefix("data: "))
-            if chunk["choices"] and chunk["choices"][0]["delta"].get("content"):
-                times.append(time.perf_counter())
-            written = (chunk.get("usage") or {}).get("completion_tokens", written)
-    return times + [times[-1]] * (written - len(times)) if written > len(times) else times
+    return await stream_answer(
+        client,
+        target.model,
+        [{"role": "user", "content": text}],
+        max_tokens=TOKENS,
+        temperature=0,
+        repeat_penalty=1.0,  # as the others would have it anyway
+    )
 
 
 def bench_at_once(count: int) -> Iterator[Row]:

@@ -33,6 +33,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+from answer_stream import AnswerStream, stream_answer  # noqa: E402
 from bench_local import Row, print_rows, row  # noqa: E402
 from bench_serve import LLAMA_SERVER, Target, baton_server, engine_server, free_port  # noqa: E402
 from random_models import SHAPES, write_model  # noqa: E402
@@ -49,10 +50,15 @@ WORDS = ("sea", "house", "light", "river", "stone", "paper", "garden", "winter",
 
 BARE = """
 import json, sys, time
-from llama_cpp import Llama
+from pathlib import Path
+import llama_cpp
+from llama_cpp._ggml import libggml
+for plugin in Path(llama_cpp.__file__).parent.glob("lib/libggml-cuda.so"):
+    libggml.ggml_backend_load(str(plugin).encode())
 path, text, tokens, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 began = time.perf_counter()
-llm = Llama(path, n_ctx=8192, n_threads=threads, n_threads_batch=threads, verbose=False)
+how = dict(n_threads=threads, n_threads_batch=threads, n_gpu_layers=-1, verbose=False)
+llm = llama_cpp.Llama(path, n_ctx=8192, **how)
 loaded = time.perf_counter()
 how = dict(temperature=1.0, max_tokens=tokens, stream=True)
 times = []
@@ -61,17 +67,6 @@ for chunk in llm.create_chat_completion([dict(role="user", content=text)], **how
         times.append(time.perf_counter())
 print(json.dumps([loaded - began, times[0] - loaded, (len(times) - 1) / (times[-1] - times[0])]))
 """
-
-
-@dataclass(frozen=True)
-class Stream:
-    """One answer: when it began and ended, what it was long, and what of its prompt was known."""
-
-    first: float
-    last: float
-    written: int
-    prompt: int
-    known: int
 
 
 @dataclass(frozen=True)
@@ -109,33 +104,11 @@ def some_text(tokens: int, chance: random.Random) -> str:
 
 async def answer(
     client: httpx.AsyncClient, target: Target, messages: list[dict[str, str]], **own: Any
-) -> tuple[Stream, str]:
-    """Have a server answer; return how long that took, and its text."""
-    body: dict[str, Any] = {
-        "model": target.model,
-        "messages": messages,
-        "max_tokens": TOKENS,
-        "temperature": 1,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        **own,
-    }
-    times: list[float] = []
-    usage: dict[str, Any] = {}
-    text = ""
-    async with client.stream("POST", "/chat/completions", json=body) as response:
-        response.raise_for_status()
-        async for line in response.aiter_lines():
-            if not line.startswith("data: {"):
-                continue
-            chunk = json.loads(line.removeprefix("data: "))
-            usage = chunk.get("usage") or usage
-            if chunk["choices"] and (piece := chunk["choices"][0]["delta"].get("content")):
-                times.append(time.perf_counter())
-                text += piece
-    known = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    written, prompt = usage["completion_tokens"], usage["prompt_tokens"]
-    return Stream(times[0], times[-1], written, prompt, known), text
+) -> AnswerStream:
+    """Have a server answer with so many words of chance."""
+    return await stream_answer(
+        client, target.model, messages, max_tokens=TOKENS, temperature=1, **own
+    )
 
 
 @contextmanager
@@ -154,16 +127,15 @@ async def speed(target: Target, streams: int, before: int, seed: int) -> Speed:
             answer(client, target, [{"role": "user", "content": some_text(before, chance)}])
             for _ in range(streams)
         )
-        found = [stream for stream, _ in await asyncio.gather(*asked)]
+        found = await asyncio.gather(*asked)
         await client.aclose()
-    start = max(stream.first for stream in found)
+    start, end = (max(stream.times[at] for stream in found) for at in (0, -1))
     written = sum(
-        (stream.written - 1) * (stream.last - start) / (stream.last - stream.first)
+        (stream.written - 1) * (stream.times[-1] - start) / (stream.times[-1] - stream.times[0])
         for stream in found
-        if stream.last > start
+        if stream.times[-1] > start
     )
-    read = sum(stream.prompt for stream in found) / (start - began)
-    return Speed(read, written / (max(stream.last for stream in found) - start))
+    return Speed(sum(stream.read for stream in found) / (start - began), written / (end - start))
 
 
 def bare_loop(path: Path, before: int, seed: int) -> tuple[float, float, float]:
@@ -217,10 +189,23 @@ def bench_write(name: str, path: Path, before: tuple[int, ...]) -> Iterator[Row]
                     )
 
 
-def bench_load(name: str, path: Path) -> Iterator[Row]:
+def bench_write_alone(
+    name: str, path: Path, streams: tuple[int, ...], rounds: int
+) -> Iterator[Row]:
+    """Compare what so many streams write in a second with one bare loop."""
+    loop = statistics.median(bare_loop(path, BEFORE[0], turn)[2] for turn in range(rounds))
+    with servers(path, max(streams), alone=True) as (target,):
+        for count in streams:
+            found = [asyncio.run(speed(target, count, BEFORE[0], turn)) for turn in range(rounds)]
+            figure = f"{name}: {count} streams, write, next to one bare loop"
+            mine = statistics.median(one.write for one in found)
+            yield row(figure, mine, loop, 0.95, "", at_least=True)
+
+
+def bench_load(name: str, path: Path, rounds: int = ROUNDS) -> Iterator[Row]:
     """Compare the seconds until the first word of a short prompt, the model's loading included."""
     ours, theirs = list[float](), list[float]()
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         with servers(path, 1, alone=True) as (target,):
             began = time.perf_counter()
             asyncio.run(speed(target, 1, 20, turn))
@@ -255,12 +240,12 @@ def bench_memory(name: str, path: Path) -> Iterator[Row]:
 async def read_again(target: Target, messages: list[dict[str, str]], **own: Any) -> float:
     """Have something answered, ask on, and return which share of what was known is read again."""
     with connected(target) as client:
-        first, text = await answer(client, target, messages, **own)
-        messages = [*messages, {"role": "assistant", "content": text}]
+        first = await answer(client, target, messages, **own)
+        messages = [*messages, {"role": "assistant", "content": first.text}]
         messages.append({"role": "user", "content": "And what follows from that?"})
-        second, _ = await answer(client, target, messages, **own)
+        second = await answer(client, target, messages, **own)
         await client.aclose()
-    return 1 - second.known / (first.prompt + first.written)
+    return 1 - second.known / (first.read + first.written)
 
 
 def bench_turns(name: str, path: Path) -> Iterator[Row]:
