@@ -67,7 +67,7 @@ def _key(python: Path, kind: str, lock: str) -> str:
     """Return a name for all that the plugin depends on."""
     parts = [llama._key(python, lock, [kind]), Path(__file__).read_text("utf-8")]
     if kind == "cuda":
-        parts += [CUDA_LOCK.read_text("utf-8"), *_architectures()]
+        parts += [CUDA_LOCK.read_text("utf-8"), *_architectures(), str(_own_toolkit() or "")]
     else:
         parts.append(_glslc_version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
@@ -94,7 +94,7 @@ def _build(python: Path, kind: str, lock: str, folder: Path) -> None:
     made.mkdir()
     shutil.copyfile(library := _library(compiled, f"ggml-{kind}"), made / library.name)
     if kind == "cuda":
-        _add_cuda(work / "cuda", made)
+        _add_cuda(_own_toolkit() or work / "cuda", made)
     folder.parent.mkdir(parents=True, exist_ok=True)
     made.rename(folder)
     shutil.rmtree(work)
@@ -151,16 +151,13 @@ def _glslc_version() -> str:
 
 def _cuda(python: Path, work: Path) -> list[str]:
     """Unpack NVIDIA's compiler and libraries; return the options that find them."""
+    if own := _own_toolkit():
+        return [*_cuda_options(own), f"CMAKE_CUDA_COMPILER={own.as_posix()}/bin/nvcc"]
     get = [str(python), "-I", "-m", "pip", "install", "--no-deps", "--only-binary=:all:"]
     get += ["--require-hashes", "--target", str(work / "cuda"), "-r", str(CUDA_LOCK)]
     llama._run(get, work / "log", dict(os.environ))
     toolkit = work / "cuda" / "nvidia" / "cu13"
-    options = [
-        "GGML_CUDA=ON",
-        "GGML_CUDA_NCCL=OFF",
-        f"CMAKE_CUDA_ARCHITECTURES={';'.join(_architectures())}",
-        f"CUDAToolkit_ROOT={toolkit.as_posix()}",
-    ]
+    options = _cuda_options(toolkit)
     if sys.platform == "win32":
         # Nothing to link the driver with is in these packages.
         compiler = next(toolkit.rglob("nvcc.exe")).as_posix()
@@ -171,6 +168,21 @@ def _cuda(python: Path, work: Path) -> list[str]:
         (toolkit / "lib" / f"lib{name}.so").symlink_to(found.name)
     _imitate_driver(toolkit / "lib" / "stubs", work)
     return [*options, f"CMAKE_CUDA_COMPILER={toolkit}/bin/nvcc"]
+
+
+def _cuda_options(toolkit: Path) -> list[str]:
+    return [
+        "GGML_CUDA=ON",
+        "GGML_CUDA_NCCL=OFF",
+        f"CMAKE_CUDA_ARCHITECTURES={';'.join(_architectures())}",
+        f"CUDAToolkit_ROOT={toolkit.as_posix()}",
+    ]
+
+
+def _own_toolkit() -> Path | None:
+    """Return the machine's own CUDA, for a plugin that isn't passed on: BATON_CUDA_TOOLKIT."""
+    own = os.environ.get("BATON_CUDA_TOOLKIT")
+    return Path(own) if own else None
 
 
 def _architectures() -> list[str]:
@@ -190,11 +202,12 @@ def _imitate_driver(folder: Path, work: Path) -> None:
 def _add_cuda(cuda: Path, made: Path) -> None:
     """Put NVIDIA's libraries and their licence beside the plugin."""
     wanted = re.compile(rf"(lib)?({'|'.join(CUDA_LIBRARIES)})(\.so\.\d+|64_\d+\.dll)")
-    for path in sorted((cuda / "nvidia" / "cu13").rglob("*")):
+    for path in sorted(cuda.rglob("*")):
         if wanted.fullmatch(path.name):
             shutil.copyfile(path, made / path.name)
-    licence = next(cuda.glob("nvidia_cublas-*.dist-info/licenses/License.txt"))
-    shutil.copyfile(licence, made / CUDA_LICENCE)
+    if not _own_toolkit():
+        licence = next(cuda.glob("nvidia_cublas-*.dist-info/licenses/License.txt"))
+        shutil.copyfile(licence, made / CUDA_LICENCE)
 
 
 if __name__ == "__main__":

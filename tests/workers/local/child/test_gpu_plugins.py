@@ -63,3 +63,9 @@ def test_a_broken_file_is_not_a_crash(plugins: Path) -> None:
 
 def test_a_build_for_the_processor_has_no_kinds(plugins: Path) -> None:
     assert llama_loader.gpu_kinds() == {}
+
+
+def test_a_checkout_s_own_llama_cpp_takes_a_plugin_too(plugins: Path) -> None:
+    library(plugins / "libggml-cuda.so")
+    assert llama_loader.load_backends.__wrapped__() == ""
+    assert llama_loader._unusable == {"cuda": "it found no GPU that it can use"}

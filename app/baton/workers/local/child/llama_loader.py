@@ -130,11 +130,11 @@ def load_backends() -> str:
     plugins = library_folder().glob(f"{_PREFIX}*{_SUFFIX}")
     found = {path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX): path for path in plugins}
     made = [name.removeprefix("cpu-") for name in found if name.startswith("cpu-")]
-    if not made:
-        return ""
-    for gpu in _GPUS:
+    for gpu in () if c.llama_supports_gpu_offload() else _GPUS:
         if gpu in found:
             _load_gpu(gpu, found[gpu])
+    if not made:
+        return ""
     for processor in suitable_variants(made, _cpu_features()):
         if _load(found[f"cpu-{processor}"]):
             return processor
