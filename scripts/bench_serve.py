@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -67,15 +67,23 @@ class Speed:
     total: float
 
 
+BATON = (sys.executable, "-P", "-m", "baton")
+
+
 @contextmanager
 def baton_server(
-    folder: Path, model: str = STARTER_ID, context: int = MOST_AT_ONCE * 1024
+    folder: Path,
+    model: str = STARTER_ID,
+    context: int = MOST_AT_ONCE * 1024,
+    command: Sequence[str] = BATON,
 ) -> Iterator[Target]:
-    """Run `baton serve`."""
+    """Run `baton serve`, by a `command` of one's own."""
     home = {"BATON_HOME": str(folder), "BATON_LOCAL__CONTEXT": str(context)}
-    command = [sys.executable, "-P", "-m", "baton", "serve", "--port", "0"]
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, **home}
+        [*command, "serve", "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **home},
     )
     try:
         assert process.stderr is not None

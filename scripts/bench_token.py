@@ -1,0 +1,187 @@
+"""What a token costs the processor on its way from the model to the user, part by part.
+
+    scripts/bench_token              one stream at a time through `baton serve`, and `ask --json`
+    scripts/bench_token serve        one of them
+
+Answers of 200 tokens less answers of 8, so that what a request costs is left out. The milliseconds
+are processor time of threads, from runs without a profiler; those of the two main threads are
+divided by what a profiler says of their functions in further runs. Calls are those of Python's and
+of built-in functions: a busy machine doesn't change them. `PARTS` says what is of which part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+from answer_stream import stream_answer  # noqa: E402
+from bench_local import STORY, home  # noqa: E402
+from bench_serve import Target, baton_server  # noqa: E402
+
+LONG, SHORT = 200, 8
+STREAMS = 5
+REST_SECONDS = 0.3
+"""How long after an answer what it cost has surely been written down."""
+
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "runner": {
+        r"model_context\.py:decode$": "llama.cpp",
+        r"child/(sampler|model_context)\.py|numpy": "choosing a word",
+        r"child/llama\.py|stream_filters|reasoning_filter|codecs|scheduler\.py:(add|write)$":
+            "its text",
+        r"baton/ipc/|msgspec|scheduler\.py:_?send$": "frames",
+        r"": "scheduling",
+    },
+    "front": {
+        r"baton/ipc/": "a call's messages",
+        r"baton/workers/": "worker",
+        r"baton/history/|baton/platform/|sqlite": "store",
+        r"baton/server/|starlette|uvicorn|h11|anyio": "server",
+        r"baton/cli/|baton/presentation/": "command line",
+        r"baton/core/judging/|baton/core/reading/|/re/": "checks of the text",
+        r"baton/core/": "run and events",
+        r"": "event loop",
+    },
+}  # fmt: skip
+"""The parts of each process's main thread, by the files and functions that they are."""
+
+THREADS = {
+    "_listen": "reading frames",
+    "_speak": "writing frames",
+    "native": "llama.cpp, other threads",
+    "baton-history": "history's thread",
+    "baton-ledger": "ledger's thread",
+}
+ROLES = ("runner", "front")
+
+
+Costs = dict[tuple[str, str, str], float]
+"""What was used: by process, by thread or function, and whether it is `ns`, `s` or `calls`."""
+
+
+def read_costs(folder: Path) -> Costs:
+    """Return what all processes have written down there."""
+    found = defaultdict[tuple[str, str, str], float](float)
+    for file in folder.glob("*.json"):
+        written = json.loads(file.read_text())
+        role = written["role"]
+        for thread, spent in written["threads"].items():
+            found[role, thread, "ns"] += spent
+        for function, (calls, seconds) in written["functions"].items():
+            found[role, function, "calls"] += calls
+            found[role, function, "s"] += seconds
+    return found
+
+
+def cost_of_tokens(ask: Callable[[int], int], folder: Path) -> Costs:
+    """Return what one token more costs, by answers of two lengths in turn."""
+    total, tokens = defaultdict[tuple[str, str, str], float](float), 0
+    ask(LONG)
+    for _ in range(STREAMS):
+        for length, sign in ((SHORT, -1), (LONG, 1)):
+            before = read_costs(folder)
+            tokens += sign * ask(length)
+            time.sleep(REST_SECONDS)
+            for key, value in read_costs(folder).items():
+                total[key] += sign * (value - before.get(key, 0))
+    return {key: value / tokens for key, value in total.items()}
+
+
+@contextmanager
+def profiled(how: str) -> Iterator[tuple[list[str], Path]]:
+    """Give the command that runs Baton and writes down its time, and the folder for that."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        script = str(ROOT / "scripts" / "profiled_baton.py")
+        yield [sys.executable, "-P", script, folder, how], Path(folder)
+
+
+def measure_serve(how: str) -> Costs:
+    """Ask a server."""
+    with (
+        profiled(how) as (command, folder),
+        tempfile.TemporaryDirectory() as own,
+        baton_server(Path(own), context=2048, command=command) as target,
+    ):
+        return cost_of_tokens(lambda length: asyncio.run(_ask(target, length)), folder)
+
+
+async def _ask(target: Target, length: int) -> int:
+    """Return how many tokens were written."""
+    headers = {"authorization": f"Bearer {target.token}"}
+    question = [{"role": "user", "content": STORY}]
+    async with httpx.AsyncClient(base_url=target.url, headers=headers, timeout=600) as client:
+        answer = await stream_answer(client, target.model, question, max_tokens=length)
+    return answer.written
+
+
+def measure_ask(how: str) -> Costs:
+    """Run `ask` over and over, each time with a model process of its own."""
+    with profiled(how) as (command, folder), home() as env:
+
+        def ask(length: int) -> int:
+            words = ["ask", STORY, "--json", "-q", "--no-daemon", "--max-tokens", str(length)]
+            done = subprocess.run([*command, *words], env=env, capture_output=True, check=True)
+            calls: list[dict[str, Any]] = json.loads(done.stdout)["calls"]
+            return sum(call["tokens_out"] for call in calls if call["purpose"] == "answer")
+
+        return cost_of_tokens(ask, folder)
+
+
+def part_of(role: str, function: str) -> str:
+    """Return the part that a function of a main thread belongs to."""
+    return next(part for pattern, part in PARTS[role].items() if re.search(pattern, function))
+
+
+def rows(threads: Costs, functions: Costs) -> Iterator[tuple[str, str, float, float]]:
+    """Yield process, part, milliseconds and calls of a token."""
+    for role in ROLES:
+        seconds, calls = defaultdict[str, float](float), defaultdict[str, float](float)
+        for (process, name, kind), value in functions.items():
+            if process == role and kind != "ns":
+                (seconds if kind == "s" else calls)[part_of(role, name)] += value
+        main = threads.get((role, "MainThread", "ns"), 0) / 1e6
+        whole = sum(seconds.values())
+        for part in PARTS[role].values():
+            yield role, part, main * seconds[part] / whole, calls[part]
+        for thread, part in THREADS.items():
+            if spent := threads.get((role, thread, "ns")):
+                yield role, part, spent / 1e6, 0
+
+
+WAYS = {"serve": measure_serve, "ask": measure_ask}
+
+
+def main() -> None:
+    """Print a table for each way."""
+    for name in sys.argv[1:] or WAYS:
+        threads, functions = WAYS[name]("threads"), WAYS[name]("functions")
+        print(f"\n| `{name}`: process | part | ms a token | calls a token |\n|---|---|---|---|")
+        totals = defaultdict[str, float](float)
+        for role, part, spent, calls in rows(threads, functions):
+            totals[role] += spent
+            print(f"| {role} | {part} | {spent:.3f} | {calls:.1f} |", flush=True)
+        for role, spent in totals.items():
+            print(f"| {role} | **all** | **{spent:.3f}** | |")
+        if os.environ.get("BATON_BENCH_FUNCTIONS"):
+            costly = [(value, key) for key, value in functions.items() if key[2] == "calls"]
+            for value, (role, function, _) in sorted(costly, reverse=True)[:60]:
+                print(f"{value:8.2f} {role} {function[-80:]}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
