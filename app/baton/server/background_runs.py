@@ -20,7 +20,7 @@ from baton.server.offered_models import OfferedModel
 from baton.server.request_runner import RequestRunner
 from baton.server.responses import failed_response, response, response_id
 from baton.server.served_run import MAX_SHOWN_CHARS, ServedRun, answer_head, make_answer
-from baton.server.tool_calls import FoundCalls, ToolCall, past_calls, read_calls
+from baton.server.tool_calls import FoundCalls, ToolCall, past_calls
 
 MAX_REMEMBERED = 200
 """How many responses that are over are remembered as they were asked for."""
@@ -191,8 +191,7 @@ class BackgroundRuns:
     async def _run(self, served: ServedRun, written: _Written) -> None:
         with suppress(ApiError):  # it stays in `served`
             async with aclosing(self._runner.run(served)) as pieces:
-                calls = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
-                async for piece in calls:
+                async for piece in pieces:
                     written.pieces.append(piece)
                     written.changed.set()
 

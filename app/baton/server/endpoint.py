@@ -45,7 +45,7 @@ from baton.server.program_names import program_name
 from baton.server.request_bodies import SMALL_BODY_BYTES, BodyReader
 from baton.server.request_runner import RequestRunner
 from baton.server.served_run import Answer, ServedRun, answer_head, make_answer
-from baton.server.tool_calls import FoundCalls, ToolCall, read_calls
+from baton.server.tool_calls import FoundCalls, ToolCall
 
 T = TypeVar("T")
 
@@ -275,8 +275,7 @@ class Endpoint:
     async def _answer_request(
         self, dialect: Dialect, served: ServedRun, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        async with aclosing(self._runner.run(served)) as pieces:
-            written = read_calls(served.asked.tools, pieces, lambda: served.id, served.lose_call)
+        async with aclosing(self._runner.run(served)) as written:
             if served.asked.is_streamed:
                 await self._stream(dialect, served, written, send)
                 return

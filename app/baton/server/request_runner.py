@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -36,6 +36,7 @@ from baton.server.client_request import ClientRequest
 from baton.server.conversation_finder import ConversationFinder
 from baton.server.offered_models import EMBEDDING, OfferedModel, find_model, listed_models
 from baton.server.served_run import AnswerText, ServedRun
+from baton.server.tool_calls import FoundCalls, ToolCallReader
 
 MAX_RUNS = 120
 """How many requests of one access token may run or wait for a worker at once."""
@@ -151,11 +152,13 @@ class RequestRunner:
         finally:
             self._running[client.id] -= 1
 
-    async def run(self, served: ServedRun) -> AsyncGenerator[str]:
-        """Yield a request's answer in pieces; leaving it stops the run.
+    async def run(self, served: ServedRun) -> FoundCalls:
+        """Yield a request's answer in pieces, without its tool calls, and those calls.
 
-        However it ends, `served` then has the whole run. Raises ApiError.
+        Leaving it stops the run. However it ends, `served` then has the whole run. Raises ApiError.
         """
+        offer = served.asked.tools
+        reader = None if offer is None else ToolCallReader(offer, lambda: served.id)
         try:
             async with self.place(served.client), await self._prepared_run(served) as run:
                 text, given, is_marked = AnswerText(), "", False
@@ -168,10 +171,18 @@ class RequestRunner:
                         if not is_marked:
                             given += piece
                             is_marked = await self._mark_answer(served, given, ANSWER_CHARS)
-                        yield piece
+                        shown, calls = (piece, []) if reader is None else reader.feed(piece)
+                        if shown or calls:
+                            yield shown, calls
             if not is_marked:
                 await self._mark_answer(served, given)
             self._conclude(served)
+            if reader is not None:
+                shown, calls, lost = reader.finish()
+                if lost and not served.lose_call(lost):
+                    shown += lost
+                if shown or calls:
+                    yield shown, calls
         except Exception as error:
             served.error = shown_error(error)
             raise served.error from error

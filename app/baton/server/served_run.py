@@ -121,7 +121,7 @@ class ServedRun:
     @property
     def id(self) -> str:
         """The run's id, "" until it is recorded."""
-        return self.view.started.run if self.view.started is not None else ""
+        return self._view.started.run if self._view.started is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

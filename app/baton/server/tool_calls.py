@@ -297,33 +297,6 @@ FoundCalls = AsyncGenerator[tuple[str, list[ToolCall]]]
 """Pieces of an answer's text, and the calls of tools that stood between them."""
 
 
-async def read_calls(
-    offer: ToolOffer | None,
-    pieces: AsyncGenerator[str],
-    run: Callable[[], str],
-    on_lost: Callable[[str], bool],
-) -> FoundCalls:
-    """Yield an answer's text without its tool calls, and those calls.
-
-    `run` returns the id of its run once there are pieces. `on_lost` gets what began like a call and
-    isn't one, and returns whether it is left out.
-    """
-    if offer is None:
-        async for piece in pieces:
-            yield piece, []
-        return
-    reader = ToolCallReader(offer, run)
-    async for piece in pieces:
-        text, calls = reader.feed(piece)
-        if text or calls:
-            yield text, calls
-    text, calls, lost = reader.finish()
-    if lost and not on_lost(lost):
-        text += lost
-    if text or calls:
-        yield text, calls
-
-
 def _plain_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 

@@ -359,7 +359,7 @@ class _AnswerText:
     def take(self, chunk: Chunk) -> Iterator[Chunk]:
         """Yield what a chunk of the worker's makes."""
         if isinstance(chunk, Text):
-            yield replace(chunk, text=self._filter.feed(self._restorer.feed(chunk.text)))
+            yield Text(self._filter.feed(self._restorer.feed(chunk.text)), chunk.tokens)
         elif isinstance(chunk, Usage):
             yield from self.rest()
             yield replace(chunk, stop=self._filter.found or chunk.stop)

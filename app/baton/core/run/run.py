@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -62,12 +61,17 @@ class Run:
         self.cancel()
         await asyncio.wait({self._task})
 
-    async def __aiter__(self) -> AsyncIterator[ev.Event]:
+    def __aiter__(self) -> Self:
         assert self._task is not None, "a run is iterated inside `async with`"
-        while (event := await self._queue.get()) is not None:
-            yield event
+        return self
+
+    async def __anext__(self) -> ev.Event:
+        if (event := await self._queue.get()) is not None:
+            return event
+        assert self._task is not None
         if not self._task.cancelled():
             self._task.result()  # raises a bug in the run to the consumer
+        raise StopAsyncIteration
 
     def cancel(self) -> None:
         """Stop the run; its events end with Cancelled."""
