@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import subprocess
 import sys
@@ -47,6 +46,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         r"baton/ipc/|msgspec|scheduler\.py:_?send$": "frames",
         r"": "scheduling",
     },
+    "lender": {r"baton/ipc/": "passing frames on", r"": "event loop"},
     "front": {
         r"baton/ipc/": "a call's messages",
         r"baton/workers/": "worker",
@@ -67,11 +67,10 @@ THREADS = {
     "baton-history": "history's thread",
     "baton-ledger": "ledger's thread",
 }
-ROLES = ("runner", "front")
 
 
 Costs = dict[tuple[str, str, str], float]
-"""What was used: by process, by thread or function, and whether it is `ns`, `s` or `calls`."""
+"""What was used: by process, thread or function, and whether it is `ns`, `s`, `runs` or `calls`."""
 
 
 def read_costs(folder: Path) -> Costs:
@@ -82,7 +81,8 @@ def read_costs(folder: Path) -> Costs:
         role = written["role"]
         for thread, spent in written["threads"].items():
             found[role, thread, "ns"] += spent
-        for function, (calls, seconds) in written["functions"].items():
+        for function, (runs, calls, seconds) in written["functions"].items():
+            found[role, function, "runs"] += runs
             found[role, function, "calls"] += calls
             found[role, function, "s"] += seconds
     return found
@@ -149,19 +149,22 @@ def part_of(role: str, function: str) -> str:
 
 def rows(threads: Costs, functions: Costs) -> Iterator[tuple[str, str, float, float]]:
     """Yield process, part, milliseconds and calls of a token."""
-    for role in ROLES:
+    for role in PARTS:
         seconds, calls = defaultdict[str, float](float), defaultdict[str, float](float)
         for (process, name, kind), value in functions.items():
-            if process == role and kind != "ns":
+            if process == role and kind in ("s", "calls"):
                 (seconds if kind == "s" else calls)[part_of(role, name)] += value
         main = threads.get((role, "MainThread", "ns"), 0) / 1e6
-        whole = sum(seconds.values())
+        whole = sum(seconds.values()) or 1
         for part in PARTS[role].values():
             yield role, part, main * seconds[part] / whole, calls[part]
         for thread, part in THREADS.items():
             if spent := threads.get((role, thread, "ns")):
                 yield role, part, spent / 1e6, 0
 
+
+MESSAGE = "scheduler.py:_send"
+"""What the runner does for each message with text."""
 
 WAYS = {"serve": measure_serve, "ask": measure_ask}
 
@@ -170,6 +173,8 @@ def main() -> None:
     """Print a table for each way."""
     for name in sys.argv[1:] or WAYS:
         threads, functions = WAYS[name]("threads"), WAYS[name]("functions")
+        sent = functions["runner", next(key for _, key, _ in functions if MESSAGE in key), "runs"]
+        print(f"\n{sent:.2f} messages with text a token.")
         print(f"\n| `{name}`: process | part | ms a token | calls a token |\n|---|---|---|---|")
         totals = defaultdict[str, float](float)
         for role, part, spent, calls in rows(threads, functions):
@@ -177,10 +182,6 @@ def main() -> None:
             print(f"| {role} | {part} | {spent:.3f} | {calls:.1f} |", flush=True)
         for role, spent in totals.items():
             print(f"| {role} | **all** | **{spent:.3f}** | |")
-        if os.environ.get("BATON_BENCH_FUNCTIONS"):
-            costly = [(value, key) for key, value in functions.items() if key[2] == "calls"]
-            for value, (role, function, _) in sorted(costly, reverse=True)[:60]:
-                print(f"{value:8.2f} {role} {function[-80:]}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Runs Baton so that it and its children write down their time: `profiled_baton.py OUT HOW WORDS`.
 
 Each process writes OUT/PID.json over and over: the processor time of its threads in nanoseconds, by
-what they run. Where HOW is `functions`, also the calls and seconds of each function of the main
-thread; what a built-in function takes is its caller's, and waiting counts for nobody.
+what they run; in the front and the model's process only from an answer's first text on. Where HOW
+is `functions`, also the calls and seconds of each function of the main thread; what a built-in
+function takes is its caller's, and waiting is left out.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
 
 from baton.cli import main
+from baton.core.messages import Chunk
 from baton.ipc import process
+from baton.ipc.messages import Message
 
 SECONDS = 0.05
 WAITING = ("'acquire'", "'poll'", "'select'", "'get'", "'read'", "'wait'", "sleep")
@@ -39,8 +43,8 @@ def thread_times() -> dict[str, int]:
     return dict(found)
 
 
-def function_times(profile: cProfile.Profile) -> dict[str, tuple[int, float]]:
-    """Return the calls and seconds of functions, those of built-in ones with their callers'."""
+def function_times(profile: cProfile.Profile) -> dict[str, tuple[int, int, float]]:
+    """Return how often functions ran, and the calls and seconds of them and of built-in ones."""
     found = {}
     for entry in profile.getstats():
         code = entry.code
@@ -49,33 +53,78 @@ def function_times(profile: cProfile.Profile) -> dict[str, tuple[int, float]]:
             own = [one for one, name in inner if not any(word in name for word in WAITING)]
             seconds = entry.inlinetime + sum(one.inlinetime for one in own)
             calls = entry.callcount + sum(one.callcount for one in own)
-            found[f"{code.co_filename}:{code.co_name}"] = (calls, seconds)
+            found[f"{code.co_filename}:{code.co_name}"] = (entry.callcount, calls, seconds)
     return found
 
 
-def record(file: Path, profile: cProfile.Profile) -> None:
-    """Write down what was used until now, over and over."""
-    while True:
-        time.sleep(SECONDS)
-        part = file.with_suffix(".part")
-        found = {"role": ROLE, "threads": thread_times(), "functions": function_times(profile)}
-        part.write_text(json.dumps(found))
-        part.replace(file)
+class Recorder:
+    """Writes down what a process has used until now, over and over."""
+
+    def __init__(self, role: str, file: Path, profile: cProfile.Profile | None) -> None:
+        self._role = role
+        self._file = file
+        self._profile = profile
+        self._before: dict[str, int] | None = None
+
+    def begin(self) -> None:
+        """Count from now on, unless it does already."""
+        if self._before is None:
+            self._before = thread_times()
+            if self._profile is not None:
+                self._profile.enable()
+
+    def run(self) -> None:
+        """Write as long as the process lives."""
+        part = self._file.with_suffix(".part")
+        while True:
+            time.sleep(SECONDS)
+            if (before := self._before) is not None:
+                now = thread_times()
+                threads = {name: now[name] - before.get(name, 0) for name in now}
+                functions = function_times(self._profile) if self._profile is not None else {}
+                found = {"role": self._role, "threads": threads, "functions": functions}
+                part.write_text(json.dumps(found))
+                part.replace(self._file)
 
 
-def run(out: str, how: str, words: list[str]) -> None:
+def begin_with_text(role: str, begin: Callable[[], None]) -> None:
+    """Have a process's first text begin what is counted."""
+    if role == "front":
+        from baton.workers.local import model_process
+
+        chunk_of = model_process._chunk_of
+
+        def chunk_of_message(message: Message, child: process.Child) -> Chunk:
+            begin()
+            return chunk_of(message, child)
+
+        model_process._chunk_of = chunk_of_message
+    elif role == "runner":
+        from baton.workers.local.child.scheduler import TextStream
+
+        add = TextStream.add
+
+        def add_piece(self: TextStream, piece: bytes, answers: int) -> None:
+            begin()
+            add(self, piece, answers)
+
+        TextStream.add = add_piece  # type: ignore[method-assign]
+    else:
+        begin()
+
+
+def run(role: str, out: str, how: str, words: list[str]) -> None:
     """Run Baton's command line."""
     own = [sys.executable, "-P", __file__, out, how]
     process.own_command = lambda *also: [*own, *also]
-    profile = cProfile.Profile()
-    file = Path(out) / f"{os.getpid()}.json"
-    threading.Thread(target=record, args=(file, profile), name="recorder", daemon=True).start()
+    profile = cProfile.Profile() if how == "functions" else None
+    recorder = Recorder(role, Path(out) / f"{os.getpid()}.json", profile)
+    begin_with_text(role, recorder.begin)
+    threading.Thread(target=recorder.run, name="recorder", daemon=True).start()
     sys.argv = ["baton", *words]
-    if how == "functions":
-        profile.enable()
     main()
 
 
 if __name__ == "__main__":
-    ROLE = sys.argv[4] if sys.argv[3] == "--child" else "front"
-    run(sys.argv[1], sys.argv[2], sys.argv[3:])
+    _, folder, kind, *rest = sys.argv
+    run(rest[1] if rest[0] == "--child" else "front", folder, kind, rest)
