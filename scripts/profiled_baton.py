@@ -1,9 +1,9 @@
 """Runs Baton so that it and its children write down their time: `profiled_baton.py OUT HOW WORDS`.
 
 Each process writes OUT/PID.json over and over: the processor time of its threads in nanoseconds, by
-what they run; in the front and the model's process only from an answer's first text on. Where HOW
-is `functions`, also the calls and seconds of each function of the main thread; what a built-in
-function takes is its caller's, and waiting is left out.
+what they run; in the front and the model's process only from an answer's first text to its end.
+Where HOW is `functions`, these two write the calls and seconds of each function of the main thread
+as well; what a built-in function takes is its caller's, and waiting is left out.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import os
 import sys
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
 from pathlib import Path
 from types import CodeType
 
 from baton.cli import main
 from baton.core.messages import Chunk
 from baton.ipc import process
-from baton.ipc.messages import Message
+from baton.ipc.messages import FinalReply, Message
+from baton.workers.local.messages import AnswerText
 
 SECONDS = 0.05
 WAITING = ("'acquire'", "'poll'", "'select'", "'get'", "'read'", "'wait'", "sleep")
@@ -58,13 +58,14 @@ def function_times(profile: cProfile.Profile) -> dict[str, tuple[int, int, float
 
 
 class Recorder:
-    """Writes down what a process has used until now, over and over."""
+    """Adds up what a process uses between `begin` and `end`, and writes it down."""
 
-    def __init__(self, role: str, file: Path, profile: cProfile.Profile | None) -> None:
+    def __init__(self, role: str, file: Path, how: str) -> None:
         self._role = role
         self._file = file
-        self._profile = profile
+        self._profile = cProfile.Profile() if how == "functions" and role in ROLES else None
         self._before: dict[str, int] | None = None
+        self._threads = Counter[str]()
 
     def begin(self) -> None:
         """Count from now on, unless it does already."""
@@ -73,54 +74,74 @@ class Recorder:
             if self._profile is not None:
                 self._profile.enable()
 
-    def run(self) -> None:
-        """Write as long as the process lives."""
+    def end(self) -> None:
+        """Count no more, and write down what was used."""
+        if (before := self._before) is None:
+            return
+        self._before = None
+        if self._profile is not None:
+            self._profile.disable()
+        now = thread_times()
+        self._threads.update({name: now[name] - before.get(name, 0) for name in now})
+        functions = function_times(self._profile) if self._profile is not None else {}
+        found = {"role": self._role, "threads": self._threads, "functions": functions}
         part = self._file.with_suffix(".part")
-        while True:
-            time.sleep(SECONDS)
-            if (before := self._before) is not None:
-                now = thread_times()
-                threads = {name: now[name] - before.get(name, 0) for name in now}
-                functions = function_times(self._profile) if self._profile is not None else {}
-                found = {"role": self._role, "threads": threads, "functions": functions}
-                part.write_text(json.dumps(found))
-                part.replace(self._file)
+        part.write_text(json.dumps(found))
+        part.replace(self._file)
 
-
-def begin_with_text(role: str, begin: Callable[[], None]) -> None:
-    """Have a process's first text begin what is counted."""
-    if role == "front":
+    def follow_front(self) -> None:
+        """Count while the front takes an answer."""
         from baton.workers.local import model_process
 
         chunk_of = model_process._chunk_of
 
-        def chunk_of_message(message: Message, child: process.Child) -> Chunk:
-            begin()
+        def follow(message: Message, child: process.Child) -> Chunk:
+            if isinstance(message, AnswerText):
+                self.begin()
+            elif isinstance(message, FinalReply):
+                self.end()
             return chunk_of(message, child)
 
-        model_process._chunk_of = chunk_of_message
-    elif role == "runner":
+        model_process._chunk_of = follow
+
+    def follow_runner(self) -> None:
+        """Count while the model's process writes an answer."""
         from baton.workers.local.child.scheduler import TextStream
 
-        add = TextStream.add
+        add, finish = TextStream.add, TextStream.finish
 
-        def add_piece(self: TextStream, piece: bytes, answers: int) -> None:
-            begin()
-            add(self, piece, answers)
+        def follow(stream: TextStream, piece: bytes, answers: int) -> None:
+            self.begin()
+            add(stream, piece, answers)
 
-        TextStream.add = add_piece  # type: ignore[method-assign]
-    else:
-        begin()
+        def follow_end(stream: TextStream, *, is_cut: bool = False) -> None:
+            finish(stream, is_cut=is_cut)
+            self.end()
+
+        followed = {"add": follow, "finish": follow_end}
+        for name, replacement in followed.items():
+            setattr(TextStream, name, replacement)
+
+    def follow_all(self) -> None:
+        """Count all the time."""
+        while True:
+            self.begin()
+            time.sleep(SECONDS)
+            self.end()
+
+
+ROLES = {"front": Recorder.follow_front, "runner": Recorder.follow_runner}
 
 
 def run(role: str, out: str, how: str, words: list[str]) -> None:
     """Run Baton's command line."""
     own = [sys.executable, "-P", __file__, out, how]
     process.own_command = lambda *also: [*own, *also]
-    profile = cProfile.Profile() if how == "functions" else None
-    recorder = Recorder(role, Path(out) / f"{os.getpid()}.json", profile)
-    begin_with_text(role, recorder.begin)
-    threading.Thread(target=recorder.run, name="recorder", daemon=True).start()
+    recorder = Recorder(role, Path(out) / f"{os.getpid()}.json", how)
+    if role in ROLES:
+        ROLES[role](recorder)
+    else:
+        threading.Thread(target=recorder.follow_all, name="recorder", daemon=True).start()
     sys.argv = ["baton", *words]
     main()
 
