@@ -2,6 +2,7 @@
 
     scripts/bench_lookup                 half of the prompts of `lookup_prompts` (half an hour)
     scripts/bench_lookup --held          the other half, for what was chosen by the first
+    scripts/bench_lookup --only greedy   one of both ways to choose words: greedy or drawn
     scripts/bench_lookup --batches FILE  only what a batch of some tokens costs with a model file
 
 The starter answers greedily, with its penalty, and with words drawn, each prompt without and with
@@ -35,7 +36,7 @@ from baton.core.judging.answer_faults import end_before_repeat, is_refusal  # no
 from baton.core.sampling_settings import Sampling  # noqa: E402
 from baton.workers.local import starter  # noqa: E402
 from baton.workers.local.child import llama  # noqa: E402
-from baton.workers.local.child.batch_plan import Layout  # noqa: E402
+from baton.workers.local.child.batch_plan import FINAL_TOKENS, Layout  # noqa: E402
 from baton.workers.local.child.llama_loader import c  # noqa: E402
 
 CONTEXT, MAX_TOKENS, MAX_DRAFT = 4096, 200, 10
@@ -55,8 +56,8 @@ class Rule:
     tokens, and twice as long each time.
     """
 
-    grams: int = 4
-    length: int = 1
+    grams: int = 6
+    length: int = 3
     most: int = 7
     pause: int = 8
     now: int = field(init=False)
@@ -110,6 +111,7 @@ class Engine:
         self.native = self.model.context(Layout(1, CONTEXT, is_split=True), 1, slots=2)
         self._batch = c.llama_batch_init(self.model.batch, 0, 1)
         self.known = 0
+        self._prompt: list[int] = []
 
     def read(self, tokens: Sequence[int], *, is_prompt: bool = False) -> None:
         """Read tokens in one batch, with figures for what follows each, or a prompt's last one."""
@@ -123,9 +125,10 @@ class Engine:
         self.known += len(tokens)
 
     def restart(self, tokens: Sequence[int]) -> None:
-        """Forget all, and read a prompt."""
-        self.keep(0)
-        for at in range(0, len(tokens), self.model.batch):
+        """Read a prompt, of which most is known where it was the latest one too."""
+        self.keep(len(tokens) - FINAL_TOKENS if self._prompt == tokens else 0)
+        self._prompt = list(tokens)
+        for at in range(self.known, len(tokens), self.model.batch):
             self.read(tokens[at : at + self.model.batch], is_prompt=True)
 
     def keep(self, count: int) -> None:
@@ -225,20 +228,25 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--held", action="store_true")
+    parser.add_argument("--only", choices=HOW)
     parser.add_argument("--batches", type=Path)
     args = parser.parse_args()
     llama.start(lambda _: None)
     engine = Engine(args.batches or starter().path)
     costs = batch_costs(engine)
-    print("batches:", ", ".join(f"{count}: {cost:.2f}" for count, cost in costs.items()))
+    print(
+        "batches:", ", ".join(f"{count}: {cost:.2f}" for count, cost in costs.items()), flush=True
+    )
     if not args.batches:
-        measure(engine, costs, is_held=args.held)
+        measure(engine, costs, [args.only] if args.only else list(HOW), is_held=args.held)
 
 
-def measure(engine: Engine, costs: Mapping[int, float], *, is_held: bool) -> None:
+def measure(
+    engine: Engine, costs: Mapping[int, float], ways: Sequence[str], *, is_held: bool
+) -> None:
     """Print what drafts gain for each kind of prompt, then what other rules would."""
     written: dict[tuple[str, str], list[tuple[list[int], Answer]]] = defaultdict(list)
-    for how in HOW:
+    for how in ways:
         print(f"\n{how}: kind, answers, tokens/s without and with, ratio, accepted, same texts")
         for kind in dict.fromkeys(prompt.kind for prompt in lookup_prompts()):
             prompts = [one for one in lookup_prompts() if one[0] == kind and one.is_held == is_held]
