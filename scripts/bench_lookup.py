@@ -247,20 +247,27 @@ def measure(
     """Print what drafts gain for each kind of prompt, then what other rules would."""
     written: dict[tuple[str, str], list[tuple[list[int], Answer]]] = defaultdict(list)
     for how in ways:
-        print(f"\n{how}: kind, answers, tokens/s without and with, ratio, accepted, same texts")
+        print(
+            f"\n{how}: kind, texts, tokens/s without and with drafts, ratio, accepted; of answers"
+        )
         for kind in dict.fromkeys(prompt.kind for prompt in lookup_prompts()):
             prompts = [one for one in lookup_prompts() if one[0] == kind and one.is_held == is_held]
             sides: list[tuple[Answer, Answer]] = []
+            answers: list[tuple[Answer, Answer]] = []
             for prompt in prompts:
                 tokens = prompt_tokens(engine.model, prompt.text)
-                plain = write(engine, tokens, HOW[how], None)
-                drafted = write(engine, tokens, HOW[how], Rule())
-                pieces = b"".join(map(engine.model.piece, plain.tokens))
-                is_ended = engine.model.is_end(plain.tokens[-1])
-                if is_answer(prompt, pieces.decode("utf-8", "replace"), is_ended=is_ended):
-                    sides.append((plain, drafted))
-                    written[how, kind].append((tokens, plain))
-            print(summary_row(kind, len(prompts), sides), flush=True)
+                sides.append(
+                    (
+                        write(engine, tokens, HOW[how], None),
+                        write(engine, tokens, HOW[how], Rule()),
+                    )
+                )
+                plain = sides[-1][0].tokens
+                text = b"".join(map(engine.model.piece, plain)).decode("utf-8", "replace")
+                if is_answer(prompt, text, is_ended=engine.model.is_end(plain[-1])):
+                    answers.append(sides[-1])
+                    written[how, kind].append((tokens, sides[-1][0]))
+            print(f"{kind}: {summary(sides)}; answers: {summary(answers)}", flush=True)
     print("\ngrid: grams, length, most, pause")
     for rule in (
         (grams, length, most, pause)
@@ -281,10 +288,10 @@ def prompt_tokens(model: llama.Model, text: str) -> list[int]:
     return model.tokenise(f"{shown}<|im_start|>assistant\n", special=True)
 
 
-def summary_row(kind: str, asked: int, sides: Sequence[tuple[Answer, Answer]]) -> str:
-    """Return a line for one kind: only answers count."""
+def summary(sides: Sequence[tuple[Answer, Answer]]) -> str:
+    """Return what drafts gained with some texts."""
     if not sides:
-        return f"{kind}: 0 of {asked}"
+        return "none"
     plain, drafted = (
         sum(len(one.tokens) - 1 for one in side) / max(sum(one.seconds for one in side), 1e-9)
         for side in zip(*sides, strict=True)
@@ -294,8 +301,8 @@ def summary_row(kind: str, asked: int, sides: Sequence[tuple[Answer, Answer]]) -
     )
     same = sum(one.tokens == other.tokens for one, other in sides)
     return (
-        f"{kind}: {len(sides)} of {asked}, {plain:.1f} {drafted:.1f}, {drafted / plain:.2f}x, "
-        f"{accepted} of {proposed}, {same} of {len(sides)}"
+        f"{len(sides)}, {plain:.1f} {drafted:.1f}, {drafted / plain:.2f}x, "
+        f"{accepted} of {proposed}, {same} same"
     )
 
 
