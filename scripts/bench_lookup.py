@@ -253,7 +253,7 @@ def measure(
         for kind in dict.fromkeys(prompt.kind for prompt in lookup_prompts()):
             prompts = [one for one in lookup_prompts() if one[0] == kind and one.is_held == is_held]
             sides: list[tuple[Answer, Answer]] = []
-            answers: list[tuple[Answer, Answer]] = []
+            counted: list[tuple[Answer, Answer]] = []
             for prompt in prompts:
                 tokens = prompt_tokens(engine.model, prompt.text)
                 sides.append(
@@ -265,9 +265,9 @@ def measure(
                 plain = sides[-1][0].tokens
                 text = b"".join(map(engine.model.piece, plain)).decode("utf-8", "replace")
                 if is_answer(prompt, text, is_ended=engine.model.is_end(plain[-1])):
-                    answers.append(sides[-1])
+                    counted.append(sides[-1])
                     written[how, kind].append((tokens, sides[-1][0]))
-            print(f"{kind}: {summary(sides)}; answers: {summary(answers)}", flush=True)
+            print(f"{kind}: {summary(sides)}; answers: {summary(counted)}", flush=True)
     print("\ngrid: grams, length, most, pause")
     for rule in (
         (grams, length, most, pause)
