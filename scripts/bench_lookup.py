@@ -3,6 +3,7 @@
     scripts/bench_lookup                 half of the prompts of `lookup_prompts` (half an hour)
     scripts/bench_lookup --held          the other half, for what was chosen by the first
     scripts/bench_lookup --only greedy   one of both ways to choose words: greedy or drawn
+    scripts/bench_lookup --paired        compute no token by itself, which would round otherwise
     scripts/bench_lookup --batches FILE  only what a batch of some tokens costs with a model file
 
 The starter answers greedily, with its penalty, and with words drawn, each prompt without and with
@@ -146,8 +147,18 @@ class Answer(NamedTuple):
     accepted: int = 0
 
 
-def write(engine: Engine, prompt: Sequence[int], how: Sampling, rule: Rule | None) -> Answer:
-    """Have an answer written, with drafts if there is a rule for them."""
+def write(
+    engine: Engine,
+    prompt: Sequence[int],
+    how: Sampling,
+    rule: Rule | None,
+    *,
+    is_paired: bool = False,
+) -> Answer:
+    """Have an answer written, with drafts if there is a rule for them.
+
+    A token `is_paired` if another one is computed with it, which is dropped.
+    """
     engine.restart(prompt)
     model, sampler = engine.model, engine.model.sampler(how)
     tokens = [sampler.next(engine.native, -1)]
@@ -157,7 +168,7 @@ def write(engine: Engine, prompt: Sequence[int], how: Sampling, rule: Rule | Non
     while len(tokens) < MAX_TOKENS and not model.is_end(tokens[-1]):
         draft = lookup.draft(MAX_TOKENS - len(tokens) - 1) if lookup else []
         known = engine.known
-        engine.read([tokens[-1], *draft])
+        engine.read([tokens[-1], *(draft or tokens[-1:] * is_paired)])
         good = 0
         for place in range(len(draft) + 1):
             token = sampler.next(engine.native, place)
@@ -229,6 +240,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--held", action="store_true")
     parser.add_argument("--only", choices=HOW)
+    parser.add_argument("--paired", action="store_true")
     parser.add_argument("--batches", type=Path)
     args = parser.parse_args()
     llama.start(lambda _: None)
@@ -238,35 +250,33 @@ def main() -> None:
         "batches:", ", ".join(f"{count}: {cost:.2f}" for count, cost in costs.items()), flush=True
     )
     if not args.batches:
-        measure(engine, costs, [args.only] if args.only else list(HOW), is_held=args.held)
+        measure(engine, costs, args)
 
 
-def measure(
-    engine: Engine, costs: Mapping[int, float], ways: Sequence[str], *, is_held: bool
-) -> None:
+def measure(engine: Engine, costs: Mapping[int, float], args: argparse.Namespace) -> None:
     """Print what drafts gain for each kind of prompt, then what other rules would."""
     written: dict[tuple[str, str], list[tuple[list[int], Answer]]] = defaultdict(list)
-    for how in ways:
+    for how in [args.only] if args.only else HOW:
         print(
             f"\n{how}: kind, texts, tokens/s without and with drafts, ratio, accepted; of answers"
         )
         for kind in dict.fromkeys(prompt.kind for prompt in lookup_prompts()):
-            prompts = [one for one in lookup_prompts() if one[0] == kind and one.is_held == is_held]
+            prompts = [
+                one for one in lookup_prompts() if one[0] == kind and one.is_held == args.held
+            ]
             sides: list[tuple[Answer, Answer]] = []
             counted: list[tuple[Answer, Answer]] = []
             for prompt in prompts:
                 tokens = prompt_tokens(engine.model, prompt.text)
-                sides.append(
-                    (
-                        write(engine, tokens, HOW[how], None),
-                        write(engine, tokens, HOW[how], Rule()),
-                    )
+                plain, drafted = (
+                    write(engine, tokens, HOW[how], rule, is_paired=args.paired)
+                    for rule in (None, Rule())
                 )
-                plain = sides[-1][0].tokens
-                text = b"".join(map(engine.model.piece, plain)).decode("utf-8", "replace")
-                if is_answer(prompt, text, is_ended=engine.model.is_end(plain[-1])):
+                sides.append((plain, drafted))
+                text = b"".join(map(engine.model.piece, plain.tokens)).decode("utf-8", "replace")
+                if is_answer(prompt, text, is_ended=engine.model.is_end(plain.tokens[-1])):
                     counted.append(sides[-1])
-                    written[how, kind].append((tokens, sides[-1][0]))
+                    written[how, kind].append((tokens, plain))
             print(f"{kind}: {summary(sides)}; answers: {summary(counted)}", flush=True)
     print("\ngrid: grams, length, most, pause")
     for rule in (
