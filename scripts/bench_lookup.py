@@ -5,6 +5,7 @@
     scripts/bench_lookup --only greedy   one of both ways to choose words: greedy or drawn
     scripts/bench_lookup --paired        compute no token by itself, which would round otherwise
     scripts/bench_lookup --batches FILE  only what a batch of some tokens costs with a model file
+    scripts/bench_lookup --before 1500   batches after so many tokens of context
 
 The starter answers greedily, with its penalty, and with words drawn, each prompt without and with
 drafts in turn. Figures are processor time of one thread, so that other programs disturb them
@@ -41,7 +42,7 @@ from baton.workers.local.child.batch_plan import FINAL_TOKENS, Layout  # noqa: E
 from baton.workers.local.child.llama_loader import c  # noqa: E402
 
 CONTEXT, MAX_TOKENS, MAX_DRAFT = 4096, 200, 10
-BEFORE, ROUNDS = 200, 15
+ROUNDS = 15
 MIN_LIKENESS = 0.8
 HOW = {
     "greedy": Sampling(temperature=0.0, repeat_penalty=1.1),
@@ -202,19 +203,18 @@ def replayed_cost(prompt: Sequence[int], answer: Sequence[int], rule: Rule, cost
     return cost
 
 
-def batch_costs(engine: Engine) -> dict[int, float]:
+def batch_costs(engine: Engine, before: int) -> dict[int, float]:
     """Return what a batch of so many tokens costs, in batches of one: the median of some rounds."""
-    words = engine.model.tokenise(
-        "The light of the river is far from the sea and the house. " * 99, False
-    )
-    engine.restart(words[:BEFORE])
+    text = "The light of the river is far from the sea and the house. " * (before // 10 + 2)
+    words = engine.model.tokenise(text, special=False)
+    engine.restart(words[:before])
     times = defaultdict[int, list[float]](list)
     for _ in range(ROUNDS):
         for count in range(1, MAX_DRAFT + 2):
             began = time.process_time()
-            engine.read(words[BEFORE : BEFORE + count])
+            engine.read(words[before : before + count])
             times[count].append(time.process_time() - began)
-            engine.keep(BEFORE)
+            engine.keep(before)
     one = statistics.median(times[1])
     return {count: statistics.median(found) / one for count, found in times.items()}
 
@@ -241,11 +241,12 @@ def main() -> None:
     parser.add_argument("--held", action="store_true")
     parser.add_argument("--only", choices=HOW)
     parser.add_argument("--paired", action="store_true")
+    parser.add_argument("--before", type=int, default=200)
     parser.add_argument("--batches", type=Path)
     args = parser.parse_args()
     llama.start(lambda _: None)
     engine = Engine(args.batches or starter().path)
-    costs = batch_costs(engine)
+    costs = batch_costs(engine, args.before)
     print(
         "batches:", ", ".join(f"{count}: {cost:.2f}" for count, cost in costs.items()), flush=True
     )
