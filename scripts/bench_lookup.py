@@ -231,7 +231,7 @@ def is_answer(prompt: LookupPrompt, text: str, *, is_ended: bool) -> bool:
         ours, theirs = (
             SequenceMatcher(None, one, wanted, autojunk=False).ratio() for one in (text, given)
         )
-        return ours >= (theirs if prompt.kind == "typos" else MIN_LIKENESS)
+        return ours > (theirs if prompt.kind == "typos" else MIN_LIKENESS)
     return prompt.kind != "summary" or (is_ended and 40 < len(text) < 0.7 * len(prompt.text))
 
 

@@ -51,7 +51,7 @@ class LookupPrompt(NamedTuple):
 
 
 def lookup_prompts() -> list[LookupPrompt]:
-    """Return all prompts, kind by kind; always the same for one version of Python."""
+    """Return all prompts, kind by kind; the same as long as Python and our pages are."""
     chance = random.Random(45)
     kinds = (_summaries, _typos, _renames, _rewrites, _codes, _chats)
     return [
