@@ -84,22 +84,27 @@ class StreamFields(msgspec.Struct, frozen=True):
     include_obfuscation: bool | None = None
 
 
-class ChatRequest(SharedFields, frozen=True, kw_only=True):
+class CompletionFields(SharedFields, frozen=True, kw_only=True):
+    """What a request of either kind may say."""
+
+    max_tokens: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream_options: StreamFields | None = None
+    store: bool | None = None
+
+
+class ChatRequest(CompletionFields, frozen=True, kw_only=True):
     """A request's fields, as far as Baton keeps to them."""
 
     messages: tuple[MessageFields, ...] = ()
-    max_tokens: int | None = None
     max_completion_tokens: int | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
     response_format: ChatFormatFields | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     functions: list[dict[str, Any]] | None = None
     function_call: str | dict[str, Any] | None = None
-    stream_options: StreamFields | None = None
-    store: bool | None = None
 
 
 def read_chat(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
@@ -270,15 +275,10 @@ LEGACY_NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 
 
-class CompletionRequest(SharedFields, frozen=True, kw_only=True):
+class CompletionRequest(CompletionFields, frozen=True, kw_only=True):
     """A request's fields, as far as Baton keeps to them."""
 
     prompt: str | list[Any]
-    max_tokens: int | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    stream_options: StreamFields | None = None
-    store: bool | None = None
 
 
 def read_completion(body: Mapping[str, Any], headers: Mapping[str, str]) -> ClientRequest:
