@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from textual._styles_cache import StylesCache
+
 from baton.core.errors import BatonError
 from baton.core.history_types import Signal, rating
 from baton.core.ledger_types import Status
@@ -383,7 +385,14 @@ class ConversationController:
 
 
 def _spare_history() -> None:
-    """Keep the garbage collector from the history, or typing waits 0.1 s for each collection."""
+    """Keep the garbage collector from the history, or typing waits 0.1 s for each collection.
+
+    What the conversation before left behind goes first: what is frozen is never freed. Textual
+    caches two colors by widget, and with them the lines of up to 1,024 widgets that are gone.
+    """
+    StylesCache.get_inner_outer.cache_clear()
+    gc.unfreeze()
+    gc.collect()
     gc.freeze()
 
 

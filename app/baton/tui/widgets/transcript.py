@@ -108,9 +108,17 @@ class Transcript(VerticalScroll):
         if self._visible.end < self._visible.total:
             await self.show(self._turns, self._sent_from)
         else:
-            window = TranscriptWindow(self._visible.first, len(self._turns), len(self._turns))
+            total = len(self._turns)
+            window = TranscriptWindow(max(self._visible.first, total - MAX_TURNS), total, total)
             await self._column.mount(self._view(turn))
-            self._visible = window
+            if gone := window.first - self._visible.first:
+                # With what was said between them, but for what is still to be answered or ends.
+                kept = self._column.children.index(self.views[gone])
+                left = self._column.children[:kept]
+                await self._column.remove_children(
+                    [child for child in left if isinstance(child, TurnView | Notice)]
+                )
+            self._set_window(window)
         self.anchor()
         view = self.view_of(turn.id)
         assert view is not None
