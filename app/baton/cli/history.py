@@ -262,7 +262,7 @@ def _format_time(seconds: float) -> str:
 async def _read_transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
     conversation = await store.find(name)
     turns = await store.thread(conversation.id)
-    branches = {turn.id: await store.siblings(turn.id) for turn in turns}
+    branches = await store.versions([turn.id for turn in turns])
     private = " · stays on this machine" if conversation.label is Label.LOCAL else ""
     program = f" · {one_line(conversation.program)}" if conversation.program else ""
     head = (
@@ -317,7 +317,7 @@ async def _resume_line(store: Store, turn: Turn) -> str:
 
 async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> str:
     record = await find_run(store, run)
-    *_, answer = await store.thread(record.conversation, record.answer)
+    [answer] = await store.turns([record.answer])
     if not answer.text.strip():
         raise ConfigError(f"The run {record.id} has no answer to judge.")
     await store.feedback.rate(record.answer, rating)
@@ -330,9 +330,7 @@ async def _remove_conversations(store: Store, names: tuple[str, ...], yes: bool)
     if not yes:
         _confirm_removal(list(chosen.values()))
     # Before the runs are removed: only they name what to forget.
-    await _forget_sent_texts(
-        [run.id for run in await store.runs.newest(10**9) if run.conversation in chosen]
-    )
+    await _forget_sent_texts(await store.runs.of(list(chosen)))
     await store.purge(*chosen)
     size = show_size(store.archive.disk_bytes)
     notify(f"Removed {count_text(len(chosen), 'conversation')}. The history takes {size} now.")

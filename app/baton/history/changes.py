@@ -106,8 +106,9 @@ def begin_run(
 def _warned(connection: Connection, conversation: str) -> dict[str, str]:
     """Return the hints that were last given in a conversation, by the kind of the warning."""
     found = connection.execute(
-        "SELECT data ->> 'kind' AS kind, data ->> 'hint' AS hint FROM events JOIN runs ON id = run "
-        "WHERE conversation = ? AND events.kind = 'Warned' ORDER BY created, seq",
+        """SELECT data ->> 'kind' AS kind, data ->> 'hint' AS hint
+        FROM runs JOIN events INDEXED BY events_of_warnings ON id = run
+        WHERE conversation = ? AND events.kind = 'Warned' ORDER BY created, seq""",
         [conversation],
     )
     return {row["kind"]: row["hint"] for row in found}

@@ -61,7 +61,7 @@ _ANSWERS_WITH_FEEDBACK = """
     )
     SELECT turns.id, turns.worker, turns.text, turns.status, turns.run, turns.created
     FROM known
-    JOIN turns ON turns.id = known.answer AND turns.role = 'assistant'
+    CROSS JOIN turns ON turns.id = known.answer AND turns.role = 'assistant'
     JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
     WHERE turns.label = ?
     ORDER BY turns.key DESC LIMIT ?

@@ -114,6 +114,14 @@ def thread(connection: Connection, conversation: str, leaf: str | None) -> tuple
     return turns
 
 
+def turns(connection: Connection, ids: Sequence[str]) -> tuple[Turn, ...]:
+    """Return the turns with these ids that are there, parents before children."""
+    return rows.turns(connection, _LISTED_IDS, rows.encode_json(list(ids)))
+
+
+_LISTED_IDS = "id IN (SELECT value FROM json_each(?))"
+
+
 def turn_position(connection: Connection, turn: str) -> Row:
     """Return a turn's conversation and parent. Raises ConfigError."""
     row: Row | None = connection.execute(
@@ -125,12 +133,22 @@ def turn_position(connection: Connection, turn: str) -> Row:
 
 
 def siblings(connection: Connection, turn: str) -> tuple[str, ...]:
-    """Return the turns that stand in the same place, the given one among them, oldest first."""
-    found = connection.execute(
-        "SELECT id FROM turns WHERE conversation = ? AND parent IS ? ORDER BY key",
-        [*turn_position(connection, turn)],
-    )
-    return tuple(row["id"] for row in found)
+    """Return the turns in the same place, itself among them, oldest first. Raises ConfigError."""
+    turn_position(connection, turn)
+    return versions(connection, [turn])[turn]
+
+
+def versions(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each turn those that stand in the same place, itself among them, oldest first."""
+    found: dict[str, list[str]] = {}
+    for turn, other in connection.execute(
+        """SELECT value, other.id FROM json_each(?) JOIN turns AS own ON own.id = value
+        CROSS JOIN turns AS other ON other.parent IS own.parent
+            AND other.conversation = own.conversation ORDER BY other.key""",
+        [rows.encode_json(list(ids))],
+    ):
+        found.setdefault(turn, []).append(other)
+    return {turn: tuple(found.get(turn, (turn,))) for turn in ids}
 
 
 def run(connection: Connection, typed: str) -> RunRecord:
@@ -153,6 +171,15 @@ def last_run(connection: Connection, conversation: str | None) -> RunRecord | No
 def runs(connection: Connection, limit: int) -> list[RunRecord]:
     """Return the newest runs, newest first, without their events."""
     return rows.runs(connection, f"{_VISIBLE} ORDER BY runs.key DESC LIMIT ?", limit)
+
+
+def runs_of(connection: Connection, conversations: Sequence[str]) -> list[str]:
+    """Return the ids of the runs of these conversations."""
+    found = connection.execute(
+        "SELECT id FROM runs WHERE conversation IN (SELECT value FROM json_each(?)) ORDER BY key",
+        [rows.encode_json(list(conversations))],
+    )
+    return [row["id"] for row in found]
 
 
 def recent_conversations(connection: Connection, limit: int) -> list[RecentConversation]:
@@ -339,7 +366,7 @@ def past_runs(connection: Connection, since: float, limit: int) -> list[PastRun]
             [_MAX_PROMPT_CHARS, since, limit],
         )
     }
-    wanted = "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY key"
+    wanted = f"WHERE {_LISTED_IDS} ORDER BY key"
     found = rows.runs(connection, wanted, rows.encode_json(list(prompts)))
     done = signals_of_turns(connection, [record.answer for record in found])
     with rows.reject_bad_values():

@@ -185,8 +185,9 @@ def find_id(connection: Connection, table: str, prefix: str, what: str) -> str:
     typed = prefix.strip().lower()
     column = "id" if table == "conversations" else "conversation"
     rows = connection.execute(
-        f"""SELECT id FROM {table} WHERE id >= ? AND id < ? AND {column} IN
-        (SELECT id FROM conversations WHERE hidden_at IS NULL) ORDER BY id LIMIT 2""",
+        f"""SELECT id FROM {table} WHERE id >= ? AND id < ? AND EXISTS (
+            SELECT 1 FROM conversations AS c WHERE c.id = {table}.{column} AND c.hidden_at IS NULL
+        ) ORDER BY id LIMIT 2""",
         [clean_text(typed), clean_text(typed) + "\U0010ffff"],
     ).fetchall()
     found = [row["id"] for row in rows]

@@ -302,6 +302,17 @@ _GRAMS = Migration(
     ),
 )
 
+_LOOKUPS = Migration(
+    "0012_lookups",
+    (
+        # Without it, finding when help was weighed reads all events.
+        "CREATE INDEX events_of_weighings ON events (run) WHERE kind = 'Weighed'",
+        # Of a first turn, the parent alone (NULL) finds those of all conversations.
+        "DROP INDEX turns_by_parent",
+        "CREATE INDEX turns_by_parent ON turns (parent, conversation)",
+    ),
+)
+
 MIGRATIONS: tuple[Migration, ...] = (
     _FIRST,
     _POLICY,
@@ -314,4 +325,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     _LONG_TEXTS,
     _PIECES,
     _GRAMS,
+    _LOOKUPS,
 )

@@ -171,9 +171,17 @@ class Store:
         """Return a branch from its beginning to `leaf` (None: the one last looked at)."""
         return await self._read(queries.thread, conversation, leaf)
 
+    async def turns(self, ids: Sequence[str]) -> tuple[Turn, ...]:
+        """Return the turns with these ids that are there, parents before children."""
+        return await self._read(queries.turns, ids)
+
     async def siblings(self, turn: str) -> tuple[str, ...]:
         """Return the turns that stand in the same place, this one among them, oldest first."""
         return await self._read(queries.siblings, turn)
+
+    async def versions(self, turns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the siblings of each of these turns."""
+        return await self._read(queries.versions, turns)
 
     async def draft(self, conversation: str) -> str:
         """Return what was typed in a conversation ("": a new one) and not sent."""
@@ -235,6 +243,10 @@ class RunHistory:
     async def newest(self, limit: int = 50) -> list[RunRecord]:
         """Return the newest runs, newest first, without their events."""
         return await self._database.read(queries.runs, limit)
+
+    async def of(self, conversations: Sequence[str]) -> list[str]:
+        """Return the ids of the runs of these conversations."""
+        return await self._database.read(queries.runs_of, conversations)
 
     async def recent_conversations(self, limit: int) -> list[RecentConversation]:
         """Return the user's conversations used last, the latest first, with how each ended."""

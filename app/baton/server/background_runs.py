@@ -213,8 +213,7 @@ class BackgroundRuns:
         asked, model = ClientRequest("baton/auto", ""), OfferedModel("baton/auto", "auto")
         view = fold_events(record.events)
         served = ServedRun(asked, client, model, began=record.created, _view=view)
-        thread = await self._runner.store.thread(record.conversation, record.answer)
-        text = next((turn.text for turn in thread if turn.id == record.answer), "")
+        text = "".join(turn.text for turn in await self._runner.store.turns([record.answer]))
         text, calls = past_calls(text, record.id)
         answer = make_answer(served, self._runner.orchestra.roster, text, calls)
         if (failure := served.view.failure) is None:

@@ -221,11 +221,12 @@ class ConversationController:
     async def load_summaries(self) -> None:
         """Load how the answers on the screen were made, and which have other versions."""
         store, views = self._services.store, self._transcript.views
-        signals = await store.feedback.signals([view.turn.id for view in views])
+        shown = [view.turn.id for view in views]
+        signals, siblings = await store.feedback.signals(shown), await store.versions(shown)
         for view in reversed(views):
             turn = view.turn
             view.rate(rating(signals.get(turn.id, ())) or "")
-            versions = await store.siblings(turn.id)
+            versions = siblings[turn.id]
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
                 run = await self._stored_run(turn.run)

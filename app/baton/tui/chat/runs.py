@@ -244,9 +244,8 @@ class RunController:
             transcript, store = context.transcript, self._services.store
             if not transcript.turns:
                 await transcript.show([])
-            for turn in await store.thread(started.conversation, started.answer):
-                if turn.id in (started.prompt, started.answer):
-                    await transcript.add(turn)
+            for turn in await store.turns([started.prompt, started.answer]):
+                await transcript.add(turn)
             if not context.chat.title:
                 context.chat.title = (await store.conversation(started.conversation)).title
             conversation.describe()

@@ -158,9 +158,9 @@ class ConversationsScreen(Overlay[ConversationPlace]):
 
     @work(exclusive=True, group="preview")
     async def _read_preview(self, hit: SearchHit) -> None:
-        thread = await self._store.thread(hit.conversation, hit.turn)
-        if self.is_open and thread:
-            self.query_one("#preview", Static).update(surroundings(thread[-1].text, hit))
+        for turn in await self._store.turns([hit.turn]):
+            if self.is_open:
+                self.query_one("#preview", Static).update(surroundings(turn.text, hit))
 
     @on(OptionList.OptionHighlighted)
     def _reach(self, event: OptionList.OptionHighlighted) -> None:
