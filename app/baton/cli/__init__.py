@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
+from baton import __version__
 from baton.cli import interrupts
 from baton.platform.import_stubs import import_without
 
@@ -55,9 +56,13 @@ def run_command(words: Sequence[str], *, is_fork: bool = False) -> int:
         os.umask(0o077)
         _forget_openssl()
         _open_standard_streams()
+        if list(words) in (["--version"], ["-V"]):  # three quarters of its time were click's
+            print(f"baton {__version__}")
+            _exit(0)
+        import_without("typing_extensions", "msgspec")
         if words[:1] == ["ask"]:
-            if not is_fork:
-                from baton.cli.fork_client import ask_forked
+            start_children(words[1:])
+        from baton.cli.root import run
 
                 code = ask_forked(words)
             if code is None:

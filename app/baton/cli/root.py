@@ -25,8 +25,7 @@ from baton.cli.options import (
 )
 from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
-from baton.platform.paths import find_paths
-from baton.platform.settings import ignored_variables, load_settings
+from baton.platform.import_stubs import import_without
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -126,6 +125,7 @@ class LazyGroup(click.Group):
         if (entry := COMMANDS.get(cmd_name)) is None:
             return None
         module, _, attribute = entry.target.partition(":")
+        import_without("ssl", "asyncio")  # only child processes talk to the world
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
@@ -199,8 +199,6 @@ def _warn_of_variables() -> None:
 def _open_app(options: AppOptions) -> int:
     import gc
 
-    from baton.platform.import_stubs import import_without
-
     gc.disable()  # starting frees nothing: `started` enables it once the app is on the screen
 
     paths = find_paths()
@@ -210,7 +208,7 @@ def _open_app(options: AppOptions) -> int:
     if not is_plain:
         _require_screen()
     settings, worker = add_named_worker(settings, options.worker)
-    import_without("ssl", "asyncio")  # only child processes talk to the world
+    import_without("ssl", "asyncio")
     import asyncio
     from pathlib import Path
 

@@ -63,8 +63,6 @@ def trace(run: str | None, texts: bool, as_json: bool, otel: bool) -> None:
         raise ConfigError("--texts, --json and --otel exclude each other.", "Choose one.")
     record, answer = with_store(lambda store: _find_run(store, run, texts))
     if otel:
-        from baton.cli.trace import span_lines
-
         emit("\n".join(span_lines(record)))
     elif as_json:
         emit_json(trace_object(record, _sent_requests(record)))
