@@ -627,6 +627,7 @@ def undo_search(connection: sqlite.Connection) -> None:
         *(("TRIGGER", f"turns_{name}") for name in ("added", "changed", "gone")),
         *(("TRIGGER", f"titles_{name}") for name in ("added", "changed", "gone")),
         *(("TABLE", name) for name in ("search_grams", "search_pending", "answer_pieces")),
+        ("INDEX", "events_of_weighings"),
     ):
         connection.execute(f"DROP {kind} {name}")
     for statement in MIGRATIONS[0].statements:
