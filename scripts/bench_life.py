@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ QUERIES = {
     "two of which there are none": chr(HAN + 5000) + chr(HAN),
 }
 
-LOOKUPS = (
+LOOKUPS: tuple[tuple[str, ...], ...] = (
     ("history", "ls"),
     ("history", "search", "walrus"),
     ("why",),
@@ -90,7 +90,7 @@ LOOKUPS = (
     ("budget", "show"),
     ("egress", "ls"),
 )
-REPORTS = (
+REPORTS: tuple[tuple[str, ...], ...] = (
     ("usage",),
     ("usage", "--since", "7d"),
     ("history", "show", LONG_TITLE),
@@ -153,13 +153,13 @@ def in_turn(rounds: int, *measures: Callable[[], Used]) -> list[list[Used]]:
 
 
 def median(used: list[Used], name: str) -> float:
-    return statistics.median(getattr(one, name) for one in used)
+    return float(statistics.median(getattr(one, name) for one in used))
 
 
 def median_ratio(ours: list[Used], theirs: list[Used], name: str) -> float:
     """Return the median of the ratios of each round."""
     pairs = zip(ours, theirs, strict=True)
-    return statistics.median(getattr(a, name) / getattr(b, name) for a, b in pairs)
+    return float(statistics.median(getattr(a, name) / getattr(b, name) for a, b in pairs))
 
 
 def report(figure: str, value: str) -> Row:
@@ -176,7 +176,7 @@ def bench_start(histories: Histories) -> Iterator[Row]:
     commands = [bare, [PYTHON, "-I", "-c", "pass"], *(baton(*words) for words in STARTS)]
     theirs, interpreter, *ours = in_turn(
         START_ROUNDS,
-        *(lambda c=c: measure(c, histories.short) for c in commands),  # type: ignore[misc]
+        *(lambda c=c: measure(c, histories.short) for c in commands),
     )
     yield _start_row("the interpreter alone (`pass`)", interpreter, theirs, must=False)
     for words, used in zip(STARTS, ours, strict=True):
@@ -207,7 +207,7 @@ def bench_search(histories: Histories) -> Iterator[Row]:
 def _in_loop(rows: Any) -> Iterator[Row]:
     """Iterate over the rows of an asynchronous generator."""
     with asyncio.Runner() as runner:
-        while (one := runner.run(anext(rows, None))) is not None:  # type: ignore[arg-type]
+        while (one := runner.run(anext(rows, None))) is not None:
             yield one
 
 
@@ -346,7 +346,7 @@ def bench_app(histories: Histories) -> Iterator[Row]:
     """The app opens the latest conversation: the long one, and a short one in the short history."""
 
     def opening(home: Path) -> Used:
-        with Terminal(baton("-c"), environment(home)) as screen:
+        with closing(Terminal(baton("-c"), environment(home))) as screen:
             seconds = screen.wait_for(LAST_WORDS)
             screen.skim(1.0)
             processor = sum(screen.process.cpu_times()[:2])
@@ -367,14 +367,9 @@ def bench_app(histories: Histories) -> Iterator[Row]:
     )
     yield limit("memory of the front then", median(ours, "megabytes"), MUST_APP_MB)
     yield report("the same, short conversation", f"{median(theirs, 'megabytes'):.0f} MB")
-    begun = asyncio.run(_begin(histories.paths.database))
-    yield Row(
-        "recording a prompt there, and reading what is sent with it",
-        *(f"{one:.1f} ms" for one in begun),
-        ratio=f"{begun[0] / begun[1]:.0f}x",
-        must="",
-        holds=True,
-    )
+    long, short = asyncio.run(_begin(histories.paths.database))
+    figure = "recording a prompt there, and reading what is sent with it"
+    yield Row(figure, f"{long:.0f} ms", f"{short:.1f} ms", f"{long / short:.0f}x", "", holds=True)
 
 
 async def _begin(database: Path) -> tuple[float, float]:

@@ -9,10 +9,13 @@ import json
 import os
 import re
 import sqlite3
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from baton.cli import history
+from baton.core.events import StepStarted
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Prompt
 from baton.core.permissions import PromptLimits
@@ -443,3 +446,19 @@ def test_export_writes_a_csv_line_for_each_message(call: Call, tmp_path: Path) -
     assert file.read_text() == printed
     assert call("history", "export", "--format", "csv", id[:6]).out == printed
     assert call("history", "export", "--csv", "--format", "json").code == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+async def test_an_export_holds_the_events_of_one_conversation_at_a_time(form: str) -> None:
+    store = Store(None)
+    for _ in range(30):
+        begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
+        for _ in range(100):
+            await store.append(begun.run, StepStarted(1, "small"))
+    whole = len(await history._export_text(store, (), "json"))
+    tracemalloc.start()
+    await history._export_text(store, (), form)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    await store.aclose()
+    assert peak < 4 * whole

@@ -29,7 +29,8 @@ def add_runs(connection: Connection, count: int, place: ConversationPosition = N
     for number in range(count):
         begun = changes.begin_run(connection, Prompt(f"Question {number}"), place, Label.CLOUD)
         ids = begun.run, begun.conversation, begun.prompt, begun.answer
-        for event in (ev.Started(*ids), *[ev.StepStarted(1, "small")] * 5, ev.Finished(at=1.0)):
+        steps: list[ev.Event] = [ev.StepStarted(1, "small")] * 5
+        for event in (ev.Started(*ids), *steps, ev.Finished(at=1.0)):
             changes.append_event(connection, begun.run, event)
         changes.write_answer(connection, begun.answer, "Yes.", TurnStatus.DONE, "small")
         first = first or begun.run

@@ -28,8 +28,9 @@ async def test_nothing_stays_of_a_conversation_that_was_left(tmp_path: Path) -> 
     async with open_app(tmp_path, saying("An *answer*.")) as session:
         first, second = await have_conversation(session), await have_conversation(session)
         await visit(session, first)
-        left = [weakref.ref(view) for view in session.chat.transcript.views]
-        left += [weakref.ref(view._styles_cache) for view in session.chat.transcript.views]
+        views = session.chat.transcript.views
+        left = [weakref.ref(part) for view in views for part in (view, view._styles_cache)]
+        del views
         await visit(session, second, first, second)
         assert len(left) == 4
         assert [ref() for ref in left] == [None] * 4

@@ -363,25 +363,31 @@ def _confirm_removal(chosen: list[Conversation]) -> None:
 
 
 async def _export_text(store: Store, names: tuple[str, ...], form: str) -> str:
-    ids = [one.id for one in await store.archive.find(names)] or None
-    if form == "json":
-        return json.dumps(await store.archive.export(ids), ensure_ascii=False, indent=1)
+    chosen = await store.archive.find(names) or await store.conversations(limit=10**9)
+    if form == "md":
+        parts = [to_markdown(one, await store.thread(one.id)) for one in chosen]
+        return "\n".join(parts).removesuffix("\n")
+    if not names:
+        chosen.sort(key=lambda one: (one.created, one.id))
+    parts = []
+    for one in chosen:  # alone: the events of all take ten times the memory of their text
+        [held] = (await store.archive.export([one.id]))["conversations"]
+        is_csv = form == "csv"
+        parts.append(_csv_rows(held) if is_csv else json.dumps(held, ensure_ascii=False, indent=1))
     if form == "csv":
-        document = await store.archive.export(ids)
-        rows = (
-            {"conversation": held["id"], "title": held["title"]}
-            | {column: turn.get(column) for column in _TURN_COLUMNS}
-            for held in document["conversations"]
-            for turn in held["turns"]
-        )
-        return csv_text(rows, ("conversation", "title", *_TURN_COLUMNS))
-    if ids is None:
-        ids = [c.id for c in await store.conversations(limit=10**9)]
-    parts = [to_markdown(await store.conversation(i), await store.thread(i)) for i in ids]
-    return "\n".join(parts).removesuffix("\n")
+        return "\n".join([csv_text((), _CSV_COLUMNS), *filter(None, parts)])
+    return '{"baton_export": 1, "conversations": [' + ",\n".join(parts) + "]}"
+
+
+def _csv_rows(held: dict[str, Any]) -> str:
+    """Write a line for each message of a conversation, all branches."""
+    own = {"conversation": held["id"], "title": held["title"]}
+    rows = (own | {name: turn.get(name) for name in _TURN_COLUMNS} for turn in held["turns"])
+    return csv_text(rows, _CSV_COLUMNS, header=False)
 
 
 _TURN_COLUMNS = ("id", "parent", "role", "text", "status", "label", "created", "worker", "run")
+_CSV_COLUMNS = ("conversation", "title", *_TURN_COLUMNS)
 
 
 def _emit_csv(rows: Iterator[dict[str, Any]]) -> None:
