@@ -317,7 +317,7 @@ async def _resume_line(store: Store, turn: Turn) -> str:
 
 async def _rate_answer(store: Store, run: str | None, rating: Signal | None) -> str:
     record = await find_run(store, run)
-    [answer] = await store.turns([record.answer])
+    [answer] = await store.runs.turns([record.answer])
     if not answer.text.strip():
         raise ConfigError(f"The run {record.id} has no answer to judge.")
     await store.feedback.rate(record.answer, rating)

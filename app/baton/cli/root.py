@@ -125,7 +125,8 @@ class LazyGroup(click.Group):
         if (entry := COMMANDS.get(cmd_name)) is None:
             return None
         module, _, attribute = entry.target.partition(":")
-        import_without("ssl", "asyncio")  # only child processes talk to the world
+        if cmd_name != "ask":  # which loads asyncio only to answer
+            import_without("ssl", "asyncio")  # only child processes talk to the world
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 

@@ -79,7 +79,7 @@ async def _find_run(store: Store, named: str | None, with_answer: bool) -> tuple
     record = await find_run(store, named)
     if not with_answer:
         return record, ""
-    return record, "".join(turn.text for turn in await store.turns([record.answer]))
+    return record, "".join(turn.text for turn in await store.runs.turns([record.answer]))
 
 
 def _sent_requests(record: RunRecord) -> list[Egress]:

@@ -34,6 +34,7 @@ from baton.core.messages import Card
 from baton.core.sanitiser import one_line
 from baton.models.ports import LibraryModel, ModelState
 from baton.platform.durable_files import make_folder, replace_file
+from baton.platform.import_stubs import import_without
 from baton.platform.settings import (
     LocalWorkerSettings as LocalSettings,
     Settings,
@@ -326,6 +327,7 @@ def compose(
     if warm is not None:
         router.warm()
 
+    import_without("ssl", "asyncio")  # only child processes talk to the world
     from baton.core.catalogue_types import RULE_CONDUCTOR
     from baton.core.permissions import RunTerms
     from baton.core.run.orchestra import Orchestra

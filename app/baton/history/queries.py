@@ -185,25 +185,18 @@ def runs_of(connection: Connection, conversations: Sequence[str]) -> list[str]:
 def recent_conversations(connection: Connection, limit: int) -> list[RecentConversation]:
     """Return the user's conversations that were used last, the latest first, with their ends."""
     found = connection.execute(
-        f"""SELECT c.id, c.title, c.updated, turns.id AS turn, turns.status, turns.run, (
+        f"""SELECT turns.run, c.id, c.title, c.updated, turns.id, turns.status, (
             SELECT coalesce(sum(cost), 0) FROM runs JOIN calls ON calls.run = runs.id
             WHERE runs.conversation = c.id
-        ) AS cost
+        )
         FROM conversations AS c JOIN turns ON turns.id = c.head
         WHERE c.hidden_at IS NULL {_OWN} ORDER BY c.updated DESC, c.key DESC LIMIT ?""",
         [limit],
     ).fetchall()
     with rows.reject_bad_values():
         recent = [
-            RecentConversation(
-                row["id"],
-                row["title"],
-                row["updated"],
-                row["turn"],
-                TurnStatus(row["status"]),
-                int(row["cost"]),
-            )
-            for row in found
+            RecentConversation(id, title, updated, turn, TurnStatus(status), int(cost))
+            for _, id, title, updated, turn, status, cost in found
         ]
     return [
         one if one.status in _CALM_STATUSES else replace(one, run=_run_of(connection, row["run"]))

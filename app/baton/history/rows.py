@@ -74,7 +74,9 @@ def _clean_value(value: Any) -> Any:
 
 
 _CONVERSATION = """
-    SELECT c.*, (SELECT count(*) FROM turns WHERE turns.conversation = c.id) AS turns
+    SELECT c.id, c.title, c.label, c.created, c.updated,
+        (SELECT count(*) FROM turns WHERE turns.conversation = c.id) AS turns,
+        c.head, c.sent_from, c.system, c.policy, c.program
     FROM conversations AS c
 """
 
@@ -83,21 +85,13 @@ def conversations(connection: Connection, rest: str, *values: object) -> list[Co
     """Return the conversations (as `c`) that the rest of the query picks."""
     with reject_bad_values():
         return [
-            Conversation(
-                row["id"],
-                row["title"],
-                Label(row["label"]),
-                row["created"],
-                row["updated"],
-                row["turns"],
-                row["head"],
-                row["sent_from"],
-                row["system"],
-                Policy(row["policy"]) if row["policy"] else None,
-                row["program"],
-            )
+            Conversation(**{**dict(row), "label": Label(row["label"]), "policy": _policy(row)})
             for row in connection.execute(_CONVERSATION + rest, values)
         ]
+
+
+def _policy(row: Row) -> Policy | None:
+    return Policy(row["policy"]) if row["policy"] else None
 
 
 def is_hidden(connection: Connection, conversation: str) -> bool:
@@ -111,8 +105,8 @@ ANSWER_TEXT = """turns.text || CASE turns.status WHEN 'streaming' THEN coalesce(
     WHERE piece.turn = turns.key), '') ELSE '' END"""
 """The text of a turn, also of an answer that is being written."""
 
-_TURNS = f"""SELECT id, conversation, parent, role, status, label, created, worker, run,
-    {ANSWER_TEXT} AS text FROM turns"""
+_TURNS = f"""SELECT id, conversation, parent, role, {ANSWER_TEXT}, status, label, created, worker,
+    run FROM turns"""
 
 
 def turns(
@@ -127,19 +121,10 @@ def turns(
 
 
 def _turn(row: Row, files: Iterable[Attachment]) -> Turn:
-    return Turn(
-        row["id"],
-        row["conversation"],
-        row["parent"],
-        _ROLES[row["role"]],
-        row["text"],
-        _STATUSES[row["status"]],
-        _LABELS[row["label"]],
-        row["created"],
-        row["worker"],
-        row["run"],
-        tuple(files),
-    )
+    id, conversation, parent, role, text, status, label, created, worker, run = row
+    role, status, label = _ROLES[role], _STATUSES[status], _LABELS[label]
+    files = tuple(files)
+    return Turn(id, conversation, parent, role, text, status, label, created, worker, run, files)
 
 
 def _files(connection: Connection, turns: list[str]) -> dict[str, list[Attachment]]:
@@ -151,20 +136,15 @@ def _files(connection: Connection, turns: list[str]) -> dict[str, list[Attachmen
     return found
 
 
+_RUN_COLUMNS = "runs.id, runs.conversation, prompt, answer, status, runs.created"
+
+
 def runs(connection: Connection, rest: str, *values: object) -> list[RunRecord]:
     """Return the runs that the rest of the query picks, without their events."""
     with reject_bad_values():
         return [
-            RunRecord(
-                row["id"],
-                row["conversation"],
-                row["prompt"],
-                row["answer"],
-                row["status"],
-                row["created"],
-                (),
-            )
-            for row in connection.execute(f"SELECT runs.* FROM runs {rest}", values)
+            RunRecord(**dict(row), events=())
+            for row in connection.execute(f"SELECT {_RUN_COLUMNS} FROM runs {rest}", values)
         ]
 
 

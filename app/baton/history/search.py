@@ -32,15 +32,15 @@ _PENDING = """
 """
 # FTS5 walks the matches from the newest rowid down: no sorting of them all.
 _TURNS_QUERY = """
-    SELECT c.id AS conversation, c.title, c.program, turns.id AS turn, turns.role, turns.created,
-        turns.worker, turns.run, turns.text
+    SELECT c.id AS conversation, c.title, turns.id AS turn, turns.role, turns.created, turns.worker,
+        turns.run, c.program, turns.text
     FROM {source}
     JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
     WHERE {condition} ORDER BY {key} DESC
 """
 _TITLES_QUERY = """
-    SELECT c.id AS conversation, c.title, c.program, coalesce(c.head, '') AS turn, 'user' AS role,
-        c.updated AS created, '' AS worker, NULL AS run, c.title AS text
+    SELECT c.id AS conversation, c.title, coalesce(c.head, '') AS turn, 'user' AS role,
+        c.updated AS created, '' AS worker, NULL AS run, c.program, c.title AS text
     FROM {source}
     WHERE {condition} AND c.hidden_at IS NULL ORDER BY {key}
 """
@@ -141,22 +141,11 @@ def _hits(
 
 
 def _hit(connection: Connection, row: Row, shown: Snippet) -> SearchHit:
-    snippet, spans = shown
-    role = Role(row["role"])
-    is_answer = role is Role.ASSISTANT and row["run"] is not None
-    cost = connection.execute(_COST, [row["run"]]).fetchone()[0] if is_answer else 0
-    return SearchHit(
-        row["conversation"],
-        row["title"],
-        row["turn"],
-        role,
-        snippet,
-        spans,
-        row["created"],
-        row["worker"],
-        cost or 0,
-        row["program"],
-    )
+    where, title, turn, role, created, worker, run, program, _ = row
+    is_answer = Role(role) is Role.ASSISTANT and run is not None
+    cost = connection.execute(_COST, [run]).fetchone()[0] if is_answer else 0
+    role, cost, (text, at) = Role(role), cost or 0, shown
+    return SearchHit(where, title, turn, role, text, at, created, worker, cost, program)
 
 
 # Grams

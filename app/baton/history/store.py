@@ -171,10 +171,6 @@ class Store:
         """Return a branch from its beginning to `leaf` (None: the one last looked at)."""
         return await self._read(queries.thread, conversation, leaf)
 
-    async def turns(self, ids: Sequence[str]) -> tuple[Turn, ...]:
-        """Return the turns with these ids that are there, parents before children."""
-        return await self._read(queries.turns, ids)
-
     async def siblings(self, turn: str) -> tuple[str, ...]:
         """Return the turns that stand in the same place, this one among them, oldest first."""
         return await self._read(queries.siblings, turn)
@@ -243,6 +239,10 @@ class RunHistory:
     async def newest(self, limit: int = 50) -> list[RunRecord]:
         """Return the newest runs, newest first, without their events."""
         return await self._database.read(queries.runs, limit)
+
+    async def turns(self, ids: Sequence[str]) -> tuple[Turn, ...]:
+        """Return the turns with these ids that are there, parents before children."""
+        return await self._database.read(queries.turns, ids)
 
     async def of(self, conversations: Sequence[str]) -> list[str]:
         """Return the ids of the runs of these conversations."""

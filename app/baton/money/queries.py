@@ -127,18 +127,11 @@ def to_charge(row: Row) -> Charge:
 
 def to_egress(row: Row) -> Egress:
     """Read a row of `egress` with that of its call."""
-    return Egress(
-        key=row["key"],
-        at=row["at"],
-        call=row["call"],
-        run=row["run"],
-        worker=row["worker"],
-        destination=row["destination"],
-        size=row["size"],
-        sha256=row["sha256"],
-        held=row["held"],
-        charged=row["charged"],
-        status=Status(row["status"]),
-        body=row["body"],
-        left=not row["unsent"],
-    )
+    kept = {name: row[name] for name in _EGRESS_COLUMNS}
+    return Egress(**kept, status=Status(row["status"]), left=not row["unsent"])
+
+
+_EGRESS_COLUMNS = (
+    *("key", "at", "call", "run", "worker", "destination"),
+    *("size", "sha256", "held", "charged", "body"),
+)

@@ -213,7 +213,7 @@ class BackgroundRuns:
         asked, model = ClientRequest("baton/auto", ""), OfferedModel("baton/auto", "auto")
         view = fold_events(record.events)
         served = ServedRun(asked, client, model, began=record.created, _view=view)
-        text = "".join(turn.text for turn in await self._runner.store.turns([record.answer]))
+        text = "".join(turn.text for turn in await self._runner.store.runs.turns([record.answer]))
         text, calls = past_calls(text, record.id)
         answer = make_answer(served, self._runner.orchestra.roster, text, calls)
         if (failure := served.view.failure) is None:

@@ -244,7 +244,7 @@ class RunController:
             transcript, store = context.transcript, self._services.store
             if not transcript.turns:
                 await transcript.show([])
-            for turn in await store.turns([started.prompt, started.answer]):
+            for turn in await store.runs.turns([started.prompt, started.answer]):
                 await transcript.add(turn)
             if not context.chat.title:
                 context.chat.title = (await store.conversation(started.conversation)).title

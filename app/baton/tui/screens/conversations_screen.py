@@ -158,7 +158,7 @@ class ConversationsScreen(Overlay[ConversationPlace]):
 
     @work(exclusive=True, group="preview")
     async def _read_preview(self, hit: SearchHit) -> None:
-        for turn in await self._store.turns([hit.turn]):
+        for turn in await self._store.runs.turns([hit.turn]):
             if self.is_open:
                 self.query_one("#preview", Static).update(surroundings(turn.text, hit))
 
