@@ -188,7 +188,7 @@ def multiply(database: Path, times: int) -> None:
     for copy in range(1, times):
         # The ids that were made here begin with a 0.
         other = {
-            name: f"iif({name} IS NULL, NULL, '{copy:x}' || substr({name}, 2))"
+            name: f"'{copy:x}' || substr({name}, 2)"
             for name in ("id", "conversation", "parent", "run", "head", "prompt", "answer")
         }
         shifted = {

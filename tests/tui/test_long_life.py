@@ -45,7 +45,7 @@ async def test_visits_leave_nothing_behind(tmp_path: Path) -> None:
         assert gc.get_freeze_count() < before * 1.02
 
 
-async def test_a_conversation_that_goes_on_shows_its_newest_turns(tmp_path: Path) -> None:
+async def test_a_conversation_that_continues_shows_its_newest_turns(tmp_path: Path) -> None:
     async with open_app(tmp_path, saying("Yes.")) as session:
         transcript = session.chat.transcript
         for number in range(MAX_TURNS // 2 + 4):

@@ -262,7 +262,7 @@ def _format_time(seconds: float) -> str:
 async def _read_transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
     conversation = await store.find(name)
     turns = await store.thread(conversation.id)
-    branches = await store.versions([turn.id for turn in turns])
+    branches = await store.runs.versions([turn.id for turn in turns])
     private = " · stays on this machine" if conversation.label is Label.LOCAL else ""
     program = f" · {one_line(conversation.program)}" if conversation.program else ""
     head = (

@@ -175,10 +175,6 @@ class Store:
         """Return the turns that stand in the same place, this one among them, oldest first."""
         return await self._read(queries.siblings, turn)
 
-    async def versions(self, turns: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return the siblings of each of these turns."""
-        return await self._read(queries.versions, turns)
-
     async def draft(self, conversation: str) -> str:
         """Return what was typed in a conversation ("": a new one) and not sent."""
         return await self._read(queries.draft, conversation)
@@ -223,7 +219,7 @@ class Store:
 
 
 class RunHistory:
-    """Runs with their events, and what they say of workers and of weighing help."""
+    """Runs with their turns and events, and what they say of workers and of weighing help."""
 
     def __init__(self, database: DatabaseThread[OpenedHistory]) -> None:
         self._database = database
@@ -243,6 +239,10 @@ class RunHistory:
     async def turns(self, ids: Sequence[str]) -> tuple[Turn, ...]:
         """Return the turns with these ids that are there, parents before children."""
         return await self._database.read(queries.turns, ids)
+
+    async def versions(self, turns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return the siblings of each of these turns."""
+        return await self._database.read(queries.versions, turns)
 
     async def of(self, conversations: Sequence[str]) -> list[str]:
         """Return the ids of the runs of these conversations."""

@@ -222,7 +222,7 @@ class ConversationController:
         """Load how the answers on the screen were made, and which have other versions."""
         store, views = self._services.store, self._transcript.views
         shown = [view.turn.id for view in views]
-        signals, siblings = await store.feedback.signals(shown), await store.versions(shown)
+        signals, siblings = await store.feedback.signals(shown), await store.runs.versions(shown)
         for view in reversed(views):
             turn = view.turn
             view.rate(rating(signals.get(turn.id, ())) or "")
