@@ -58,17 +58,15 @@ def run_command(words: Sequence[str], *, is_fork: bool = False) -> int:
         _open_standard_streams()
         if list(words) in (["--version"], ["-V"]):  # three quarters of its time were click's
             print(f"baton {__version__}")
-            _exit(0)
-        import_without("typing_extensions", "msgspec")
-        if words[:1] == ["ask"]:
-            start_children(words[1:])
-        from baton.cli.root import run
+            code = 0
+        elif words[:1] == ["ask"] and not is_fork:
+            from baton.cli.fork_client import ask_forked
 
-                code = ask_forked(words)
-            if code is None:
-                import_without("typing_extensions", "msgspec")
-                start_children(words[1:])
+            code = ask_forked(words)
         if code is None:
+            import_without("typing_extensions", "msgspec")
+            if words[:1] == ["ask"]:
+                start_children(words[1:])
             from baton.cli.root import run
 
             code = run(words)
