@@ -45,8 +45,7 @@ from baton.core.messages import Prompt  # noqa: E402
 from baton.core.ports import ConversationPosition  # noqa: E402
 from baton.history import Store  # noqa: E402
 from baton.history.search import match_expression  # noqa: E402
-from baton.platform.paths import Paths
-from baton.platform.settings import find_paths  # noqa: E402
+from baton.platform.paths import Paths, find_paths  # noqa: E402
 from baton.platform.sqlite import check_stamp  # noqa: E402
 from support.terminal import Terminal  # noqa: E402
 

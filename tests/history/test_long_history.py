@@ -31,7 +31,7 @@ def add_runs(connection: Connection, count: int, place: ConversationPosition = N
         ids = begun.run, begun.conversation, begun.prompt, begun.answer
         steps: list[ev.Event] = [ev.StepStarted(1, "small")] * 5
         for event in (ev.Started(*ids), *steps, ev.Finished(at=1.0)):
-            changes.append_event(connection, begun.run, event)
+            changes.append_events(connection, begun.run, [event])
         changes.write_answer(connection, begun.answer, "Yes.", TurnStatus.DONE, "small")
         first = first or begun.run
     return first
@@ -114,5 +114,5 @@ def test_a_prompt_reads_the_warnings_of_its_conversation_alone() -> None:
         add_runs(connection, 50, ConversationPosition(where))
         few_events = instructions(connection, warned)
         for _ in range(50):
-            changes.append_event(connection, run, ev.StepStarted(1, "small"))
+            changes.append_events(connection, run, [ev.StepStarted(1, "small")])
         assert instructions(connection, warned) == few_events

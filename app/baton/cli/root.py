@@ -26,6 +26,8 @@ from baton.cli.options import (
 from baton.core.errors import ConfigError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.platform.import_stubs import import_without
+from baton.platform.paths import find_paths
+from baton.platform.settings import ignored_variables, load_settings
 
 if TYPE_CHECKING:
     from baton.compose import Baton

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from baton.ipc.borrower import Borrower
     from baton.models.library import Library
     from baton.money import Ledger
+    from baton.platform.paths import Paths
     from baton.routing import LearnedRouter
 
 __all__ = [
