@@ -136,7 +136,7 @@ def _files(connection: Connection, turns: list[str]) -> dict[str, list[Attachmen
     return found
 
 
-_RUN_COLUMNS = "runs.id, runs.conversation, prompt, answer, status, runs.created"
+_RUN_COLUMNS = "runs.id, runs.conversation, runs.prompt, runs.answer, runs.status, runs.created"
 
 
 def runs(connection: Connection, rest: str, *values: object) -> list[RunRecord]:
