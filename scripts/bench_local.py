@@ -242,21 +242,16 @@ def bench_first_frame() -> Iterator[Row]:
 
 
 def bench_keys() -> Iterator[Row]:
-    """From a key to its letter on the screen, while text streams into a long conversation."""
-    with home() as env:
-        asyncio.run(_fill(env, turns=5_000))
-        screen = Terminal([PYTHON, "-I", "-m", "baton"], env)
-        screen.wait_for("Ask anything")
-        screen.send("\x13")  # Ctrl+S: conversations
-        screen.wait_for("Enter open")
-        screen.send("\r")
-        screen.wait_for("answer 2499")
-        screen.send(STORY + "\r")
-        screen.wait_for("tokens/s")
-        times = [key_time(screen, letter) for letter in LETTERS]
-        screen.close()
-    p95 = sorted(times)[int(len(times) * 0.95)] * 1000
-    yield limit("app: key to screen, p95, streaming into 5,000 messages", p95, 50, "ms")
+    """From a key to its letter on the screen, while text streams into a long conversation.
+
+    The model that streams leaves the app as much of the processor as others do: so it is compared
+    with a short conversation, and by the processor's time.
+    """
+    long, short = (_streaming_keys(turns) for turns in (5_000, 20))
+    figure = "app: key to screen, p95, streaming into 5,000 messages, against 20"
+    yield row(figure, long[0], short[0], 1.5, "ms")
+    figure = "app: its processor's time for a key and what streams meanwhile, the same"
+    yield row(figure, long[1], short[1], 1.2, "ms")
     with tempfile.TemporaryDirectory() as folder:
         program = str(ROOT / "tests" / "support" / "streaming_app.py")
         screen = Terminal([PYTHON, "-P", program, folder], os.environ)
@@ -265,6 +260,25 @@ def bench_keys() -> Iterator[Row]:
         screen.close()
     p95 = sorted(times)[int(len(times) * 0.95)] * 1000
     yield limit("app: key to screen, p95, four steps writing into the picture", p95, 16, "ms")
+
+
+def _streaming_keys(turns: int) -> tuple[float, float]:
+    """Return the p95 of a key in ms, and the app's processor time for each."""
+    with home() as env:
+        asyncio.run(_fill(env, turns))
+        screen = Terminal([PYTHON, "-I", "-m", "baton"], env)
+        screen.wait_for("Ask anything")
+        screen.send("\x13")  # Ctrl+S: conversations
+        screen.wait_for("Enter open")
+        screen.send("\r")
+        screen.wait_for(f"answer {turns // 2 - 1}")
+        screen.send(STORY + "\r")
+        screen.wait_for("tokens/s")
+        before = sum(screen.process.cpu_times()[:2])
+        times = [key_time(screen, letter) for letter in LETTERS]
+        used = sum(screen.process.cpu_times()[:2]) - before
+        screen.close()
+    return sorted(times)[int(len(times) * 0.95)] * 1000, used / len(times) * 1000
 
 
 def key_time(screen: Terminal, letter: str) -> float:
@@ -278,31 +292,25 @@ def key_time(screen: Terminal, letter: str) -> float:
 
 
 async def _fill(env: dict[str, str], turns: int) -> None:
-    from baton.core.messages import Prompt, Text
+    from baton.core.events import Finished
+    from baton.core.labels import Label
+    from baton.core.messages import Message, Prompt, Role, TurnStatus
     from baton.core.ports import ConversationPosition
-    from baton.core.run.orchestra import Orchestra
-    from baton.core.run.run_context import Services
     from baton.history import Store
-    from baton.platform.paths import find_paths
-    from baton.workers.scripted_worker import ScriptedWorker
+    from baton.platform.settings import find_paths
 
-    database = find_paths(env).database
-    store = Store(database)
-    count = iter(range(turns))
-    worker = ScriptedWorker(
-        lambda request: [Text(f"This is answer {next(count)}, *in* `Markdown`.")]
-    )
-    orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
-    place = ConversationPosition()
-    for number in range(turns // 2):
-        async with orchestra.run(Prompt(f"Question {number}?"), place) as run:
-            async for event in run:
-                if number == 0 and hasattr(event, "conversation"):
-                    place = ConversationPosition(event.conversation)
-    assert place.conversation is not None
-    await store.rename(place.conversation, "Long talk")
+    store, pairs = Store(find_paths(env).database), turns // 2
+    said = [(f"Question {n}?", f"This is answer {n}, *in* `Markdown`.") for n in range(pairs)]
+    roles = Role.USER, Role.ASSISTANT
+    *earlier, _, _ = (Message(*one) for pair in said for one in zip(roles, pair, strict=True))
+    asked, answered = said[-1]
+    place = ConversationPosition(earlier=tuple(earlier))
+    run = await store.begin(Prompt(asked), place, Label.LOCAL)
+    await store.write(run.answer, answered, TurnStatus.DONE, "scripted")
+    await store.append(run.run, Finished(at=1.0))
+    await store.rename(run.conversation, "Long talk")
     # The worker couldn't hold it all, and would ask.
-    await store.trim(place.conversation, (await store.thread(place.conversation))[-2].id)
+    await store.trim(run.conversation, (await store.thread(run.conversation))[-2].id)
     await store.aclose()
 
 

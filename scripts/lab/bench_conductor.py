@@ -155,8 +155,8 @@ def bench_steps() -> Iterator[Row]:
         f"{more:.2f} ms",
         f"{disk:.2f} ms",
         f"{more / disk:.2f}x",
-        "at most 1x",
-        more <= disk,
+        "at most 3 ms, or 1x where the disk is slower than that",
+        more <= max(3, disk),
     )
 
 
