@@ -301,7 +301,7 @@ async def _fill(env: dict[str, str], turns: int) -> None:
     from baton.core.messages import Message, Prompt, Role, TurnStatus
     from baton.core.ports import ConversationPosition
     from baton.history import Store
-    from baton.platform.settings import find_paths
+    from baton.platform.paths import find_paths
 
     store, pairs = Store(find_paths(env).database), turns // 2
     said = [(f"Question {n}?", f"This is answer {n}, *in* `Markdown`.") for n in range(pairs)]
