@@ -69,12 +69,12 @@ def ask_forked(words: Sequence[str]) -> int | None:
             _send_request(connection, words)
             if not (ready := _read_number(connection)) & READY:
                 return None
-            connection.settimeout(None)
-            _forward_signals(ready & ~READY)
             connection.sendall(GO)
         except OSError:
             return None
         try:
+            _forward_signals(ready & ~READY)
+            connection.settimeout(None)
             status = _read_number(connection)
         except OSError:
             print("baton: The process that wrote the answer was ended.", file=sys.stderr)
