@@ -242,11 +242,9 @@ class RunRenderer(Protocol):
 
     def show_event(self, event: Event, view: RunView) -> None:
         """Show one event; `view` is the run with it applied."""
-        ...
 
     def finish(self, view: RunView) -> None:
         """Show what is only known at the end."""
-        ...
 
 
 class TextRenderer:

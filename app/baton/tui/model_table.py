@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from textual.content import Content
 
@@ -79,31 +79,17 @@ def totals_text(rows: Sequence[ModelRow], disk: int, memory: int, *, wide: bool 
 # Columns
 
 
-@dataclass(frozen=True, slots=True)
 class Columns:
-    """How wide the columns are, for so many characters in all."""
+    """How wide the columns are, for so many characters in all.
 
-    width: int
+    `wide` is whether there is room for more than the least: for a price in `state` beside the
+    widest word, and for all roles. `name` has all that is left.
+    """
 
-    @property
-    def wide(self) -> bool:
-        """Whether there is room for more than the least."""
-        return self.width >= WIDE_COLUMNS
-
-    @property
-    def state(self) -> int:
-        """The widest word there, and a price where there is room."""
-        return 26 if self.wide else 16
-
-    @property
-    def role(self) -> int:
-        """All roles where there is room, else the first."""
-        return 33 if self.wide else 9
-
-    @property
-    def name(self) -> int:
-        """All that is left."""
-        return max(8, self.width - self.role - self.state - _FIXED)
+    def __init__(self, width: int) -> None:
+        self.wide = width >= WIDE_COLUMNS
+        self.state, self.role = (26, 33) if self.wide else (16, 9)
+        self.name = max(8, width - self.role - self.state - _FIXED)
 
     def heading(self) -> Content:
         """Return the columns' names."""

@@ -63,34 +63,27 @@ class RunObserver(Protocol):
 
     def begin(self, pending: QueuedPrompt) -> Run:
         """Make the run for a prompt. Raises BatonError."""
-        ...
 
     async def began(self, follower: RunFollower, *, is_first: bool) -> None:
         """The prompt is stored; now is the time to say how its answer is drawn.
 
         The `is_first` prompt made its conversation.
         """
-        ...
 
     def is_typing(self) -> bool:
         """Whether the user is typing just now."""
-        ...
 
     def changed(self, follower: RunFollower | None) -> None:
         """Something else is happening now (None: nothing), or other prompts wait."""
-        ...
 
     async def ended(self, follower: RunFollower) -> None:
         """The run is over."""
-        ...
 
     async def refused(self, pending: QueuedPrompt, error: BatonError) -> None:
         """This prompt could not be run, or not shown."""
-        ...
 
     def broke(self, error: BaseException) -> None:
         """A bug ended the run."""
-        ...
 
 
 @dataclass(slots=True, eq=False)

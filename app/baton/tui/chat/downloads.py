@@ -55,25 +55,21 @@ Done = Callable[[LibraryModel], Awaitable[None]]
 class Downloads:
     """Fetches, links and verifies models in the background, a few at a time.
 
-    `ended_count` is how many have ended, whichever way: then other models may be here. `errors` are
+    `coming` is what is on its way now, by id; also what waits its turn. `ended_count` is how many
+    have ended, whichever way: then other models may be here. `errors` are
     what went wrong, by id, until it is tried again.
     """
 
     def __init__(self, library: Library, observer: DownloadController) -> None:
         self._library = library
         self._observer = observer
-        self._coming: dict[str, ActiveDownload] = {}
+        self.coming: dict[str, ActiveDownload] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(MAX_PARALLEL)
         self._report_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self.ended_count = 0
         self.errors: dict[str, BatonError] = {}
-
-    @property
-    def coming(self) -> Mapping[str, ActiveDownload]:
-        """What is on its way now, by id; also what waits its turn."""
-        return self._coming
 
     def fetch(self, held: LibraryModel) -> None:
         """Fetch a wanted model, or resume it."""
@@ -126,7 +122,7 @@ class Downloads:
         if coming.id in self._tasks or self._closing:
             return
         self.errors.pop(coming.id, None)
-        self._coming[coming.id] = coming
+        self.coming[coming.id] = coming
         task = asyncio.create_task(self._run(coming, steps, done))
         self._tasks[coming.id] = task
         task.add_done_callback(lambda task: self._finish(coming.id, task))
@@ -152,7 +148,7 @@ class Downloads:
 
     def _record_progress(self, coming: ActiveDownload, progress: Progress) -> None:
         """Remember how far it is, and report that, but not more often than a user can read."""
-        self._coming[coming.id] = replace(coming, progress=progress)
+        self.coming[coming.id] = replace(coming, progress=progress)
         if self._report_timer is None:
             loop = asyncio.get_running_loop()
             self._report_timer = loop.call_later(REPORT_SECONDS, self._report)
@@ -163,7 +159,7 @@ class Downloads:
 
     def _forget(self, id: str) -> None:
         """Take one off the list before its end is reported."""
-        self._coming.pop(id, None)
+        self.coming.pop(id, None)
         self._tasks.pop(id, None)
 
     def _finish(self, id: str, task: asyncio.Task[None]) -> None:
@@ -231,11 +227,6 @@ class DownloadController:
         self._unreached: list[str] = []
         self._unreached_at, self._unreached_shown = 0.0, dict[str, None]()
 
-    @property
-    def is_downloading(self) -> bool:
-        """Whether a model is on its way."""
-        return bool(self.queue.coming)
-
     async def pull(self, model: str = "") -> None:
         """Download a model by its name in the catalogue or at a hub. To be run in a worker."""
         from baton.tui.screens.overlay import request_model
@@ -291,10 +282,6 @@ class DownloadController:
             await self.queue.stop()
         else:
             self.resume()
-
-    async def close(self) -> None:
-        """Stop all downloads; what has arrived is kept."""
-        await self.queue.close()
 
     async def complain_of_network(self, error: BatonError) -> None:
         """Say what went wrong, and how to bring models to a machine without a network."""

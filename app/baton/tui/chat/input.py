@@ -214,7 +214,7 @@ class InputController:
             assert asked is not None
             again = Prompt(asked.text, asked.files)
             pending = QueuedPrompt(context.chat, again, again=asked.id)
-        self._runs.send_first(pending)
+        context.queue.send(pending, first=True)
 
 
 def read_mentions(text: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:

@@ -168,7 +168,7 @@ class MenuController:
         if word is None or word.kind != self._dismissed:
             self._dismissed = None
         if word is None or self._dismissed is not None:
-            self._close()
+            self.close()
         elif menu.is_open and word.kind == self._kind and word.kind != FILE:
             menu.type(word.text)
             self._close_if_empty()
@@ -209,7 +209,7 @@ class MenuController:
 
     def _close_if_empty(self) -> None:
         if self._menu.entry is None:
-            self._close()
+            self.close()
 
     # Choosing
 
@@ -229,7 +229,7 @@ class MenuController:
         if entry is None:
             return menu.has_line
         if word is not None and not menu.is_deliberate and _is_complete(word, entry):
-            self._close()
+            self.close()
             return False
         if entry.may_spend and not menu.is_deliberate:
             self._context.footer.say(SPENDS_TEXT)
@@ -245,7 +245,7 @@ class MenuController:
             return None
         word = self._word()
         if word is None or word.kind != self._kind:
-            self._close()
+            self.close()
             return None
         menu.type(word.text)
         return word
@@ -287,7 +287,7 @@ class MenuController:
             is_folder = entry.name.endswith("/")
             prompt.replace_before_cursor(word.length, entry.completion + ("" if is_folder else " "))
             if not is_folder:
-                self._close()
+                self.close()
 
     def dismiss(self) -> None:
         """Close the menu without choosing; it stays closed for the word being typed."""
@@ -295,16 +295,12 @@ class MenuController:
         self._dismissed = None if self._menu.has_line or word is None else word.kind
         self._leave()
 
-    def leave(self) -> None:
-        """Close the menu where the user is by now."""
-        self._close()
-
     def _leave(self) -> None:
         """Close the menu, and go back to where the user was."""
         has_line, (focused, selected) = self._menu.has_line, self._from
         screen, transcript = self._context.screen, self._context.transcript
         self._menu.has_line = False  # so that the focus that changes now closes nothing twice
-        self._close()
+        self.close()
         if not has_line:
             return
         if focused is None or not focused.is_attached:
@@ -313,7 +309,8 @@ class MenuController:
         if focused is transcript and selected is not None and selected in transcript.views:
             transcript.select(selected)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the menu where the user is by now."""
         if self._menu.is_open:
             self._menu.close()
             self._close_preview()

@@ -111,7 +111,7 @@ class OnboardingController:
         """Give a prompt back that no worker can answer yet, and say what to do: once, at length."""
         transcript, footer = self._context.transcript, self._context.footer
         self._context.composer.put_before(prompt)
-        is_downloading, notice = self._downloads.is_downloading, self._unanswered
+        is_downloading, notice = bool(self._downloads.queue.coming), self._unanswered
         text = COMING if is_downloading else TO_FETCH
         if notice is None or not notice.is_attached:
             self._unanswered = await transcript.note(text)
@@ -196,7 +196,7 @@ class OnboardingController:
     def advise_again(self) -> None:
         """Show a recommendation that was not decided about again after an answer, but only once."""
         is_undecided, self._is_undecided = self._is_undecided, False
-        if is_undecided and not self._downloads.is_downloading:
+        if is_undecided and not self._downloads.queue.coming:
             self.advise(follow=False)
 
     async def choose(self, event: RecommendationView.Chosen) -> None:

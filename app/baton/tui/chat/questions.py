@@ -21,24 +21,19 @@ ANOTHER_CONVERSATION = "In another conversation: "
 
 
 class QuestionController:
-    """Asks the user, and shows the open question on every screen."""
+    """Asks the user, and shows the open question on every screen: `view` does, if there is one."""
 
     def __init__(self, context: ChatContext) -> None:
         self._context = context
-        self._view: QuestionView | None = None
+        self.view: QuestionView | None = None
         self._asker: ConversationState | None = None
         self._asking = asyncio.Lock()
         self._closed = False
 
     @property
-    def view(self) -> QuestionView | None:
-        """What shows the open question, if there is one."""
-        return self._view
-
-    @property
     def text(self) -> str:
         """The open question, with the conversation that it comes from; "" if none is open."""
-        return f"{self._view.whose}{self._view.question.text}" if self._view is not None else ""
+        return f"{self.view.whose}{self.view.question.text}" if self.view is not None else ""
 
     async def ask(self, question: Question, chat: ConversationState | None = None) -> str:
         """Ask a question of the conversation `chat`, after those that are open."""
@@ -59,14 +54,14 @@ class QuestionController:
 
     def take_default(self) -> None:
         """Answer the open question with its default."""
-        if self._view is not None:
-            self._view.take_default()
+        if self.view is not None:
+            self.view.take_default()
 
     def decline_offer(self) -> bool:
         """Decline the open question if it offers to send something, and return whether it does."""
-        if self._view is None or self._view.question.offer is None:
+        if self.view is None or self.view.question.offer is None:
             return False
-        self._view.take_default()
+        self.view.take_default()
         return True
 
     def close(self) -> None:
@@ -76,15 +71,15 @@ class QuestionController:
 
     def show(self) -> None:
         """Say which conversation the open question is from, here and on the screens above."""
-        if self._view is not None:
-            self._view.attribute_to(self._origin())
+        if self.view is not None:
+            self.view.attribute_to(self._origin())
         for screen in self._context.screen.app.screen_stack:
             for line in screen.query(QuestionLine):
                 line.show(self.text)
             for picture in screen.query(WorkflowView):
-                picture.show_question(is_open=self._view is not None)
+                picture.show_question(is_open=self.view is not None)
             for mirror in screen.query(QuestionMirror):
-                mirror.show(self._view)
+                mirror.show(self.view)
 
     def _origin(self) -> str:
         """Name the conversation that the question is from; "" for the one on the screen."""
@@ -96,7 +91,7 @@ class QuestionController:
         return f"In \u201c{one_line(chat.title, 40)}\u201d: "
 
     async def _put(self, view: QuestionView) -> str:
-        context, self._view = self._context, view
+        context, self.view = self._context, view
         context.footer.asking = True
         self.show()
         try:
@@ -105,7 +100,7 @@ class QuestionController:
             context.screen.refresh_bindings()
             return await view.answer()
         finally:
-            self._view = None
+            self.view = None
             context.footer.asking = False
             if context.screen.is_running:
                 self.show()

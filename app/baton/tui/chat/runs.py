@@ -104,10 +104,6 @@ class RunController:
         self._onboarding.dismiss_advice()
         self._queue.send(QueuedPrompt(context.chat, prompt, after, again, worker, preview))
 
-    def send_first(self, pending: QueuedPrompt) -> None:
-        """Have this run before the prompts that wait."""
-        self._queue.send(pending, first=True)
-
     def stop(self) -> None:
         """Stop the answer that is being written, and begin nothing that waits."""
         self._queue.stop(hold=True)
@@ -339,9 +335,8 @@ class RunController:
             await self._undo_unsent(pending, run)
         edited, self._edited = self._edited, None
         if edited is not None and run.started is not None:
-            self.send_first(
-                replace(edited, chat=pending.chat, after=None, again=run.started.prompt)
-            )
+            edited = replace(edited, chat=pending.chat, after=None, again=run.started.prompt)
+            self._queue.send(edited, first=True)
         if run.status == "finished":
             self._onboarding.advise_again()
         title = pending.chat.title or "The answer"

@@ -241,7 +241,7 @@ class ChatScreen(Screen[None]):
         self.questions.close()
         self.shell.stop()
         self.onboarding.dismiss_advice()
-        await asyncio.gather(self.queue.close(), self.downloads.close(), self.serving.close())
+        await asyncio.gather(self.queue.close(), self.downloads.queue.close(), self.serving.close())
         await self.conversation.close()
 
     # Questions and choices
@@ -335,7 +335,7 @@ class ChatScreen(Screen[None]):
         """Close a menu that the user left, with the mouse or for a question."""
         line = self.context.menu.line if self.context.menu.has_line else self.composer.prompt
         if self.focused is not line:
-            self.menu.leave()
+            self.menu.close()
 
     def on_resize(self) -> None:
         """Give the menu as many lines as there are now; show the side bar where it has room."""

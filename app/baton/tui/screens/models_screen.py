@@ -101,10 +101,6 @@ class ModelsScreen(Overlay[str]):
         self.call_after_refresh(self._fill)
 
     @property
-    def _coming(self) -> dict[str, ActiveDownload]:
-        return dict(self._downloads.coming)
-
-    @property
     def _row(self) -> ModelRow | None:
         """What the cursor is on."""
         table = self.query_one(OptionList) if self.is_open else None
@@ -114,7 +110,7 @@ class ModelsScreen(Overlay[str]):
 
     def _downloads_state(self) -> tuple[object, ...]:
         """Return what changes whenever other models may be here or on their way."""
-        return set(self._coming), self._downloads.ended_count
+        return set(self._downloads.coming), self._downloads.ended_count
 
     def _roster(self) -> list[Card]:
         return [card for card in self._services.orchestra.roster if not card.is_tool]
@@ -181,7 +177,7 @@ class ModelsScreen(Overlay[str]):
         """Draw what has changed; the cursor stays on its model."""
         if not self.is_open or not self.size.width:
             return
-        table, coming = self.query_one(OptionList), self._coming
+        table, coming = self.query_one(OptionList), self._downloads.coming
         columns = model_table.Columns(table.scrollable_content_region.width - 2)
         found = model_table.with_downloads(self._data.rows(self._chat.worker), coming)
         resident = self._services.orchestra.resident
@@ -234,7 +230,7 @@ class ModelsScreen(Overlay[str]):
         nearest = min(places.values(), key=lambda index: abs(index - place), default=None)
         table.highlighted = places.get(key, nearest)
 
-    def _show_coming(self, coming: dict[str, ActiveDownload], length: int) -> None:
+    def _show_coming(self, coming: Mapping[str, ActiveDownload], length: int) -> None:
         """Draw a bar for each model on its way."""
         bars = [progress_bar(one, length) for one in coming.values()][:MAX_PARALLEL]
         self._put("#coming", Content("\n").join(bars))

@@ -402,16 +402,13 @@ class WorkflowScreen(Overlay[None]):
         else:
             self.dismiss(None)
 
+    @on(OptionList.OptionSelected)
     def action_open(self) -> None:
         """Show all that the step under the cursor wrote."""
         if (step := self._steps.step) is not None:
             number = step.number
             self._steps.stop_following()
             self.app.push_screen(StepScreen(step, lambda: self._newest(number)))
-
-    @on(OptionList.OptionSelected)
-    def _select(self) -> None:
-        self.action_open()
 
     def _newest(self, number: int) -> tuple[str, bool]:
         """Return a step's text, and whether more may come of it."""

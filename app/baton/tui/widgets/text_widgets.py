@@ -7,6 +7,7 @@ it moves by code points, of which a flag or an emoji has several.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
@@ -201,7 +202,7 @@ def wrap_line(line: str, width: int) -> list[str]:
         return [line]
     parts: list[str] = []
     rest = ""
-    for word in _split_words(line):
+    for word in re.split(r"(?<= )(?=[^ ])", line):  # a word keeps the spaces behind it
         if cell_len(rest + word.rstrip(" ")) <= width:
             rest += word
             continue
@@ -210,14 +211,3 @@ def wrap_line(line: str, width: int) -> list[str]:
         *whole, rest = chop_cells(word, width) if cell_len(word) > width else [word]
         parts += whole
     return [*parts, rest]
-
-
-def _split_words(line: str) -> list[str]:
-    """Split a line after its spaces; joined, the words are the line."""
-    words: list[str] = []
-    start = 0
-    for index in range(1, len(line)):
-        if line[index - 1] == " " != line[index]:
-            words.append(line[start:index])
-            start = index
-    return [*words, line[start:]]

@@ -33,7 +33,10 @@ class Notice(Static):
 
 
 class Transcript(VerticalScroll):
-    """Holds the turns of one branch. At the bottom it follows what is written, above it stays."""
+    """Holds the turns of one branch. At the bottom it follows what is written, above it stays.
+
+    `turns` are all of the branch, oldest first, on the screen or not.
+    """
 
     BINDINGS = key_bindings.TRANSCRIPT
 
@@ -49,7 +52,7 @@ class Transcript(VerticalScroll):
     def __init__(self) -> None:
         super().__init__()
         self.can_focus = True
-        self._turns: list[Turn] = []
+        self.turns: list[Turn] = []
         self._visible = TranscriptWindow.newest(0)
         self._sent_from: str | None = None
         self._earlier = Static("", id="earlier", markup=False)
@@ -60,11 +63,6 @@ class Transcript(VerticalScroll):
     def compose(self) -> ComposeResult:
         """Put the turns into a column at least as high as the screen, so that few begin on top."""
         yield self._column
-
-    @property
-    def turns(self) -> Sequence[Turn]:
-        """All turns of the branch, oldest first, on the screen or not."""
-        return self._turns
 
     @property
     def views(self) -> list[TurnView]:
@@ -85,7 +83,7 @@ class Transcript(VerticalScroll):
         self, turns: Sequence[Turn], sent_from: str | None = None, at: str | None = None
     ) -> None:
         """Show another branch, at its end or at one of its turns."""
-        self._turns = list(turns)
+        self.turns = list(turns)
         self._sent_from = sent_from
         index = next((i for i, turn in enumerate(turns) if turn.id == at), None)
         window = TranscriptWindow.newest(len(turns))
@@ -102,13 +100,13 @@ class Transcript(VerticalScroll):
             self.release_anchor()
             self.select(view)
 
-    async def add(self, turn: Turn) -> TurnView:
+    async def add(self, turn: Turn) -> None:
         """Show one more turn, and go to it."""
-        self._turns.append(turn)
+        self.turns.append(turn)
         if self._visible.end < self._visible.total:
-            await self.show(self._turns, self._sent_from)
+            await self.show(self.turns, self._sent_from)
         else:
-            total = len(self._turns)
+            total = len(self.turns)
             window = TranscriptWindow(max(self._visible.first, total - MAX_TURNS), total, total)
             await self._column.mount(self._view(turn))
             if gone := window.first - self._visible.first:
@@ -120,15 +118,12 @@ class Transcript(VerticalScroll):
                 )
             self._set_window(window)
         self.anchor()
-        view = self.view_of(turn.id)
-        assert view is not None
-        return view
 
     def replace(self, turn: Turn) -> None:
         """Remember how a turn ended; the follower of the run updates the view."""
-        for index in range(len(self._turns) - 1, -1, -1):
-            if self._turns[index].id == turn.id:
-                self._turns[index] = turn
+        for index in range(len(self.turns) - 1, -1, -1):
+            if self.turns[index].id == turn.id:
+                self.turns[index] = turn
                 return
 
     async def note(self, text: str, *, error: bool = False) -> Notice:
@@ -225,26 +220,26 @@ class Transcript(VerticalScroll):
 
     async def action_end(self) -> None:
         """Select the conversation's newest message, and follow it."""
-        await self._jump_to(len(self._turns) - 1)
+        await self._jump_to(len(self.turns) - 1)
         self.anchor()
 
     async def go_to(self, turn: str) -> None:
         """Select a turn, if it is there."""
-        index = next((i for i, one in enumerate(self._turns) if one.id == turn), None)
+        index = next((i for i, one in enumerate(self.turns) if one.id == turn), None)
         if index is not None:
             self.focus(scroll_visible=False)
             self.release_anchor()
             await self._jump_to(index)
 
     async def _jump_to(self, index: int) -> None:
-        if not self._turns:
+        if not self.turns:
             return
         if not self._visible.first <= index < self._visible.end:
-            window = TranscriptWindow.around(index, len(self._turns))
+            window = TranscriptWindow.around(index, len(self.turns))
             with self.app.batch_update():
                 await self.query(TurnView).remove()
                 await self._fill(window)
-        if (view := self.view_of(self._turns[index].id)) is not None:
+        if (view := self.view_of(self.turns[index].id)) is not None:
             self.select(view)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -270,8 +265,8 @@ class Transcript(VerticalScroll):
         place = fixed.virtual_region.y - self.scroll_y
         try:
             with self.app.batch_update():
-                before = [self._view(t) for t in self._turns[window.first : old.first]]
-                after = [self._view(t) for t in self._turns[old.end : window.end]]
+                before = [self._view(t) for t in self.turns[window.first : old.first]]
+                after = [self._view(t) for t in self.turns[old.end : window.end]]
                 gone = [view for view in views if view not in kept]
                 await self._column.mount_all(before, before=kept[0])
                 await self._column.mount_all(after, after=kept[-1])
@@ -290,7 +285,7 @@ class Transcript(VerticalScroll):
 
     async def _fill(self, window: TranscriptWindow) -> None:
         await self._column.mount_all(
-            [self._view(turn) for turn in self._turns[window.first : window.end]],
+            [self._view(turn) for turn in self.turns[window.first : window.end]],
             after=self._earlier,
         )
         self._set_window(window)
