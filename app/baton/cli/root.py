@@ -246,9 +246,6 @@ def _open_app(options: AppOptions) -> int:
     return run_app(
         baton,
         exports=Path.cwd(),
-        theme=settings.screen.theme,
-        mouse=settings.screen.mouse,
-        keymap=settings.keys,
         limits=limits,
         worker=worker,
         conversation=conversation,

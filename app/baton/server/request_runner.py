@@ -73,34 +73,23 @@ AS_CONFIGURED = ServingLimits()
 class RequestRunner:
     """Runs what clients ask, all of them with the same workers, ledger and history.
 
-    `served` are the requests that were taken, the newest last. `allowed` is what the user allows
+    `served` are the requests that were taken, the newest last, `home` is the id of the home that is
+    served, `store` the history that requests are kept in. `allowed` is what the user allows
     them besides the settings.
     """
 
     def __init__(self, baton: Baton, allowed: ServingLimits = AS_CONFIGURED) -> None:
         self.served: list[ServedRun] = []
-        self._baton = baton
+        self.home = baton.paths.id()
+        self.orchestra = baton.orchestra
+        self.store = baton.store
+        self._aliases = baton.settings.serve.aliases
         self._allowed = allowed
         self._finder = ConversationFinder(baton.store)
         self._running = Counter[str]()
         self._forgetful: tuple[Orchestra, Store] | None = None
         self._unkept = deque[str]()
         self._closing = AsyncExitStack()
-
-    @property
-    def home(self) -> str:
-        """The id of the home that is served."""
-        return self._baton.paths.id()
-
-    @property
-    def orchestra(self) -> Orchestra:
-        """What runs the requests."""
-        return self._baton.orchestra
-
-    @property
-    def store(self) -> Store:
-        """The history that requests are kept in."""
-        return self._baton.store
 
     def begin(self, asked: ClientRequest, client: Client, run: str = "") -> ServedRun:
         """Take a request, whose run gets the id `run` ("": any).
@@ -243,12 +232,11 @@ class RequestRunner:
 
     def listed_models(self, *, has_encoder: bool) -> list[OfferedModel]:
         """Return the models that clients are shown."""
-        aliases = self._baton.settings.serve.aliases
-        return listed_models(self.orchestra.roster, aliases, has_encoder=has_encoder)
+        return listed_models(self.orchestra.roster, self._aliases, has_encoder=has_encoder)
 
     def find_model(self, named: str) -> OfferedModel:
         """Return the model that a request names. Raises ApiError."""
-        return find_model(named, self.orchestra.roster, self._baton.settings.serve.aliases)
+        return find_model(named, self.orchestra.roster, self._aliases)
 
     def _find_answering(self, named: str) -> OfferedModel:
         if (model := self.find_model(named)) is EMBEDDING:

@@ -23,7 +23,7 @@ from textual.geometry import Size
 from textual.worker import WorkerFailed
 
 from baton.core.errors import BatonError
-from baton.core.permissions import ANYTHING, PromptLimits
+from baton.core.permissions import PromptLimits
 from baton.core.sanitiser import one_line
 from baton.platform.processes import ENDING_SIGNALS, HANGUP_SIGNAL, add_signal_handler, is_ignored
 from baton.tui import crash_report, desktop, key_bindings, themes
@@ -248,23 +248,20 @@ def run_app(
     baton: Baton,
     *,
     exports: Path,
-    theme: str = "dark",
-    mouse: bool = True,
-    keymap: Mapping[str, str] = {},
-    limits: PromptLimits = ANYTHING,
-    worker: str | None = None,
-    conversation: str | None = None,
-    greeting: str = "",
-    started: Callable[[], None] = lambda: None,
-    serve: Serve | None = None,
+    limits: PromptLimits,
+    worker: str | None,
+    conversation: str | None,
+    greeting: str,
+    started: Callable[[], None],
+    serve: Serve,
 ) -> int:
     """Open the app, and return the exit code when it is left; all parts are then closed.
 
     `limits` with a local label makes every conversation private. `conversation` is opened instead
-    of a new one, which shows `greeting`. `keymap` gives keys for ids in `key_bindings`. `started`
-    is called after the first frame, `serve` lets other programs use this Baton. Raises ConfigError
-    for an unknown id or worker.
+    of a new one, which shows `greeting`. `started` is called after the first frame, `serve` lets
+    other programs use this Baton. Raises ConfigError for an unknown id or worker.
     """
+    keymap = baton.settings.keys
     key_bindings.check_keymap(keymap)
     if worker is not None or baton.orchestra.default not in baton.orchestra.absent:
         baton.orchestra.worker(worker)  # without any model the app opens, to have one fetched
@@ -293,10 +290,10 @@ def run_app(
         serve=serve,
         connect=baton.connect,
     )
-    return asyncio.run(_run(BatonApp(services, theme, keymap), baton, mouse))
+    return asyncio.run(_run(BatonApp(services, baton.settings.screen.theme, keymap), baton))
 
 
-async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
+async def _run(app: BatonApp, baton: Baton) -> int:
     if not is_ignored(signal.SIGINT):
         # On the screen Ctrl+C is a key, so this is another program's: `kill -INT`. Not heard by
         # the loop, which would learn after an editor that Ctrl+C was pressed in it.
@@ -305,7 +302,7 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
         signal.signal(signal.SIGINT, lambda *_: leave())
     read_bursts_as_pastes()
     try:
-        await app.run_async(mouse=mouse and desktop.can_use_mouse())
+        await app.run_async(mouse=baton.settings.screen.mouse and desktop.can_use_mouse())
     finally:
         with suppress(OSError):
             sys.stdout.write(desktop.RESTORE_TITLE)
