@@ -241,6 +241,8 @@ def setting_sources(
 
 def settings_toml(settings: list[Setting]) -> str:
     """Write settings as TOML, each with its source as a comment."""
+    import tomlkit
+
     lines: list[str] = []
     table: tuple[str, ...] = ()
     for where, value, source in settings:
@@ -249,7 +251,9 @@ def settings_toml(settings: list[Setting]) -> str:
         if where[:-1] != table:
             table = where[:-1]
             lines += ["", f"[{'.'.join(table)}]"]
-        lines.append(f"{_toml_key(where[-1])} = {_toml_value(value)}".ljust(32) + f"# {source}")
+        lines.append(
+            f"{tomlkit.key(where[-1]).as_string()} = {_toml_value(value)}".ljust(32) + f"# {source}"
+        )
     workers = next((s for s in settings if s.path == ("workers",)), None)
     for worker in workers.value if workers else ():
         lines += ["", "[[workers]]"]
@@ -272,30 +276,14 @@ def _leaf_values(
         yield from _leaf_values(value, (*where, key))
 
 
-def _toml_key(key: str) -> str:
-    return (
-        key
-        if key.replace("_", "").replace("-", "").isalnum() and key.isascii()
-        else _toml_value(key)
-    )
-
-
 def _toml_value(value: Any) -> str:
-    if isinstance(value, str):
-        # JSON's escapes are TOML's, but that TOML wants DEL escaped as well.
-        return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml_value, value))}]"
+    import tomlkit
+
     if isinstance(value, Mapping):
-        pairs = [
-            f"{_toml_key(key)} = {_toml_value(item)}"
-            for key, item in value.items()
-            if item is not None
-        ]
-        return f"{{ {', '.join(pairs)} }}"
-    return str(value)
+        table = tomlkit.inline_table()
+        table.update({key: item for key, item in value.items() if item is not None})
+        return table.as_string()
+    return str(tomlkit.item(value).as_string())
 
 
 def _create_file(file: Path) -> None:
