@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,25 +42,19 @@ DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""
 
 
+@dataclass(eq=False, repr=False)
 class ConversationController:
     """Opens conversations, and acts on the one that is shown and on its turns."""
 
-    def __init__(
-        self,
-        context: ChatContext,
-        *,
-        questions: QuestionController,
-        budget: BudgetController,
-        onboarding: OnboardingController,
-        feedback: FeedbackController,
-    ) -> None:
-        self._context = context
-        self._services = context.services
-        self._transcript = context.transcript
-        self._questions = questions
-        self._budget = budget
-        self._onboarding = onboarding
-        self._feedback = feedback
+    context: ChatContext
+    questions: QuestionController
+    budget: BudgetController
+    onboarding: OnboardingController
+    feedback: FeedbackController
+
+    def __post_init__(self) -> None:
+        self._services = self.context.services
+        self._transcript = self.context.transcript
         self._code = (-1, "")
 
     # Which conversation is shown
@@ -72,24 +67,24 @@ class ConversationController:
         """
         if self._services.conversation is not None:
             return await self.open(self._services.conversation)
-        composer = self._context.composer
+        composer = self.context.composer
         try:
             draft = await self._services.store.draft("")
-            if self._context.is_untouched and composer.is_empty:
+            if self.context.is_untouched and composer.is_empty:
                 composer.put(draft)
-            if self._context.is_untouched:
-                await self._onboarding.greet(first=True)
+            if self.context.is_untouched:
+                await self.onboarding.greet(first=True)
             _spare_history()
         except BatonError as error:
-            await self._context.complain(error)
-        self._budget.measure()
+            await self.context.complain(error)
+        self.budget.measure()
 
     async def open(self, conversation: str | None, at: str | None = None) -> None:
         """Show another conversation (None: a new one), with its draft."""
-        composer, store = self._context.composer, self._services.store
+        composer, store = self.context.composer, self._services.store
         try:
             written = (composer.text, composer.pasted)
-            is_fresh = self._context.chat.id is None and not self._transcript.turns
+            is_fresh = self.context.chat.id is None and not self._transcript.turns
             if not is_fresh:
                 await self.keep_draft()
             draft = await store.draft(conversation or "")
@@ -100,28 +95,28 @@ class ConversationController:
                 composer.editing = None
                 composer.put(draft)
             if conversation is None:
-                await self._onboarding.greet()
+                await self.onboarding.greet()
             _spare_history()
         except BatonError as error:
-            await self._context.complain(error)
+            await self.context.complain(error)
         self._rejoin_run()
-        self._budget.measure()
+        self.budget.measure()
 
     async def open_new(self) -> None:
         """Begin a new conversation. The prompt has the focus at once, and is free to lose it."""
-        self._context.screen.set_focus(self._context.composer.prompt)
+        self.context.screen.set_focus(self.context.composer.prompt)
         await self.open(None)
 
     async def continue_recent(self, recent: RecentText) -> None:
         """Open a conversation that the home offers; where something is open, at that answer."""
         await self.open(recent.conversation, recent.at)
-        (self._context.composer.prompt if recent.at is None else self._transcript).focus()
+        (self.context.composer.prompt if recent.at is None else self._transcript).focus()
 
     async def find(self, words: str = "") -> None:
         """Find an earlier conversation, and open it. To be run in a worker."""
         from baton.tui.screens.conversations_screen import ConversationsScreen
 
-        store, context = self._services.store, self._context
+        store, context = self._services.store, self.context
         screen = ConversationsScreen(store, context.roster, self.save_export, words)
         chosen = await context.screen.app.push_screen_wait(screen)
         if chosen is not None:
@@ -135,11 +130,11 @@ class ConversationController:
             else:
                 self.describe()
         elif context.is_untouched:
-            await self._onboarding.show_home()  # something may have been renamed or deleted there
+            await self.onboarding.show_home()  # something may have been renamed or deleted there
 
     async def show(self, conversation: str | None, at: str | None = None) -> None:
         """Show the turns of a conversation (None: a new one), at its end or at one of them."""
-        store, context = self._services.store, self._context
+        store, context = self._services.store, self.context
         if conversation is None:
             context.enter(ConversationState(label=self._services.limits.label))
             await self._transcript.show([])
@@ -158,15 +153,15 @@ class ConversationController:
 
     def describe(self) -> None:
         """Show which conversation this is, and whether the open question is from it."""
-        self._context.show_header()
-        self._questions.show()
+        self.context.show_header()
+        self.questions.show()
 
     # Drafts
 
     async def keep_draft(self) -> None:
         """Store the prompts that wait and the one being written, for when this is opened again."""
-        chat = self._context.chat
-        text = "\n\n".join(filter(None, (self._queued(chat.id), self._context.composer.draft)))
+        chat = self.context.chat
+        text = "\n\n".join(filter(None, (self._queued(chat.id), self.context.composer.draft)))
         await self._services.store.save_draft(chat.id or "", text)
 
     async def forget_first_draft(self) -> None:
@@ -176,7 +171,7 @@ class ConversationController:
 
     def _queued(self, conversation: str | None) -> str:
         """Return the conversation's prompts that wait, which no run has recorded yet."""
-        waiting = self._context.queue.waiting
+        waiting = self.context.queue.waiting
         return "\n\n".join(p.prompt.text for p in waiting if p.chat.id == conversation)
 
     async def close(self) -> None:
@@ -200,7 +195,7 @@ class ConversationController:
 
     def draw_run(self, follower: RunFollower) -> None:
         """Let a run's answer be drawn as it grows, if it is on the screen."""
-        view, roster = self.view_of(follower), self._context.roster
+        view, roster = self.view_of(follower), self.context.roster
         if view is None:
             follower.draw = None
             return
@@ -213,7 +208,7 @@ class ConversationController:
 
     def _rejoin_run(self) -> None:
         """Draw the current run if its conversation is on the screen again."""
-        follower, chat = self._context.queue.current, self._context.chat
+        follower, chat = self.context.queue.current, self.context.chat
         if follower is not None and follower.pending.chat.id == chat.id is not None:
             follower.pending.chat = chat
             self.draw_run(follower)
@@ -231,17 +226,17 @@ class ConversationController:
             if turn.role is Role.ASSISTANT and turn.run:
                 run = await self._stored_run(turn.run)
             if run is not None and view.is_attached and turn.status is not TurnStatus.STREAMING:
-                view.show_run(run, self._context.roster)
-            unknown = AnswerSummary(author=self._context.name_of(turn.worker))
-            summary = self._context.summarise(run) if run else unknown
+                view.show_run(run, self.context.roster)
+            unknown = AnswerSummary(author=self.context.name_of(turn.worker))
+            summary = self.context.summarise(run) if run else unknown
             summary = summary.with_version(versions.index(turn.id) + 1, len(versions))
             if summary != view.summary and view.is_attached:
                 view.show_summary(summary)
-        self._context.screen.refresh_bindings()  # an answer may be one to continue
+        self.context.screen.refresh_bindings()  # an answer may be one to continue
 
     async def run_of(self, view: TurnView) -> Callable[[], RunView]:
         """Return what shows the run of an answer as it is now, or as it was stored."""
-        current = self._context.queue.current
+        current = self.context.queue.current
         if current is not None and self.view_of(current) is view:
             return lambda: current.view
         stored = await self._stored_run(view.turn.run) if view.turn.run else RunView()
@@ -280,7 +275,7 @@ class ConversationController:
             return
         blocks = code_blocks(view.source)
         if not blocks:
-            self._context.footer.say("no code in this message")
+            self.context.footer.say("no code in this message")
             return
         last, turn = self._code
         index = (last + 1) % len(blocks) if turn == view.turn.id else 0
@@ -288,20 +283,20 @@ class ConversationController:
         self._copy(view, blocks[index], f", block {index + 1} of {len(blocks)}")
 
     def _copy(self, view: TurnView, text: str, which: str = "") -> None:
-        self._context.start(partial(self.copy_text, text, which), "copy")
-        self._feedback.record(view.turn, Signal.COPIED)
+        self.context.start(partial(self.copy_text, text, which), "copy")
+        self.feedback.record(view.turn, Signal.COPIED)
 
     async def copy_text(self, text: str, which: str = "") -> None:
         """Copy a text, and say what is known of it; `which` says what of a message it is."""
         lines = count_text(text.rstrip("\n").count("\n") + 1, "line")
-        send = self._context.screen.app.copy_to_clipboard
-        self._context.footer.say(await desktop.copy(text, f"{lines}{which}", send))
+        send = self.context.screen.app.copy_to_clipboard
+        self.context.footer.say(await desktop.copy(text, f"{lines}{which}", send))
 
     async def show_workflow(self) -> None:
         """Show how the selected answer was made."""
         from baton.tui.screens.workflow_screen import WorkflowScreen
 
-        view, context = self._transcript.selected, self._context
+        view, context = self._transcript.selected, self.context
         if view is None or view.turn.role is not Role.ASSISTANT:
             context.footer.say("choose an answer first")
             return
@@ -315,11 +310,11 @@ class ConversationController:
         if view is not None and view.has_timeline:
             view.toggle_timeline()
         else:
-            self._context.footer.say("this message has no steps")
+            self.context.footer.say("this message has no steps")
 
     async def show_version(self, step: int) -> None:
         """Show another version of the selected message, or else of its prompt, and what follows."""
-        view, conversation = self._transcript.selected, self._context.chat.id
+        view, conversation = self._transcript.selected, self.context.chat.id
         if view is None or conversation is None:
             return
         shown, store = view.turn.id, self._services.store
@@ -333,13 +328,13 @@ class ConversationController:
             await self.show(conversation, versions[index])
         else:
             where = "before" if step < 0 else "after"
-            self._context.footer.say(f"there is no version {where} this one")
+            self.context.footer.say(f"there is no version {where} this one")
 
     # The whole conversation
 
     async def describe_context(self) -> None:
         """Say how much of the worker's context the conversation takes."""
-        context = self._context
+        context = self.context
         card, used = context.roster.get(context.worker), context.header.context
         room = f"{card.context:,} tokens" if card is not None and card.context else "unknown"
         name = card.name if card is not None else NO_MODEL
@@ -352,9 +347,9 @@ class ConversationController:
         """Give the conversation another title. To be run in a worker."""
         from baton.tui.screens.overlay import RenameScreen
 
-        chat, app = self._context.chat, self._context.screen.app
+        chat, app = self.context.chat, self.context.screen.app
         if chat.id is None:
-            self._context.footer.say("there is nothing to rename yet")
+            self.context.footer.say("there is nothing to rename yet")
             return
         new: str | None = one_line(title)
         if not new:
@@ -366,10 +361,10 @@ class ConversationController:
 
     async def export(self, path: str = "") -> None:
         """Save the conversation as Markdown, and say where."""
-        if self._context.chat.id is None:
-            self._context.footer.say("there is nothing to export yet")
+        if self.context.chat.id is None:
+            self.context.footer.say("there is nothing to export yet")
             return
-        await self._transcript.note(await self.save_export(self._context.chat.id, path))
+        await self._transcript.note(await self.save_export(self.context.chat.id, path))
 
     async def save_export(self, conversation: str, path: str = "") -> str:
         """Save a conversation as Markdown, and return the sentence that says where it is."""

@@ -8,6 +8,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from textual import events
@@ -31,26 +32,19 @@ from baton.tui.prompt_queue import QueuedPrompt
 NO_MESSAGE = "there is no message here yet"
 
 
+@dataclass(eq=False, repr=False)
 class InputController:
     """Takes prompts and commands from the composer."""
 
-    def __init__(
-        self,
-        context: ChatContext,
-        *,
-        budget: BudgetController,
-        feedback: FeedbackController,
-        conversation: ConversationController,
-        runs: RunController,
-        shell: ShellController,
-    ) -> None:
-        self._context = context
-        self._composer = context.composer
-        self._budget = budget
-        self._feedback = feedback
-        self._conversation = conversation
-        self._runs = runs
-        self._shell = shell
+    context: ChatContext
+    budget: BudgetController
+    feedback: FeedbackController
+    conversation: ConversationController
+    runs: RunController
+    shell: ShellController
+
+    def __post_init__(self) -> None:
+        self._composer = self.context.composer
         self._incomplete = ""
         """A prompt that was held back, as a file that it names isn't there."""
 
@@ -58,10 +52,10 @@ class InputController:
         """Have a prompt answered, run a command, or send what waits if nothing is written."""
         composer, pasted = self._composer, self._composer.pasted
         if not text.strip() and not pasted:
-            self._runs.send_waiting()
+            self.runs.send_waiting()
             return
         if text.startswith(SHELL_SIGN) and text[1:].strip():
-            if not self._shell.run(text[1:]):
+            if not self.shell.run(text[1:]):
                 composer.put_before(Prompt(text))
             return
         try:
@@ -76,11 +70,11 @@ class InputController:
                 raise ConfigError(" ".join(missing), hint)  # once: the file may be meant otherwise
         except BatonError as error:
             composer.put_before(Prompt(text))
-            await self._context.complain(error)
+            await self.context.complain(error)
             return
         edited, worker = composer.editing, composer.worker or None
         if edited is not None and worker is None:  # else it was changed before it was sent away
-            self._feedback.record(self._feedback.answer_to(edited), Signal.EDITED)
+            self.feedback.record(self.feedback.answer_to(edited), Signal.EDITED)
         composer.clear_sent()
         self._incomplete = ""
         read = {part for file in files for part in (file.name, file.text)}
@@ -88,7 +82,7 @@ class InputController:
         pasted = tuple(file for file in pasted if not {file.name, file.text} & read)
         after = None if edited is None else edited.parent or ""
         prompt = Prompt(slash_commands.unescape_prompt(text), (*pasted, *files))
-        self._runs.send(prompt, after=after, worker=worker)
+        self.runs.send(prompt, after=after, worker=worker)
 
     async def run_command(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
         """Run a command."""
@@ -97,24 +91,24 @@ class InputController:
 
     async def run_action(self, action: str) -> None:
         """Do what a command or the menu asks for; some of it needs a message."""
-        screen, name = self._context.screen, action.partition("(")[0]
+        screen, name = self.context.screen, action.partition("(")[0]
         if not screen.check_action(name, ()):
-            has_messages = bool(self._context.transcript.turns)
+            has_messages = bool(self.context.transcript.turns)
             why = "there is nothing to do that with" if has_messages else NO_MESSAGE
-            self._context.footer.say(why)
+            self.context.footer.say(why)
             return
         await screen.run_action(action if "(" in action else f"{name}()")
 
     async def keep_draft(self) -> None:
         """Store what is being written; a failure is shown in passing."""
         try:
-            await self._conversation.keep_draft()
+            await self.conversation.keep_draft()
         except BatonError as error:
-            self._context.footer.say(str(error))
+            self.context.footer.say(str(error))
 
     async def recall(self) -> None:
         """Load earlier prompts, to be gone through with the arrow keys."""
-        self._composer.prompt.remember(await self._context.services.store.runs.recent_prompts())
+        self._composer.prompt.remember(await self.context.services.store.runs.recent_prompts())
 
     def press(self, key: events.Key) -> None:
         """Go to the prompt, and press a key there."""
@@ -124,20 +118,20 @@ class InputController:
     def switch_focus(self) -> None:
         """Go from the prompt to the messages, and back."""
         prompt = self._composer.prompt
-        (self._context.transcript if prompt.has_focus else prompt).focus()
+        (self.context.transcript if prompt.has_focus else prompt).focus()
 
     def edit(self) -> None:
         """Change an earlier prompt: sent again it becomes another version, nothing is lost."""
-        if (turn := self._conversation.selected_prompt()) is not None:
+        if (turn := self.conversation.selected_prompt()) is not None:
             self._composer.edit(turn)
             self._composer.prompt.focus()
 
     async def open_editor(self) -> None:
         """Write the prompt in the user's own editor, which would hold up an answer's saving."""
-        if self._context.queue.is_busy:
-            self._context.footer.say("the editor opens when the answer is finished")
+        if self.context.queue.is_busy:
+            self.context.footer.say("the editor opens when the answer is finished")
             return
-        text = await self._context.edit_text(self._composer.text)
+        text = await self.context.edit_text(self._composer.text)
         if text is not None:
             self._composer.put(text, self._composer.pasted)
         self._composer.prompt.focus()
@@ -147,27 +141,27 @@ class InputController:
     async def set_mode(self, name: str) -> None:
         """Choose the mode from now on."""
         mode = find_mode(name)
-        self._context.services.orchestra.change_terms(mode=mode)
+        self.context.services.orchestra.change_terms(mode=mode)
         if mode == "local":
-            self._budget.keep_local()
-        self._context.choose_strategy("")
-        await self._context.transcript.note(mode_text(mode))
+            self.budget.keep_local()
+        self.context.choose_strategy("")
+        await self.context.transcript.note(mode_text(mode))
 
     async def set_strategy(self, name: str) -> None:
         """Choose the strategy from now on."""
         from baton.core.strategies import STRATEGIES
 
-        templates = self._context.services.orchestra.services.templates
+        templates = self.context.services.orchestra.services.templates
         workflows = await asyncio.to_thread(lambda: sorted(templates()))
         strategy = find_strategy(name, [*STRATEGIES, *workflows])
-        self._context.choose_strategy(strategy)
-        await self._context.transcript.note(strategy_text(strategy))
+        self.context.choose_strategy(strategy)
+        await self.context.transcript.note(strategy_text(strategy))
 
     async def explain_route(self) -> None:
         """Say why the selected answer, or the newest, was made as it was."""
         from baton.presentation.run_story import run_story
 
-        transcript = self._context.transcript
+        transcript = self.context.transcript
         view = transcript.selected
         if view is None or view.turn.role is not Role.ASSISTANT:
             answers = [v for v in transcript.views if v.turn.role is Role.ASSISTANT]
@@ -175,19 +169,19 @@ class InputController:
         if view is None:
             await transcript.note("There is no answer here yet.")
         else:
-            run = await self._conversation.run_of(view)
-            story = run_story(run(), "", self._context.roster)
+            run = await self.conversation.run_of(view)
+            story = run_story(run(), "", self.context.roster)
             await transcript.note("\n".join(line.text for line in story))
 
     async def preview(self, text: str = "") -> None:
         """Show the plan of `text`, or of the next prompt, before anything is done."""
-        context = self._context
+        context = self.context
         if text.strip():
             files, missing = await asyncio.to_thread(read_mentions, text)
             prompt = Prompt(text, (*context.composer.pasted, *files))
             context.composer.clear_sent()
             context.set_previewing(False)
-            self._runs.send(prompt, preview=True)
+            self.runs.send(prompt, preview=True)
             if missing:
                 context.footer.say(missing[0].rstrip("."), 12)
             return
@@ -200,17 +194,17 @@ class InputController:
 
     async def resume(self) -> None:
         """Continue the selected answer, or the newest, after the steps that were done."""
-        context, view = self._context, self._context.transcript.selected
+        context, view = self.context, self.context.transcript.selected
         if view is None or view.turn.run is None or not view.can_continue:
             context.footer.say("this answer was not interrupted")
             return
         if view.summary.interruption:
-            record = await self._context.services.store.runs.get(view.turn.run)
+            record = await self.context.services.store.runs.get(view.turn.run)
             pending = QueuedPrompt(context.chat, Prompt(""), again=record.prompt, record=record)
         elif view.turn.text.strip():  # it was cut at its cap, or lost
             pending = QueuedPrompt(context.chat, Prompt("Go on."), after=view.turn.id)
         else:
-            asked = self._conversation.selected_prompt()
+            asked = self.conversation.selected_prompt()
             assert asked is not None
             again = Prompt(asked.text, asked.files)
             pending = QueuedPrompt(context.chat, again, again=asked.id)

@@ -51,30 +51,23 @@ TOO_LONG = Question(
 )
 
 
+@dataclass(eq=False, repr=False)
 class RunController:
     """Sends prompts to the queue and shows their runs, if their conversation is on the screen.
 
     It observes the queue: what is called for each run stands in `prompt_queue.RunObserver`.
     """
 
-    def __init__(
-        self,
-        context: ChatContext,
-        *,
-        questions: QuestionController,
-        budget: BudgetController,
-        onboarding: OnboardingController,
-        feedback: FeedbackController,
-        conversation: ConversationController,
-    ) -> None:
-        self._context = context
-        self._services = context.services
-        self._queue = context.queue
-        self._questions = questions
-        self._budget = budget
-        self._onboarding = onboarding
-        self._feedback = feedback
-        self._conversation = conversation
+    context: ChatContext
+    questions: QuestionController
+    budget: BudgetController
+    onboarding: OnboardingController
+    feedback: FeedbackController
+    conversation: ConversationController
+
+    def __post_init__(self) -> None:
+        self._services = self.context.services
+        self._queue = self.context.queue
         self._queue_state: tuple[object, ...] = ()
         self._spent: tuple[int, ...] = ()
         self._warned: frozenset[str] = frozenset()
@@ -93,22 +86,22 @@ class RunController:
         preview: bool = False,
     ) -> None:
         """Have a prompt answered as soon as those before it are: see QueuedPrompt."""
-        context = self._context
+        context = self.context
         tool = context.services.orchestra.tool_in_place(prompt.text)
         if worker is None and not context.can_answer and not tool:
-            context.screen.run_worker(self._onboarding.keep_prompt(prompt))
+            context.screen.run_worker(self.onboarding.keep_prompt(prompt))
             return
         if context.is_previewing:
             context.set_previewing(False)
             preview = True
-        self._onboarding.dismiss_advice()
+        self.onboarding.dismiss_advice()
         self._queue.send(QueuedPrompt(context.chat, prompt, after, again, worker, preview))
 
     def stop(self) -> None:
         """Stop the answer that is being written, and begin nothing that waits."""
         self._queue.stop(hold=True)
         if self._queue.waiting:
-            self._context.footer.say("Enter sends what waits, Esc takes it back", 12)
+            self.context.footer.say("Enter sends what waits, Esc takes it back", 12)
 
     def send_waiting(self) -> None:
         """Send what a stop left waiting."""
@@ -117,49 +110,49 @@ class RunController:
 
     def take_back(self, pending: QueuedPrompt | None = None) -> None:
         """Put a prompt that waits (None: the last one) back into the composer, one at a time."""
-        composer = self._context.composer
+        composer = self.context.composer
         composer.prompt.focus()
         if not composer.is_empty:
             text = "send this or empty it; then Esc takes the next one back"
-            self._context.footer.say(text, 12)
+            self.context.footer.say(text, 12)
         elif (taken := self._queue.take_back(pending)) is not None:
             composer.put_before(taken.prompt)
 
     def remove(self, pending: QueuedPrompt) -> None:
         """Take a prompt that waits out of the queue."""
         if self._queue.take_back(pending) is not None:
-            self._context.footer.say(f"not sent: {one_line(pending.prompt.text, 60)}")
+            self.context.footer.say(f"not sent: {one_line(pending.prompt.text, 60)}")
 
     def regenerate(self) -> None:
         """Answer the selected prompt again; the answer there is stays as another version."""
-        self._feedback.record(self._feedback.selected_answer(), Signal.AGAIN)
+        self.feedback.record(self.feedback.selected_answer(), Signal.AGAIN)
         self._run_again(None)
 
     async def ask_stronger(self) -> None:
         """Answer the selected prompt again with a stronger worker, or say why that can't be."""
-        context, view = self._context, self._context.transcript.selected
+        context, view = self.context, self.context.transcript.selected
         if view is None:
             return
         worker = view.turn.worker if view.turn.worker in context.roster else context.worker
         if (card := context.roster.get(worker)) is not None and card.is_tool:
             context.footer.say("this was computed, not written: no worker is stronger at it")
             return
-        stronger = await self._budget.stronger_worker(worker)
+        stronger = await self.budget.stronger_worker(worker)
         if isinstance(stronger, str):
             await context.transcript.note(stronger)
         else:
-            self._feedback.record(self._feedback.selected_answer(), Signal.STRONGER)
+            self.feedback.record(self.feedback.selected_answer(), Signal.STRONGER)
             self._run_again(stronger.id)
 
     def _run_again(self, worker: str | None) -> None:
-        if (turn := self._conversation.selected_prompt()) is not None:
+        if (turn := self.conversation.selected_prompt()) is not None:
             self.send(Prompt(turn.text, turn.files), again=turn.id, worker=worker)
 
     # What the queue reports
 
     def begin(self, pending: QueuedPrompt) -> Run:
         """Make the run for a prompt."""
-        context, services = self._context, self._services
+        context, services = self.context, self._services
         self._shown, self._spent, self._warned = asyncio.Event(), (), frozenset()
         limits = replace(
             services.limits,
@@ -183,7 +176,7 @@ class RunController:
         if offer is not None and not may_use(offer.card, pending.chat.label, terms):
             return question.default
         while True:
-            choice, plan = await self._questions.ask_about_plan(question, pending.chat)
+            choice, plan = await self.questions.ask_about_plan(question, pending.chat)
             if plan is None or choice == question.default:
                 return choice
             if choice != EDIT:
@@ -202,7 +195,7 @@ class RunController:
 
         text: str | None = templates.format_plan(plan)
         while text is not None:
-            text = await self._context.edit_text(text, "plan.toml")
+            text = await self.context.edit_text(text, "plan.toml")
             if text is None:
                 break
             try:
@@ -210,7 +203,7 @@ class RunController:
             except BatonError as error:
                 choices = (Choice("leave", "Leave it"), Choice(EDIT, "Continue editing"))
                 question = Question(f"This plan can't be run. {error}", choices, "leave")
-                if await self._questions.ask(question) != EDIT:
+                if await self.questions.ask(question) != EDIT:
                     break
         return None
 
@@ -218,16 +211,16 @@ class RunController:
         """Show a prompt and its answer to come; if that fails, it is answered all the same."""
         try:
             if is_first:
-                await self._conversation.forget_first_draft()
+                await self.conversation.forget_first_draft()
             await self._show(follower)
         except BatonError as error:
-            await self._context.complain(error)
+            await self.context.complain(error)
         finally:
             self._shown.set()
-            self._budget.measure()
+            self.budget.measure()
 
     async def _show(self, follower: RunFollower) -> None:
-        context, conversation = self._context, self._conversation
+        context, conversation = self.context, self.conversation
         pending, started = follower.pending, follower.view.started
         if pending.chat.id == context.chat.id:
             pending.chat = context.chat  # it was opened again while the prompt waited
@@ -249,11 +242,11 @@ class RunController:
 
     def is_typing(self) -> bool:
         """Whether the user is typing just now."""
-        return self._context.composer.is_typing
+        return self.context.composer.is_typing
 
     def changed(self, follower: RunFollower | None) -> None:
         """Show what is happening now."""
-        context, queue = self._context, self._queue
+        context, queue = self.context, self._queue
         if not context.screen.is_mounted:
             return
         if follower is not None:
@@ -273,9 +266,9 @@ class RunController:
 
     def _show_author(self, follower: RunFollower) -> None:
         """Show who is writing, as soon as another worker's words replace a draft."""
-        view = self._conversation.view_of(follower)
+        view = self.conversation.view_of(follower)
         if view is not None and follower.view.status == "running":
-            summary = self._context.summarise(follower.view)
+            summary = self.context.summarise(follower.view)
             view.show_summary(summary.with_version(view.summary.version, view.summary.versions))
 
     def _measure(self, run: RunView) -> None:
@@ -283,36 +276,36 @@ class RunController:
         spent = (len(run.offers), len(run.sent), len(run.calls))
         if spent != self._spent and any(spent[:2]):
             self._spent = spent
-            self._budget.measure(bool(run.calls))
+            self.budget.measure(bool(run.calls))
 
     def _warn(self, follower: RunFollower) -> None:
         """Say at once what is wrong with a charge; under the answer it stays."""
-        warnings = charge_warnings(follower.view, self._context.roster)
+        warnings = charge_warnings(follower.view, self.context.roster)
         new = [warning for warning in warnings if warning not in self._warned]
         self._warned = frozenset(warnings)
         if new:
-            is_shown = self._conversation.view_of(follower) is not None
-            self._budget.warn(new, is_shown=is_shown)
+            is_shown = self.conversation.view_of(follower) is not None
+            self.budget.warn(new, is_shown=is_shown)
 
     def _status(self, follower: RunFollower) -> str:
         run = follower.view
-        what = activity_text(run, self._context.name_of)
+        what = activity_text(run, self.context.name_of)
         step = run.current_step or answer_author(run)
-        worker = step.worker if step else follower.pending.worker or self._context.worker
+        worker = step.worker if step else follower.pending.worker or self.context.worker
         if run.planning and run.status == "running":
             worker = run.planning
         if what.startswith(("loading", "asking")):
             return what
-        return f"{self._context.name_of(worker)} · {what}"
+        return f"{self.context.name_of(worker)} · {what}"
 
     async def ended(self, follower: RunFollower) -> None:
         """Show the answer as it ended, or what went wrong."""
         self.changed(follower)
-        pending, run, context = follower.pending, follower.view, self._context
+        pending, run, context = follower.pending, follower.view, self.context
         if run.status == "failed" and context.footer.beside:
             context.footer.say(context.footer.status, 12)
         is_on_screen = pending.chat is context.chat
-        view = self._conversation.view_of(follower) if is_on_screen else None
+        view = self.conversation.view_of(follower) if is_on_screen else None
         if view is not None:
             author = answer_author(run)
             text = run.answer or (author.text if author is not None else "")
@@ -328,7 +321,7 @@ class RunController:
                 place = versions.index(turn.id) + 1 if turn.id in versions else 1
                 view.show_summary(summary.with_version(place, len(versions)))
         elif context.is_untouched and not context.screen.query("RecentRow:focus"):
-            await self._onboarding.show_home()  # it says how the answers of others stand
+            await self.onboarding.show_home()  # it says how the answers of others stand
         if run.failure is not None:
             await self._recover(pending, run)
         if run.offers:
@@ -338,19 +331,19 @@ class RunController:
             edited = replace(edited, chat=pending.chat, after=None, again=run.started.prompt)
             self._queue.send(edited, first=True)
         if run.status == "finished":
-            self._onboarding.advise_again()
+            self.onboarding.advise_again()
         title = pending.chat.title or "The answer"
         ended = "is answered" if run.status == "finished" else "has no answer"
         context.screen.post_message(AnswerEnded(f"{title} {ended}", run.seconds))
 
     async def _undo_unsent(self, pending: QueuedPrompt, run: RunView) -> None:
         """Go back to the answer before, or to the prompt, where an offer was not sent."""
-        store, conversation = self._services.store, self._conversation
+        store, conversation = self._services.store, self.conversation
         started, offer = run.started, run.offers[-1]
         if started is None or offer.decision is Decision.SENT:
             return
         is_unanswered = run.status in ("cancelled", "failed") and not run.answer
-        is_on_screen = pending.chat is self._context.chat
+        is_on_screen = pending.chat is self.context.chat
         if pending.again is not None and is_unanswered:
             versions = await store.siblings(started.answer)
             if started.answer in versions[1:]:
@@ -368,43 +361,43 @@ class RunController:
         if run.failure is not None:
             text = f"{run.failure.message} {run.failure.hint}"
         else:
-            text = declined_text(offer, self._context.roster)
-        await self._context.transcript.note(text)
+            text = declined_text(offer, self.context.roster)
+        await self.context.transcript.note(text)
 
     def _edit_prompt(self, prompt: str, worker: str) -> None:
         """Put a stored prompt into the composer, to be changed before that worker is asked."""
-        turns, composer = self._context.transcript.turns, self._context.composer
+        turns, composer = self.context.transcript.turns, self.context.composer
         turn = next((turn for turn in turns if turn.id == prompt), None)
         if turn is not None:
-            composer.edit(turn, worker, self._context.name_of(worker))
+            composer.edit(turn, worker, self.context.name_of(worker))
             composer.prompt.focus()
 
     async def _recover(self, pending: QueuedPrompt, run: RunView) -> None:
         """Give a prompt back that couldn't be stored; offer a new conversation for a long one."""
         assert run.failure is not None
-        transcript = self._context.transcript
+        transcript = self.context.transcript
         if run.started is None:
             await transcript.note(f"{run.failure.message} {run.failure.hint}", error=True)
             self._give_back(pending)
         elif run.failure.error == "ContextTooLong":
             is_alone = len(transcript.turns) <= 2
-            if not is_alone and await self._questions.ask(TOO_LONG, pending.chat) == "new":
-                await self._conversation.open(None)
+            if not is_alone and await self.questions.ask(TOO_LONG, pending.chat) == "new":
+                await self.conversation.open(None)
                 self.send(pending.prompt)
 
     async def refused(self, pending: QueuedPrompt, error: BatonError) -> None:
         """Say why a prompt could not be run, and give it back."""
-        await self._context.complain(error)
+        await self.context.complain(error)
         self._give_back(pending)
 
     def _give_back(self, pending: QueuedPrompt) -> None:
         """Put a prompt that isn't stored before the one that is being written."""
         if pending.again is None:
-            self._context.composer.put_before(pending.prompt)
+            self.context.composer.put_before(pending.prompt)
 
     def broke(self, error: BaseException) -> None:
         """Pass a bug in a run to the app."""
-        self._context.report_bug(error)
+        self.context.report_bug(error)
 
 
 def _status_of(run: RunView) -> TurnStatus:
