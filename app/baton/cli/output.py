@@ -64,14 +64,12 @@ def emit_bytes(data: bytes) -> None:
     _write(lambda: (sys.stdout.buffer.write(data), sys.stdout.flush()))
 
 
-def emit_json(value: object) -> None:
-    """Write one JSON value to stdout, indented for people when that is a terminal."""
-    emit(to_json(value, indent=2 if sys.stdout.isatty() else None))
-
-
 def emit_document(**fields: object) -> None:
-    """Write one JSON object to stdout, as every `--json` does: its format's version first."""
-    emit_json({"schema": SCHEMA, **fields})
+    """Write one JSON object to stdout, as every `--json` does: its format's version first.
+
+    It is indented for people when that is a terminal.
+    """
+    emit(to_json({"schema": SCHEMA, **fields}, indent=2 if sys.stdout.isatty() else None))
 
 
 def iso_time(seconds: float) -> str:

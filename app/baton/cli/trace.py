@@ -16,7 +16,7 @@ import click
 from baton import __version__
 from baton.cli.json_output import event_object
 from baton.cli.options import complete_run
-from baton.cli.output import emit, emit_json, iso_time, to_json, wrap_lines
+from baton.cli.output import emit, emit_document, iso_time, to_json, wrap_lines
 from baton.cli.stores import find_run, format_time, with_ledger, with_store
 from baton.core import events as ev
 from baton.core.errors import ConfigError
@@ -65,7 +65,7 @@ def trace(run: str | None, texts: bool, as_json: bool, otel: bool) -> None:
     if otel:
         emit("\n".join(span_lines(record)))
     elif as_json:
-        emit_json(trace_object(record, _sent_requests(record)))
+        emit_document(**trace_object(record, _sent_requests(record)))
     else:
         width = (
             shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else _UNLIMITED_COLUMNS
@@ -92,7 +92,6 @@ def _sent_requests(record: RunRecord) -> list[Egress]:
 def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, object]:
     """Return a run's events as `trace --json` prints them."""
     return {
-        "schema": 1,
         "run_id": record.id,
         "conversation_id": record.conversation,
         "status": record.status,
@@ -168,14 +167,13 @@ def why(run: str | None, as_json: bool) -> None:
     `baton trace` shows all of it.
     """
     record = with_store(lambda store: find_run(store, run))
-    emit_json(why_object(record)) if as_json else emit("\n".join(_reasons(record)))
+    emit_document(**why_object(record)) if as_json else emit("\n".join(_reasons(record)))
 
 
 def why_object(record: RunRecord) -> dict[str, object]:
     """Return a run's route as `why --json` prints it."""
     view = record_view(record)
     return {
-        "schema": 1,
         "run_id": record.id,
         "status": record.status,
         "route": route_object(view.routed) if view.routed else None,

@@ -43,21 +43,28 @@ class LibraryFailed(BatonError):
 def load_libraries(names: Sequence[str] = LIBRARIES) -> None:
     """Load libraries in a child, for a compiled one may crash. Raises LibraryFailed, OSError."""
     try:
-        done = subprocess.run(
-            child_command("library_loader"),
-            input=json.dumps(names),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_LOADING_SECONDS,
-            env=environment(),
-        )
+        done = _run_child("library_loader", names, _LOADING_SECONDS, environment())
     except subprocess.TimeoutExpired as error:
         raise LibraryFailed(f"They didn't load within {_LOADING_SECONDS:.0f} s.") from error
     if done.returncode:
         name = one_line((done.stdout.splitlines() or ["Python"])[-1], 80)
         how = one_line(crash_text(done.returncode, done.stderr), 400)
         raise LibraryFailed(f"{name} can't be loaded. {how}")
+
+
+def _run_child(
+    name: str, given: object, seconds: float, environ: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run one of the doctor's children with what it is given as JSON. Raises TimeoutExpired."""
+    return subprocess.run(
+        child_command(name),
+        input=json.dumps(given),
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=seconds,
+        env=dict(environ),
+    )
 
 
 def crash_text(status: int, stderr: str) -> str:
@@ -109,15 +116,8 @@ def watch_program(
 ) -> WatchResult:
     """Run a program that can open no socket. Raises OSError where no process can be started."""
     try:
-        done = subprocess.run(
-            child_command("network_watch"),
-            input=json.dumps({"command": list(command), "seconds": seconds}),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds + _MARGIN_SECONDS,
-            env=dict(environ),
-        )
+        given = {"command": list(command), "seconds": seconds}
+        done = _run_child("network_watch", given, seconds + _MARGIN_SECONDS, environ)
         return WatchResult(**json.loads(done.stdout))
     except (subprocess.TimeoutExpired, ValueError):
         return WatchResult([], {}, err="The process that watches failed.")

@@ -40,16 +40,15 @@ if TYPE_CHECKING:
 
 
 class Installation:
-    """The binary at `file`, and what belongs to it; which one process at a time changes."""
+    """The binary at `file`, and what belongs to it; which one process at a time changes.
+
+    `target` is the file that is started.
+    """
 
     def __init__(self, file: Path, state: Path, cache: Path) -> None:
         self.place: InstallationPaths = find_installation(file, state)
+        self.target = self.place.target
         self._unpacked = UnpackCache(cache / "app")
-
-    @property
-    def target(self) -> Path:
-        """The file that is started."""
-        return self.place.target
 
     @property
     def receipt(self) -> Receipt:

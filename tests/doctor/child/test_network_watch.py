@@ -60,7 +60,9 @@ def test_a_program_without_an_end_is_stopped_with_all_it_started() -> None:
 
 
 def watch_code(code: str) -> list[tuple[str, CheckState]]:
-    found = prove_offline([sys.executable, "-c", code])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("baton.doctor.baton_command", lambda: [sys.executable, "-c", code])
+        found = prove_offline()
     return [(finding.name, finding.state) for finding in found]
 
 

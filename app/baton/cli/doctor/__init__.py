@@ -116,15 +116,12 @@ def _verdict(results: Iterable[CheckResult]) -> str:
 _ASK_ARGUMENTS = ("ask", "--offline", "--no-history", "--json", "--max-tokens", "16", "Say hello.")
 
 
-def prove_offline(command: Sequence[str] | None = None) -> list[CheckResult]:
-    """Ask a prompt offline where the kernel reports every socket; `command` replaces it."""
+def prove_offline() -> list[CheckResult]:
+    """Ask a prompt offline where the kernel reports every socket."""
     from baton.doctor import baton_command, watch_program
 
     try:
-        watched = watch_program(
-            [*baton_command(), *_ASK_ARGUMENTS] if command is None else command,
-            environ=keyless_environ(),
-        )
+        watched = watch_program([*baton_command(), *_ASK_ARGUMENTS], environ=keyless_environ())
     except OSError as error:
         return [_broken("offline", f"No process could be started: {error.strerror}.")]
     if not watched.means:

@@ -8,6 +8,7 @@ import platform
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -100,15 +101,13 @@ def _build_summary() -> dict[str, str]:
 
 
 def _report_text(findings: list[CheckResult], scrubber: Scrubber) -> str:
-    counts = {CheckState.OK: 0, CheckState.WARN: 0, CheckState.BROKEN: 0}
-    for finding in findings:
-        counts[finding.state] += 1
+    counts = Counter(finding.state for finding in findings)
     summary = _build_summary()
     lines = [
         _HEADING,
         "",
         *(f"{name:9}{scrubber.clean(value)}" for name, value in summary.items() if value),
-        "checks   " + ", ".join(f"{count} {state}" for state, count in counts.items()),
+        "checks   " + ", ".join(f"{counts[state]} {state}" for state in CheckState),
         "",
         *(finding.as_line() for finding in findings),
     ]
