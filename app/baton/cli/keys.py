@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from baton.cli.options import AliasedGroup, completion_items, yes_option
+from baton.cli.options import AliasedGroup, completer, yes_option
 from baton.cli.output import (
     confirm_or_exit,
     emit,
@@ -36,13 +36,9 @@ from baton.platform.settings import (
 _MAX_KEY_CHARS = 1 << 16
 
 
-def _complete_provider(
-    _: click.Context, __: click.Parameter, incomplete: str
-) -> list[click.shell_completion.CompletionItem]:
-    return completion_items(dict.fromkeys(PROVIDERS, ""), incomplete)
-
-
-_provider = click.argument("provider", shell_complete=_complete_provider)
+_provider = click.argument(
+    "provider", shell_complete=completer(lambda: dict.fromkeys(PROVIDERS, ""))
+)
 
 
 @click.group(cls=AliasedGroup)

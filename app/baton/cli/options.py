@@ -36,54 +36,55 @@ COMPLETE_VARIABLE = "_BATON_COMPLETE"
 """How a shell asks for completions."""
 
 
-def completion_items(offered: Mapping[str, str], begun: str) -> list[CompletionItem]:
-    """Return those of the words, each with its help, that begin as typed."""
-    from click.shell_completion import CompletionItem
-
-    return [
-        CompletionItem(word, help=text) for word, text in offered.items() if word.startswith(begun)
-    ]
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+"""Offers a shell the words that begin as typed."""
 
 
-def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def completer(offered: Callable[[], Mapping[str, str]]) -> Completer:
+    """Return what offers those words, each with its help; none where they can't be found."""
+
+    def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        try:
+            words = offered()
+        except BatonError:
+            return []
+        return [
+            CompletionItem(word, help=text)
+            for word, text in words.items()
+            if word.startswith(begun)
+        ]
+
+    return complete
+
+
+@completer
+def complete_worker() -> Mapping[str, str]:
     """Offer the workers' ids."""
-    try:
-        roster = load_settings(find_paths().config_file).roster
-    except BatonError:
-        return []
-    return completion_items({worker.id: worker.model for worker in roster}, incomplete)
+    return {worker.id: worker.model for worker in load_settings(find_paths().config_file).roster}
 
 
-def complete_conversation(
-    _: click.Context, __: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+@completer
+def complete_conversation() -> Mapping[str, str]:
     """Offer the newest conversations' ids, with their titles."""
     from baton.cli.stores import with_store
 
-    try:
-        listed = with_store(lambda store: store.conversations(limit=50))
-    except BatonError:
-        return []
-    return completion_items({c.id: one_line(c.title, 60) for c in listed}, incomplete)
+    listed = with_store(lambda store: store.conversations(limit=50))
+    return {one.id: one_line(one.title, 60) for one in listed}
 
 
-def complete_run(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@completer
+def complete_run() -> Mapping[str, str]:
     """Offer the newest runs' ids, with how they ended and when."""
     import time
 
     from baton.cli.stores import with_store
 
-    try:
-        listed = with_store(lambda store: store.runs.newest(limit=50))
-    except BatonError:
-        return []
-    return completion_items(
-        {
-            run.id: f"{run.status}, {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
-            for run in listed
-        },
-        incomplete,
-    )
+    return {
+        run.id: f"{run.status}, {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
+        for run in with_store(lambda store: store.runs.newest(limit=50))
+    }
 
 
 @click.command()
@@ -203,12 +204,10 @@ def strategy_helps() -> dict[str, str]:
     return known
 
 
-def complete_strategy(
-    _: click.Context, __: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+@completer
+def complete_strategy() -> Mapping[str, str]:
     """Offer the strategies' and the templates' names."""
-    helps = {name: one_line(text) for name, text in strategy_helps().items()}
-    return completion_items(helps, incomplete)
+    return {name: one_line(text) for name, text in strategy_helps().items()}
 
 
 strategy_option = click.option(

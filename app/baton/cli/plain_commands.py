@@ -93,15 +93,6 @@ async def _rename(session: PlainSession, title: str) -> None:
     session.say(f"This conversation is \u201c{title}\u201d from now on.")
 
 
-def _mark(rating: str) -> Run:
-    """Return what marks the newest answer."""
-
-    async def run(session: PlainSession, _: str) -> None:
-        await _run_own(session, "", "history", "rate", rating, (await session.last_run()).id)
-
-    return run
-
-
 # How answers are made
 
 
@@ -207,11 +198,11 @@ def _own(*words: str, default: str = "") -> Run:
     return run
 
 
-def _about_last_run(name: str) -> Run:
+def _about_last_run(*words: str) -> Run:
     """Return what runs a command about the last run of this conversation, or one that is named."""
 
     async def run(session: PlainSession, run: str) -> None:
-        await _run_own(session, run or (await session.last_run()).id, name)
+        await _run_own(session, run or (await session.last_run()).id, *words)
 
     return run
 
@@ -266,8 +257,11 @@ _ENTRIES: tuple[tuple[SlashCommand, Run], ...] = (
     (_APP["rename"], _rename),
     (_APP["continue"], _continue),
     (_APP["regenerate"], lambda session, _: session.answer_again()),
-    (_plain("good", "Mark the newest answer as good (baton history rate)"), _mark("good")),
-    (_plain("bad", "Mark the newest answer as bad"), _mark("bad")),
+    (
+        _plain("good", "Mark the newest answer as good (baton history rate)"),
+        _about_last_run("history", "rate", "good"),
+    ),
+    (_plain("bad", "Mark the newest answer as bad"), _about_last_run("history", "rate", "bad")),
     (_APP["plan"], _preview),
     (_APP["mode"], _set_mode),
     (_APP["strategy"], _set_strategy),

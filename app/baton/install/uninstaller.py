@@ -20,7 +20,7 @@ from baton.install.installation import (
     own_installation,
     read_receipt,
 )
-from baton.install.unpack_cache import UnpackCache, is_single_file
+from baton.install.unpack_cache import UnpackCache, folder_entries, is_single_file
 
 if TYPE_CHECKING:
     from baton.platform.paths import Paths
@@ -75,7 +75,7 @@ class InstalledFiles:
         kept = () if self._has_foreign_previous() else (place.previous,)
         notes = (place.outgoing, *kept, place.previous_note, place.journal)
         staged = [
-            path for path in _folder_entries(place.staging) if _STAGED_NAME.fullmatch(path.name)
+            path for path in folder_entries(place.staging) if _STAGED_NAME.fullmatch(path.name)
         ]
         names = [path for path in listed if path.resolve() == place.target]
         last = [place.receipt, *names, place.target]
@@ -86,7 +86,7 @@ class InstalledFiles:
         return _collect(name, others, notes, staged, left, last)
 
     def _homes(self) -> list[Path]:
-        entries = _folder_entries(self._state / STATE_FOLDER)
+        entries = folder_entries(self._state / STATE_FOLDER)
         return [home for home in entries if _HOME_NAME.fullmatch(home.name)]
 
     def foreign_program_notes(self) -> list[str]:
@@ -133,7 +133,7 @@ class InstalledFiles:
         ]
         for folder in folders:
             with suppress(OSError):
-                entries = _folder_entries(folder)
+                entries = folder_entries(folder)
                 if [path.name for path in entries] in ([".lock"], [".config.toml.lock"]):
                     entries[0].unlink()
                 if not folder.is_symlink():
@@ -143,7 +143,7 @@ class InstalledFiles:
                 if folder.is_absolute() and not folder.is_symlink():
                     folder.rmdir()
         return [
-            path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _folder_entries(path)
+            path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and folder_entries(path)
         ]
 
 
@@ -202,7 +202,7 @@ def _size(path: Path) -> int:
     with suppress(OSError):
         status = path.lstat()
         if stat.S_ISDIR(status.st_mode):
-            return sum(_size(inner) for inner in _folder_entries(path))
+            return sum(_size(inner) for inner in folder_entries(path))
         return status.st_size
     return 0
 
@@ -211,11 +211,3 @@ def _is_file(path: Path) -> bool:
     with suppress(OSError):
         return not stat.S_ISDIR(path.lstat().st_mode)
     return False
-
-
-def _folder_entries(folder: Path) -> list[Path]:
-    if folder.is_symlink():
-        return []
-    with suppress(OSError):
-        return sorted(folder.iterdir())
-    return []

@@ -72,11 +72,7 @@ class UnpackCache:
 
     def paths(self) -> list[Path]:
         """Return the paths that the launcher can have made."""
-        if self._app.is_symlink():
-            return []
-        with suppress(OSError):
-            return sorted(path for path in self._app.iterdir() if _CACHE_NAME.fullmatch(path.name))
-        return []
+        return [path for path in folder_entries(self._app) if _CACHE_NAME.fullmatch(path.name)]
 
     def trees(self) -> list[Path]:
         """Return the trees among them, and what is unfinished of any."""
@@ -114,6 +110,15 @@ class UnpackCache:
         if [path.name for path in self.paths()] == ["lock"]:
             _remove(self._app / "lock")
         return stays
+
+
+def folder_entries(folder: Path) -> list[Path]:
+    """Return what is in a folder, nothing where it is a link or can't be read."""
+    if folder.is_symlink():
+        return []
+    with suppress(OSError):
+        return sorted(folder.iterdir())
+    return []
 
 
 def _read_tail(file: Path) -> bytes:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.options import complete_worker, completion_items
+from baton.cli.options import complete_worker, completer
 from baton.compose import compose, library as compose_library, model_inventory
 from baton.core.catalogue_types import STARTER_ID
-from baton.core.errors import BatonError, ConfigError
+from baton.core.errors import ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.paths import find_paths
 from baton.platform.settings import Settings, load_settings
@@ -62,27 +62,22 @@ def find_known_model(typed: str) -> ModelRow:
     raise ConfigError(f"There is no model {typed!r}.", meant)
 
 
-def _model_ids(incomplete: str, *, with_catalogue: bool) -> list[CompletionItem]:
-    """Return the ids that begin so, of models in the library and in the catalogue."""
-    paths = find_paths()
-    try:
-        library = compose_library(load_settings(paths.config_file), paths)
-        names = {held.id: held.record.name for held in library.models()}
-        if with_catalogue:
-            names |= {entry.id: entry.name for entry in library.entries().values()}
-        return completion_items({id: one_line(name, 60) for id, name in names.items()}, incomplete)
-    except BatonError:
-        return []
-
-
-def complete_held(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@completer
+def complete_held() -> Mapping[str, str]:
     """Offer the ids of the library's models."""
-    return _model_ids(incomplete, with_catalogue=False)
+    paths = find_paths()
+    library = compose_library(load_settings(paths.config_file), paths)
+    return {held.id: one_line(held.record.name, 60) for held in library.models()}
 
 
-def complete_wanted(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+@completer
+def complete_wanted() -> Mapping[str, str]:
     """Offer the ids of the catalogue, and of models that are being downloaded."""
-    return _model_ids(incomplete, with_catalogue=True)
+    paths = find_paths()
+    library = compose_library(load_settings(paths.config_file), paths)
+    names = {held.id: held.record.name for held in library.models()}
+    names |= {entry.id: entry.name for entry in library.entries().values()}
+    return {id: one_line(name, 60) for id, name in names.items()}
 
 
 def complete_known(
@@ -91,5 +86,5 @@ def complete_known(
     """Offer the workers' ids, and those of all models."""
     workers = complete_worker(ctx, parameter, incomplete)
     known = {item.value for item in workers}
-    more = _model_ids(incomplete, with_catalogue=True)
+    more = complete_wanted(ctx, parameter, incomplete)
     return [*workers, *(item for item in more if item.value not in known)]

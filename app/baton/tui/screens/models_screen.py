@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -120,7 +121,7 @@ class ModelsScreen(Overlay[str]):
     @work(exclusive=True, group="load")
     async def _load(self) -> None:
         """Read what is here, then look at the machine for what else would suit it."""
-        try:
+        with self._show_errors():
             uses = await self._services.store.runs.worker_usage()
             self._read(replace(self._data, uses=uses, roster=self._roster()))
             held, entries = await asyncio.to_thread(
@@ -131,8 +132,6 @@ class ModelsScreen(Overlay[str]):
             foreign = await asyncio.to_thread(self._library.external_models)
             self._read(replace(self._data, foreign=foreign))
             await self._judge()
-        except BatonError as error:
-            self._complain(error)
 
     async def _judge(self) -> None:
         """Find out what of the catalogue would fit; once, since it takes a while."""
@@ -259,17 +258,14 @@ class ModelsScreen(Overlay[str]):
 
         if (card := row.card) is None:
             return
-        try:
+        with self._show_errors():
             self._strengths[row_key(row)] = skill_summary(
                 card, await self._services.orchestra.services.skills.masteries_of(card)
             )
             if _is_readable(row):
                 verdict = await self._library.verdict(row.id)
                 self._fit_texts[row.id] = f"{verdict.why} {verdict.remedy}".strip()
-        except BatonError as error:
-            self._complain(error)
-            return
-        self._describe()
+            self._describe()
 
     def _describe(self) -> None:
         """Show what is known of the model under the cursor."""
@@ -290,10 +286,14 @@ class ModelsScreen(Overlay[str]):
         error = self._downloads.errors.get(row_key(row))
         return "" if error is None else sanitise(str(error))
 
-    def _complain(self, error: BatonError) -> None:
-        """Say what went wrong, where there is room for a sentence, until the cursor moves."""
-        self._complaint = sanitise(str(error))
-        self._describe()
+    @contextmanager
+    def _show_errors(self) -> Iterator[None]:
+        """Say what goes wrong, where there is room for a sentence, until the cursor moves."""
+        try:
+            yield
+        except BatonError as error:
+            self._complaint = sanitise(str(error))
+            self._describe()
 
     # What is done with it
 
@@ -325,11 +325,9 @@ class ModelsScreen(Overlay[str]):
         row = self._row
         if row is None or not row.is_fetchable:
             return
-        try:
+        with self._show_errors():
             if row.is_stored or await request_model(self.app, self._library, row.id) is not None:
                 await self._downloads.resume(row.id)
-        except BatonError as error:
-            self._complain(error)
 
     def action_link(self) -> None:
         """Use another program's file where it is."""
@@ -351,10 +349,8 @@ class ModelsScreen(Overlay[str]):
         row = self._row
         if row is None or not row.is_stored:
             return
-        try:
+        with self._show_errors():
             await (self._downloads.pause if pause else self._downloads.resume)(row.id)
-        except BatonError as error:
-            self._complain(error)
         self._load()
 
     def action_verify(self) -> None:
@@ -374,16 +370,13 @@ class ModelsScreen(Overlay[str]):
             ConfirmScreen(heading, removal_text(row), "Remove it")
         ):
             return
-        try:
+        with self._show_errors():
             await self._downloads.stop(row.id)
             await self._services.remove_worker(row.id)
             freed = await asyncio.to_thread(self._library.remove, row.id)
-        except BatonError as error:
-            self._complain(error)
-            return
-        self._chat.follow_default("")
-        self.footer.say(f"removed; {show_size(freed)} freed")
-        self._load()
+            self._chat.follow_default("")
+            self.footer.say(f"removed; {show_size(freed)} freed")
+            self._load()
 
     @work(group="change")
     async def action_role(self) -> None:
@@ -394,15 +387,12 @@ class ModelsScreen(Overlay[str]):
         role = await self.app.push_screen_wait(RoleScreen(row.name, self._data.roles))
         if role is None:
             return
-        try:
+        with self._show_errors():
             change = await asyncio.to_thread(self._services.assign, row.id, [role])
-        except BatonError as error:
-            self._complain(error)
-            return
-        if role is ModelRole.CHAT:
-            self._chat.choose_worker(row.id)
-        self.footer.say(change)
-        self._load()
+            if role is ModelRole.CHAT:
+                self._chat.choose_worker(row.id)
+            self.footer.say(change)
+            self._load()
 
     def action_whole(self) -> None:
         """Show all of the catalogue, with what won't fit; or only what does."""

@@ -69,11 +69,11 @@ class TurnView(Vertical):
             yield Static(self._marker, classes="marker", markup=False)
         yield self._head
         if self.turn.role is Role.USER:
-            yield Static(_cut_text(self.source), classes="text", markup=False)
+            yield Static(self.source[:MAX_SHOWN_CHARS], classes="text", markup=False)
         else:
             from baton.tui.widgets.answer import AnswerView
 
-            self._answers = [AnswerView(_cut_text(self.source))]
+            self._answers = [AnswerView(self.source[:MAX_SHOWN_CHARS])]
             yield self._answers[0]
         yield self._note
 
@@ -241,7 +241,3 @@ class TurnView(Vertical):
             return f"{key} continues from there; so does /continue." if self.can_continue else ""
         what = "runs it" if self.summary.is_unstarted else "continues from there"
         return f"{self.summary.interruption} {key} {what}; so does /continue."
-
-
-def _cut_text(text: str) -> str:
-    return text[:MAX_SHOWN_CHARS]
