@@ -340,7 +340,13 @@ def _contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("name", themes.names())
 def test_text_can_be_read(name: str) -> None:
     theme = themes.theme_named(name)
-    colours = [theme.foreground, theme.primary, theme.accent, theme.warning]
+    colours = [
+        theme.foreground,
+        theme.primary,
+        theme.secondary or theme.primary,
+        theme.accent,
+        theme.warning,
+    ]
     colours += [theme.error, theme.success, theme.variables["muted"]]
     for ground in (theme.background, theme.surface, theme.panel):
         for colour in colours:

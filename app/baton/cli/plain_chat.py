@@ -56,7 +56,7 @@ BURST_SECONDS = 0.02
 """How soon after a line the next one comes where both are of one paste."""
 
 
-def run_plain_chat(
+async def run_plain_chat(
     baton: Baton,
     *,
     limits: PromptLimits,
@@ -71,12 +71,6 @@ def run_plain_chat(
     if worker is not None or baton.orchestra.default not in baton.orchestra.absent:
         baton.orchestra.worker(worker)  # without any model it opens, to have one fetched
     limits = replace(limits, attended=can_ask())
-    return asyncio.run(_run(baton, limits, worker, conversation, greeting))
-
-
-async def _run(
-    baton: Baton, limits: PromptLimits, worker: str | None, conversation: str | None, greeting: str
-) -> int:
     output = Output(plain=True)
     reader = PromptReader(output)
     session = PlainSession(baton, output, limits, worker=worker, remember=reader.remember)

@@ -238,9 +238,10 @@ def _open_app(options: AppOptions) -> int:
 
         baton.store.require_writable()
         gc.enable()
-        return run_plain_chat(
+        chat = run_plain_chat(
             baton, limits=limits, worker=worker, conversation=conversation, greeting=greeting
         )
+        return asyncio.run(chat)
     # From here on only the gateway knows the keys; the app starts editors and clipboards.
     remove_keys(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
     return run_app(

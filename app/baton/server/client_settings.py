@@ -13,9 +13,6 @@ from baton.core.errors import ConfigError
 from baton.core.messages import DEFAULT_CONTEXT, Card
 from baton.server.access import ServerTokens
 
-ASSUMED_CONTEXT = DEFAULT_CONTEXT
-"""What is declared where how much a worker reads isn't known, in tokens."""
-
 _SUFFIX = ".toml"
 
 
@@ -47,7 +44,7 @@ class AnsweringModel:
     @property
     def context(self) -> int:
         """How many tokens it reads now."""
-        given = self.card.context or ASSUMED_CONTEXT
+        given = self.card.context or DEFAULT_CONTEXT  # what is declared where it isn't known
         return min(given, self.most) if self.most else given
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from baton.core.messages import AnswerFormat, Role
+from baton.core.messages import Role
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.client_request import (
     ClientRequest,
@@ -16,9 +16,9 @@ from baton.server.client_request import (
     SharedFields,
     check_count,
     check_fields,
-    json_shape,
     read_conditions,
     read_fields,
+    read_form,
     read_model,
     read_stop,
 )
@@ -94,12 +94,13 @@ def read_messages(body: Mapping[str, Any], headers: Mapping[str, str]) -> Client
     wanted = asked.tool_choice or {}
     is_single = wanted.get("disable_parallel_tool_use") is True
     choice = read_choice(wanted or None, is_single=is_single, warnings=warnings)
+    form = (asked.output_config or OutputFields()).format or asked.output_format or FormatFields()
     return ClientRequest(
         read_model(asked.model),
         *split_conversation(spoken, "messages"),
         max_tokens=check_count(asked.max_tokens, "max_tokens"),
         stop=read_stop(asked.stop_sequences, "stop_sequences"),
-        shape=_shape(asked, warnings),
+        shape=read_form(form.type, form.schema, "output_config.format", warnings),
         tools=offer_tools(tools, choice, warnings),
         sampling=sampling,
         conditions=read_conditions(headers, asked.baton),
@@ -134,17 +135,6 @@ def _spoken(
                 texts += [text] if text else []
                 media = kind or media
     return Spoken(role, "\n".join(texts), media if role is Role.USER else "")
-
-
-def _shape(asked: MessagesRequest, warnings: list[str]) -> AnswerFormat | None:
-    answer_format = asked.output_config.format if asked.output_config is not None else None
-    answer_format = answer_format or asked.output_format
-    if answer_format is None or answer_format.type in (None, "text"):
-        return None
-    if answer_format.type != "json_schema":
-        message = f"There is no output format {str(answer_format.type)[:40]!r}."
-        raise bad_request(message, "output_config.format.type")
-    return json_shape(answer_format.schema, "output_config.format.schema", warnings)
 
 
 def message_object(answer: Answer) -> dict[str, Any]:

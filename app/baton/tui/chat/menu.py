@@ -213,10 +213,6 @@ class MenuController:
 
     # Choosing
 
-    def move(self, step: int) -> None:
-        """Go to another entry."""
-        self._menu.move(step)
-
     def choose(self) -> bool:
         """Take what the cursor is on, and return whether Enter was for the menu."""
         menu = self._menu

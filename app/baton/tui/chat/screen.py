@@ -125,7 +125,7 @@ class ChatScreen(Screen[None]):
             "to_question": self.focus_choices,
             "take_default": self.questions.take_default,
             # The menu
-            "move_in_menu": self.menu.move,
+            "move_in_menu": self.context.menu.move,
             "choose_in_menu": self._choose_in_menu,
             "complete_in_menu": lambda: (self.focused or self).call_later(self.menu.complete),
             "close_menu": self.menu.dismiss,
