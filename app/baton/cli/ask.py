@@ -270,9 +270,9 @@ def answer_prompt(options: AskOptions) -> int:
         begin = partial(baton.orchestra.run, prompt, place, options.limits(), worker=worker)
         special = None
         if options.preview and not options.as_json:
-            from baton.cli.plan_renderer import plan_renderer
+            from baton.cli.plan_renderer import PlanRenderer
 
-            special = plan_renderer(baton.orchestra.roster)
+            special = partial(PlanRenderer, baton.orchestra.roster)
         shown = options.output(settings.warnings, lacks)
         code: int = runner.run(show_run(begin, shown, special))
         if options.may_keep_warm and (notice := baton.keep_models_loaded()):

@@ -421,6 +421,10 @@ def _check_size(file: Path) -> None:
 
 
 def _read_export(file: str) -> dict[str, Any]:
+    other = ConfigError(
+        f"{file} is not an export of Baton, so nothing was imported.",
+        "`baton history export` makes one.",
+    )
     try:
         if file != "-":
             _check_size(Path(file))
@@ -432,13 +436,7 @@ def _read_export(file: str) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        data = None
-        cause: Exception | None = error
-    else:
-        cause = None
+        raise other from error
     if not isinstance(data, dict) or "baton_export" not in data:
-        raise ConfigError(
-            f"{file} is not an export of Baton, so nothing was imported.",
-            "`baton history export` makes one.",
-        ) from cause
+        raise other
     return data

@@ -22,18 +22,13 @@ from baton.presentation.plans import (
 )
 
 if TYPE_CHECKING:
-    from baton.cli.prompt_run import RendererFactory, TerminalAsker
+    from baton.cli.prompt_run import TerminalAsker
 
 
-def plan_renderer(roster: Sequence[Card]) -> RendererFactory:
-    """Return what shows a drawn plan at the end of its run."""
-    return lambda output, asker: _PlanRenderer(output, asker, roster)
+class PlanRenderer:
+    """The plan, for the user to read at the end of its run."""
 
-
-class _PlanRenderer:
-    """The plan, for the user to read."""
-
-    def __init__(self, output: Output, asker: TerminalAsker, roster: Sequence[Card]) -> None:
+    def __init__(self, roster: Sequence[Card], output: Output, asker: TerminalAsker) -> None:
         self._output = output
         self._asker = asker
         self._cards = {card.id: card for card in roster}

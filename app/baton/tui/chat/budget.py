@@ -218,8 +218,10 @@ class BudgetController:
             self.keep_local()
         self._context.show_header()
         await self._note(offline_text(offline, orchestra.terms.policy))
-        if offline != before:
-            await self._downloads.set_offline(offline)
+        if offline and not before:
+            await self._downloads.queue.stop()
+        elif before and not offline:
+            self._downloads.resume()
 
     async def set_private(self, state: str = "on") -> None:
         """Keep the conversation on this machine, or lift that again."""

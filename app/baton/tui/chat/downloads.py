@@ -276,13 +276,6 @@ class DownloadController:
             names = which.format(_names(paused))
             await mention(f"{names} paused; p in the models (Ctrl+L) resumes it.")
 
-    async def set_offline(self, offline: bool) -> None:
-        """Stop the downloads while Baton is offline, and resume them after it."""
-        if offline:
-            await self.queue.stop()
-        else:
-            self.resume()
-
     async def complain_of_network(self, error: BatonError) -> None:
         """Say what went wrong, and how to bring models to a machine without a network."""
         if isinstance(error, WorkerUnavailable):
