@@ -24,6 +24,7 @@ from baton.core.errors import BatonError
 from baton.core.machine import Hardware
 from baton.core.messages import Card
 from baton.core.run.orchestra import Orchestra
+from baton.download.hub_source import HubSource
 from baton.download.messages import Phase, Progress
 from baton.gguf.header import Header
 from baton.gguf.memory_fit import Fit, FitVerdict, ModelLoad
@@ -78,10 +79,11 @@ HUGE = entry("huge-70b", "Huge 70B", 42_000_000_000, ModelRole.CHAT)
 ENTRIES = (SCOUT, TALKER, CODER, GATED, HUGE)
 
 
-class ScriptedModelSource:
+class ScriptedModelSource(HubSource):
     """Brings files piece by piece; `hold` keeps them from continuing, `errors` makes them fail."""
 
     def __init__(self) -> None:
+        super().__init__(environ={})
         self.going = asyncio.Event()
         self.going.set()
         self.errors: dict[str, BatonError] = {}

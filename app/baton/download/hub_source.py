@@ -89,9 +89,11 @@ LAST_GRACE_SECONDS = 1.0
 
 
 class HubSource:
-    """Model files from hubs and addresses, as `models.ports.ModelSource` says.
+    """Model files from hubs and addresses: the only part of Baton that connects to a hub.
 
-    The child process is started at the first use.
+    The child process is started at the first use. Methods raise ModelFileError where a file is
+    wrong, WorkerUnavailable where nothing could be reached, ConfigError for what doesn't exist or
+    in offline mode.
     """
 
     def __init__(
@@ -105,21 +107,34 @@ class HubSource:
         return self._process.pid
 
     async def look_up(self, source: Source) -> ModelOffer:
+        """Return what the hub offers as this file now, pinned to a revision.
+
+        A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
+        """
         return (await self._process.ask(LookUpSource(source), OfferReply)).value
 
     async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
+        """Return the GGUF files of a repository, all pinned to the same revision."""
         return (await self._process.ask(ListFiles(repo, revision), OffersReply)).value
 
     async def read_header(self, offer: ModelOffer) -> Header:
+        """Return a file's header, read by ranged requests before the file itself is fetched."""
         return (await self._process.ask(ReadHeader(offer), HeaderReply)).value
 
     def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
+        """Fetch a file to `target`, resuming an earlier attempt; yields its sha256 last.
+
+        `target` appears only when its contents have been verified. Closing the generator pauses;
+        what has come stays, as `<sha256>.partial` in `target`'s folder.
+        """
         return self._process.work(FetchFile(offer, target.absolute()))
 
     def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
+        """Copy a local file to `target`, verified as `fetch` does; yields its sha256 last."""
         return self._process.work(CopyFile(source.absolute(), target.absolute(), sha256))
 
     def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
+        """Read a file; yields progress, then its sha256 in hex."""
         return self._process.work(HashFile(path.absolute()))
 
     async def aclose(self) -> None:

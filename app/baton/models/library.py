@@ -47,8 +47,9 @@ from baton.models.store.model_store import FolderModelStore, file_stamp
 from baton.platform.durable_files import expand_home, make_folder, replace_file
 
 if TYPE_CHECKING:
-    from baton.models.ports import ModelSource
+    from baton.download.hub_source import HubSource
     from baton.models.recommendation import Recommendation
+    from baton.models.store.model_store import FolderModelStore
 
 CheckModel = Callable[[Path], Awaitable[str]]
 TryModel = Callable[[Path, bool], Awaitable[None]]
@@ -69,7 +70,7 @@ class Library:
     def __init__(
         self,
         model_store: FolderModelStore,
-        model_source: ModelSource,
+        model_source: HubSource,
         entries: Callable[[], Sequence[CatalogueEntry]],
         inspect_machine: Callable[[], Awaitable[Hardware]],
         *,

@@ -1,20 +1,17 @@
-"""What a model is in the library, and the Protocol of where its files come from."""
+"""What a model is in the library, and why one isn't taken."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from baton.core.catalogue_types import UNKNOWN_SOURCE, FilePart, ModelOffer, ModelRole, Source
+from baton.core.catalogue_types import UNKNOWN_SOURCE, FilePart, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.core.frozen_dataclass import frozen_dataclass
 from baton.gguf.split_files import part_paths
 
 if TYPE_CHECKING:
-    from baton.download.messages import Progress
-    from baton.gguf.header import Header
     from baton.gguf.memory_fit import FitVerdict
 
 
@@ -148,46 +145,3 @@ class DoesNotFit(ModelFileError):
     def __init__(self, verdict: FitVerdict) -> None:
         super().__init__(verdict.why, f"{verdict.remedy} `--force` fetches it anyway.".strip())
         self.verdict = verdict
-
-
-class ModelSource(Protocol):
-    """Where model files come from: the only part of Baton that connects to a hub.
-
-    Raises ModelFileError where a file is wrong, WorkerUnavailable where nothing could be reached,
-    ConfigError for what doesn't exist or in offline mode.
-    """
-
-    async def look_up(self, source: Source) -> ModelOffer:
-        """Return what the hub offers as this file now, pinned to a revision.
-
-        A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
-        """
-        ...
-
-    async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
-        """Return the GGUF files of a repository, all pinned to the same revision."""
-        ...
-
-    async def read_header(self, offer: ModelOffer) -> Header:
-        """Return a file's header, read by ranged requests before the file itself is fetched."""
-        ...
-
-    def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
-        """Fetch a file to `target`, resuming an earlier attempt; yields its sha256 last.
-
-        `target` appears only when its contents have been verified. Closing the generator pauses;
-        what has come stays, as `<sha256>.partial` in `target`'s folder.
-        """
-        ...
-
-    def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
-        """Copy a local file to `target`, verified as `fetch` does; yields its sha256 last."""
-        ...
-
-    def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
-        """Read a file; yields progress, then its sha256 in hex."""
-        ...
-
-    async def aclose(self) -> None:
-        """End child processes. Downloads stop, and can continue later."""
-        ...

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class FolderModelStore:
-    """The models in a folder; no method reads a whole file.
+    """The models in a folder. Its methods are quick: none reads a whole file.
 
     Names that would lead out of the folder are refused with ConfigError. `environ` says where other
     programs keep their models. One process at a time makes changes; reading never waits.
