@@ -382,17 +382,17 @@ class AnswerReader(ABC):
         self.error, self.error_event = error_sentence(error) or "It gave no reason.", event
         self._is_own_error = is_own_error(self.dialect, event)
 
-    @abstractmethod
     def _ended(self) -> bool:
-        """Whether the provider said that this is the end."""
+        """Whether nothing more of the answer can come once `finish` says why it ended."""
+        return True
 
     @abstractmethod
     def _take(self, event: Mapping[str, Any]) -> str:
         """Note what an event says; return its text."""
 
-    @abstractmethod
     def _take_whole(self, answer: Mapping[str, Any]) -> str:
         """Note what an answer says that isn't streamed; return its text."""
+        return self._take(answer)
 
 
 def _model_name(event: Mapping[str, Any]) -> str:

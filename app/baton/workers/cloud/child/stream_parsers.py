@@ -67,7 +67,10 @@ _PART_TEXTS = ("text", "thinking", "reasoning", "summary")
 
 
 class Chat(AnswerReader):
-    """OpenAI's Chat Completions, and everybody who imitates them."""
+    """OpenAI's Chat Completions, and everybody who imitates them.
+
+    Some servers send no mark after the reason for the end.
+    """
 
     dialect = "chat"
     _KNOWN_IN_CHOICE = frozenset(
@@ -85,9 +88,6 @@ class Chat(AnswerReader):
     _KNOWN_IN_DELTA = frozenset(
         {"channel", "content", "extra_content", "refusal", "role", *_THOUGHTS, *_THOUGHT_LISTS}
     )
-
-    def _ended(self) -> bool:
-        return True  # some servers send no mark after the reason
 
     def _mark_end(self) -> None:
         if self._is_count_last:
@@ -135,9 +135,6 @@ class Responses(AnswerReader):
     """OpenAI's Responses."""
 
     dialect = "responses"
-
-    def _ended(self) -> bool:
-        return True  # `finish` is only set by the event that ends
 
     def _take_whole(self, answer: Mapping[str, Any]) -> str:
         text = ""
@@ -192,9 +189,8 @@ class Responses(AnswerReader):
         self._note_usage(response.get("usage"))
 
     def _note_usage(self, usage: Mapping[str, Any] | None) -> None:
-        if not usage:
-            return
-        self._note_count(responses_count(usage))
+        if usage:
+            self._note_count(responses_count(usage))
 
 
 class Messages(AnswerReader):
@@ -274,12 +270,6 @@ class Gemini(AnswerReader):
 
     dialect = "gemini"
 
-    def _ended(self) -> bool:
-        return True
-
-    def _take_whole(self, answer: Mapping[str, Any]) -> str:
-        return self._take(answer)
-
     def _take(self, event: Mapping[str, Any]) -> str:
         if (event.get("promptFeedback") or {}).get("blockReason"):
             self.finish = "filter"
@@ -315,9 +305,6 @@ class Cohere(AnswerReader):
     """
 
     dialect = "cohere"
-
-    def _ended(self) -> bool:
-        return True  # `finish` is only set by the event that ends
 
     def _take_whole(self, answer: Mapping[str, Any]) -> str:
         if "finish_reason" not in answer:
