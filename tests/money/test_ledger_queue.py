@@ -230,7 +230,7 @@ class Schedule:
                 self.line.append(turn)
                 try:
                     hold = await turn.wait()
-                    first = next(t for t in self.line if t.is_waiting or t is turn)
+                    first = next(t for t in self.line if t._ticket or t is turn)
                     late = loop.time() - begun >= 30  # then it left the line
                     assert first is turn or late or self.holding[run], "not in order of arrival"
                 finally:

@@ -91,7 +91,6 @@ _BREAKING_OUT = re.compile(
 )
 """How a line begins that could end a turn, reach beyond it, or look like Baton's own."""
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _QUOTE = re.compile(r"(^|\r\n|\r|\n)> ?")
 _FENCE = re.compile(r"(`{3,})[^`]*$")
 _FACTS = re.compile(r"\*(\d{4}-\d\d-\d\d \d\d:\d\d UTC)(?:, (.*))?\*")
@@ -162,7 +161,7 @@ def _fence_after(line: str, fence: str) -> str:
 
 
 def _quotation(text: str) -> str:
-    return "> " + _LINE_END.sub(lambda end: f"{end[0]}> ", text)
+    return "> " + LINE_BREAK.sub(lambda end: f"{end[0]}> ", text)
 
 
 def _parts(text: str, mark: str) -> list[str]:

@@ -7,7 +7,7 @@ has no circles. What may start, and what a worker is shown, are pure functions o
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, get_args
 
@@ -301,12 +301,12 @@ def without_step(plan: Plan, number: int) -> Plan:
         for index, step in enumerate(plan.steps, start=1)
         if index != number
     ]
-    answer = _unique(
+    answer = dict.fromkeys(
         _moved(n, number)
         for seen in plan.answer
         for n in (gone.inputs if seen == number else (seen,))
     )
-    return Plan(tuple(steps), answer or (len(steps),))
+    return Plan(tuple(steps), tuple(answer) or (len(steps),))
 
 
 def _with_step(plan: Plan, number: int, step: Step) -> Plan:
@@ -331,7 +331,3 @@ def _renumbered(step: Step, gone: int, instead: tuple[str, ...]) -> Step:
 
 def _moved(number: int, gone: int) -> int:
     return number - 1 if number > gone else number
-
-
-def _unique(numbers: Iterable[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(numbers))

@@ -334,11 +334,6 @@ Templates = Callable[[], Mapping[str, Template]]
 """Reads all templates, by name: only when one is wanted."""
 
 
-def no_templates() -> Mapping[str, Template]:
-    """There are none."""
-    return {}
-
-
 @frozen_dataclass
 class RoutingContext:
     """What a strategy knows before anything is called.
@@ -361,7 +356,7 @@ class RoutingContext:
     limits: PromptLimits = ANYTHING
     mode: str = "auto"
     conductor: str = ""
-    templates: Templates = no_templates
+    templates: Templates = dict
     prefer: Mapping[str, str] = field(default_factory=dict)
     choice: str = ""
     near: str = ""

@@ -387,11 +387,6 @@ class HoldTurn:
         self._bill = bill
         self._ticket = 0
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it is in the queue."""
-        return bool(self._ticket)
-
     async def take(self) -> Hold | None:
         """Set money aside, or return None while other runs hold it. Raises BudgetExceeded."""
         holding = asyncio.create_task(self._ask())

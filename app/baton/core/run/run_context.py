@@ -57,7 +57,6 @@ from baton.core.ports import (
     Strategy,
     Templates,
     Worker,
-    no_templates,
 )
 from baton.core.run.approval import Approval
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
@@ -146,7 +145,7 @@ class Services:
     ledger: Ledger = NO_LEDGER
     redactor: Redactor | None = None
     router: Router = field(default_factory=RuleRouter)
-    templates: Templates = no_templates
+    templates: Templates = dict
     pacer: Pacing = field(default_factory=Pacing)
     skills: SkillTable = field(default_factory=SkillTable)
     trained: TrainedConductor | None = None

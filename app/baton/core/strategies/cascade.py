@@ -343,16 +343,12 @@ class Cascade:
         routing = context.routing
         stays = kept_answer(routing, outcome)
         why = disagreement(routing, outcome)
-        if why and routing.helper and await self.is_worth_it(context, outcome):
+        if why and routing.helper:
             step = answer_step(routing, routing.helper, optional=True)
             return Proposal(outcome.plan.with_steps((step,), (3,)), "cloud", why)
         if outcome.plan.answer == (stays,):
             return None
         return keep_step(outcome, stays, why or "Only one of the two has an answer.")
-
-    async def is_worth_it(self, context: StrategyContext, outcome: Outcome) -> bool:
-        """Whether help is worth asking for: always, where the user chose this strategy."""
-        return True
 
 
 def disagreement(routing: RoutingContext, outcome: Outcome) -> str:

@@ -34,22 +34,17 @@ REVISE = (
 
 
 class Reflect:
-    """The default worker answers, then revises what it wrote, `rounds` times."""
-
-    def __init__(self, rounds: int = 1) -> None:
-        self._rounds = rounds
+    """The default worker answers, then revises what it wrote, once."""
 
     async def first(self, context: StrategyContext) -> Proposal:
         routing = context.routing
-        steps = [answer_step(routing, routing.worker)]
-        for number in range(1, self._rounds + 1):
-            access = full_access(routing, (number,))
-            need = routing.route.need
-            steps.append(Step(routing.worker, REVISE, access, need, optional=True))
+        access, need = full_access(routing, (1,)), routing.route.need
+        revision = Step(routing.worker, REVISE, access, need, optional=True)
         card = routing.card(routing.worker)
         where = "cloud" if card.remote else "local"
         why = f"{card.name} revises its own answer."
-        return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
+        plan = Plan((answer_step(routing, routing.worker), revision), (2,))
+        return Proposal(plan, where, why)
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the last version that was written, where the last one wasn't."""
@@ -90,7 +85,7 @@ class Majority(VoteStrategy):
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        return _answers_of_all(context.routing, "to vote with", "what most of them say")
+        return _answers_of_all(context.routing, "vote", "most of them say")
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         if len(outcome.plan.steps) == 1:
@@ -106,9 +101,7 @@ class Smoothie:
     """
 
     async def first(self, context: StrategyContext) -> Proposal:
-        return _answers_of_all(
-            context.routing, "to compare with", "what is most like all the others"
-        )
+        return _answers_of_all(context.routing, "compare", "is most like all the others")
 
     async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the answer that is most like the others, once."""
@@ -120,12 +113,12 @@ class Smoothie:
         return None if outcome.plan.answer == (chosen,) else keep_step(outcome, chosen, why)
 
 
-def _answers_of_all(routing: RoutingContext, use: str, winner: str) -> Proposal:
-    """Propose that the workers here answer; `use` is what another one is for, `winner` counts."""
+def _answers_of_all(routing: RoutingContext, use: str, counts: str) -> Proposal:
+    """Propose an answer by each worker here, and say what of them counts."""
     cards = local_workers(routing)[:MAX_VOTERS]
     if len(cards) < 2:
-        return single_answer(routing, f"There is no other worker here {use}.")
-    why = f"{len(cards)} workers here answer, and {winner} counts."
+        return single_answer(routing, f"There is no other worker here to {use} with.")
+    why = f"{len(cards)} workers here answer, and what {counts} counts."
     return drafts_proposal(routing, [card.id for card in cards], why)
 
 
