@@ -39,6 +39,8 @@ class ModelImport:
         with explain_path_errors(path):
             is_bundle = path.is_dir()
         if is_bundle:
+            from baton.models.store.manifest import read_bundle
+
             found = [(self._trusted_record(one), file) for one, file in read_bundle(path)]
         else:
             # By the path as it was typed, which errors then show.

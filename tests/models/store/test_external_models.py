@@ -344,6 +344,6 @@ def test_a_look_ends_however_much_there_is(person: Path, tmp_path: Path) -> None
         deep = deep / "deep"
     lay(deep / "deep.gguf")
     environ = {"HOME": str(person)}
-    assert len(find_external_models(tmp_path / "models", environ, [])) == 50
+    assert len(find_external_models(tmp_path / "models", environ, [], FolderScan())) == 50
     assert len(find_external_models(tmp_path / "models", environ, [], FolderScan(entries=20))) < 20
     assert find_external_models(tmp_path / "models", environ, [], FolderScan(seconds=-1)) == []

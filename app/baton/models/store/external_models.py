@@ -42,10 +42,9 @@ def find_external_models(
     folder: Path,
     environ: Mapping[str, str],
     held: Iterable[LibraryModel],
-    walk: FolderScan | None = None,
+    walk: FolderScan,
 ) -> list[ExternalModel]:
     """Return the models that could be used where they are, but those that are used already."""
-    walk = walk or FolderScan()
     models = [model for model in held if model.state.is_usable]
     known = {model.record.sha256 for model in models} - {""}
     seen = {os.path.realpath(model.path) for model in models}

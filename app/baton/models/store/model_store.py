@@ -153,9 +153,9 @@ class FolderModelStore:
         """Return the model files on this machine that aren't linked yet: other programs', and loose
         ones in the folder.
         """
-        from baton.models.store.external_models import find_external_models
+        from baton.models.store.external_models import FolderScan, find_external_models
 
-        return find_external_models(self.folder, self._environ, self.models())
+        return find_external_models(self.folder, self._environ, self.models(), FolderScan())
 
     def _written_files(self, folder: Path) -> list[Path]:
         """Return what Baton wrote into a model's folder, but its record and locks."""
