@@ -118,7 +118,7 @@ class ScriptedModelSource(HubSource):
         id = target.parent.name
         self.begun.append(id)
         try:
-            async for progress in self._steps(id, offer.size, Phase.DOWNLOADING):
+            async for progress in self._scripted_steps(id, offer.size, Phase.DOWNLOADING):
                 yield progress
             _write_file(target, contents(id))
             yield hashlib.sha256(contents(id)).hexdigest()
@@ -137,14 +137,14 @@ class ScriptedModelSource(HubSource):
         """Read a file, unless it is to be found wrong."""
         self._fail(path.name)
         data = b"wrong" if path.name in self.wrong else _read_file(path)
-        async for progress in self._steps(path.name, len(data), Phase.VERIFYING):
+        async for progress in self._scripted_steps(path.name, len(data), Phase.VERIFYING):
             yield progress
         yield hashlib.sha256(data).hexdigest()
 
     async def aclose(self) -> None:
         """Nothing is held."""
 
-    async def _steps(self, name: str, size: int, phase: Phase) -> AsyncGenerator[Progress]:
+    async def _scripted_steps(self, name: str, size: int, phase: Phase) -> AsyncGenerator[Progress]:
         for step in range(STEPS):
             done = size * step // STEPS
             yield Progress(phase, done, size, self.speed, (size - done) / self.speed)

@@ -88,101 +88,12 @@ LAST_GRACE_SECONDS = 1.0
 """How long the child may take to stop everything before it is killed."""
 
 
-class HubSource:
-    """Model files from hubs and addresses: the only part of Baton that connects to a hub.
-
-    The child process is started at the first use. Methods raise ModelFileError where a file is
-    wrong, WorkerUnavailable where nothing could be reached, ConfigError for what doesn't exist or
-    in offline mode.
-    """
+class DownloadProcess(Supervisor):
+    """The download process, which ends after `idle` seconds without a call."""
 
     def __init__(
         self, *, environ: Mapping[str, str] = os.environ, idle: float = IDLE_SECONDS
     ) -> None:
-        self._process = DownloadProcess(environ, idle)
-
-    @property
-    def pid(self) -> int | None:
-        """The child's process, where it runs."""
-        return self._process.pid
-
-    async def look_up(self, source: Source) -> ModelOffer:
-        """Return what the hub offers as this file now, pinned to a revision.
-
-        A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
-        """
-        return (await self._process.ask(LookUpSource(source), OfferReply)).value
-
-    async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
-        """Return the GGUF files of a repository, all pinned to the same revision."""
-        return (await self._process.ask(ListFiles(repo, revision), OffersReply)).value
-
-    async def read_header(self, offer: ModelOffer) -> Header:
-        """Return a file's header, read by ranged requests before the file itself is fetched."""
-        return (await self._process.ask(ReadHeader(offer), HeaderReply)).value
-
-    def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
-        """Fetch a file to `target`, resuming an earlier attempt; yields its sha256 last.
-
-        `target` appears only when its contents have been verified. Closing the generator pauses;
-        what has come stays, as `<sha256>.partial` in `target`'s folder.
-        """
-        return self._process.work(FetchFile(offer, target.absolute()))
-
-    def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
-        """Copy a local file to `target`, verified as `fetch` does; yields its sha256 last."""
-        return self._process.work(CopyFile(source.absolute(), target.absolute(), sha256))
-
-    def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
-        """Read a file; yields progress, then its sha256 in hex."""
-        return self._process.work(HashFile(path.absolute()))
-
-    async def aclose(self) -> None:
-        """End the child; downloads can continue later."""
-        await self._process.aclose()
-
-
-class ReleaseSource:
-    """Releases from addresses and folders, whose signatures the child process checks."""
-
-    def __init__(self, *, environ: Mapping[str, str] = os.environ) -> None:
-        self._process = DownloadProcess(environ, IDLE_SECONDS)
-
-    async def read_release(self, source: str, key: str) -> Release:
-        """Return the release in a folder or behind an address, if `key` signed it."""
-        text = (await self._process.ask(ReadRelease(source, key), ReleaseReply)).value
-        try:
-            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
-            release = msgspec.json.decode(text, type=Release) if schema == RELEASE_SCHEMA else None
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise BatonError(
-                f"The release's list can't be read: {one_line(str(error), 160)}.",
-                "Report it to the publisher of the release.",
-            ) from error
-        if release is None:
-            raise BatonError(
-                "The release is described in a way that this version doesn't know.",
-                "Install it with its own install.sh; settings, models and history stay.",
-            )
-        return release
-
-    def fetch_file(
-        self, source: str, file: ReleaseFile, target: Path
-    ) -> AsyncGenerator[Progress | str]:
-        """Fetch a file of a release to `target`, resumed; yields its sha256 last."""
-        return self._process.work(
-            FetchReleaseFile(source, file.name, file.size, file.sha256, target.absolute())
-        )
-
-    async def aclose(self) -> None:
-        """End the child; downloads can continue later."""
-        await self._process.aclose()
-
-
-class DownloadProcess(Supervisor):
-    """The download process, which ends after `idle` seconds without a call."""
-
-    def __init__(self, environ: Mapping[str, str], idle: float) -> None:
         super().__init__("The download process")
         self._environ = environ
         self._idle = idle
@@ -251,7 +162,7 @@ class DownloadProcess(Supervisor):
         self._idle_timer = asyncio.get_running_loop().call_later(self._idle, self._end_idle)
 
     async def aclose(self) -> None:
-        """Stop everything and end the child; it can be started again."""
+        """Stop everything and end the child; downloads can continue later."""
         self.closings += 1  # ends what runs now, and with the child what starts meanwhile
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -270,6 +181,76 @@ class DownloadProcess(Supervisor):
     def _start(self) -> Child:
         environ = {**environment(self._environ, PASSED_VARIABLES), **TELEMETRY_OFF}
         return start_child("fetcher", environ, REPLIES, self._title)
+
+
+class HubSource(DownloadProcess):
+    """Model files from hubs and addresses: the only part of Baton that connects to a hub.
+
+    The child process is started at the first use. Methods raise ModelFileError where a file is
+    wrong, WorkerUnavailable where nothing could be reached, ConfigError for what doesn't exist or
+    in offline mode.
+    """
+
+    async def look_up(self, source: Source) -> ModelOffer:
+        """Return what the hub offers as this file now, pinned to a revision.
+
+        A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
+        """
+        return (await self.ask(LookUpSource(source), OfferReply)).value
+
+    async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
+        """Return the GGUF files of a repository, all pinned to the same revision."""
+        return (await self.ask(ListFiles(repo, revision), OffersReply)).value
+
+    async def read_header(self, offer: ModelOffer) -> Header:
+        """Return a file's header, read by ranged requests before the file itself is fetched."""
+        return (await self.ask(ReadHeader(offer), HeaderReply)).value
+
+    def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
+        """Fetch a file to `target`, resuming an earlier attempt; yields its sha256 last.
+
+        `target` appears only when its contents have been verified. Closing the generator pauses;
+        what has come stays, as `<sha256>.partial` in `target`'s folder.
+        """
+        return self.work(FetchFile(offer, target.absolute()))
+
+    def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
+        """Copy a local file to `target`, verified as `fetch` does; yields its sha256 last."""
+        return self.work(CopyFile(source.absolute(), target.absolute(), sha256))
+
+    def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
+        """Read a file; yields progress, then its sha256 in hex."""
+        return self.work(HashFile(path.absolute()))
+
+
+class ReleaseSource(DownloadProcess):
+    """Releases from addresses and folders, whose signatures the child process checks."""
+
+    async def read_release(self, source: str, key: str) -> Release:
+        """Return the release in a folder or behind an address, if `key` signed it."""
+        text = (await self.ask(ReadRelease(source, key), ReleaseReply)).value
+        try:
+            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
+            release = msgspec.json.decode(text, type=Release) if schema == RELEASE_SCHEMA else None
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BatonError(
+                f"The release's list can't be read: {one_line(str(error), 160)}.",
+                "Report it to the publisher of the release.",
+            ) from error
+        if release is None:
+            raise BatonError(
+                "The release is described in a way that this version doesn't know.",
+                "Install it with its own install.sh; settings, models and history stay.",
+            )
+        return release
+
+    def fetch_file(
+        self, source: str, file: ReleaseFile, target: Path
+    ) -> AsyncGenerator[Progress | str]:
+        """Fetch a file of a release to `target`, resumed; yields its sha256 last."""
+        return self.work(
+            FetchReleaseFile(source, file.name, file.size, file.sha256, target.absolute())
+        )
 
 
 class _SchemaOnly(msgspec.Struct):
