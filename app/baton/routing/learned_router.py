@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from baton.core.errors import WorkerUnavailable
 from baton.core.frozen_dataclass import frozen_dataclass
@@ -35,7 +35,8 @@ from baton.core.routing_types import (
 )
 from baton.core.run.rule_router import RuleRouter, routed, tool_alone
 from baton.core.sanitiser import whole_characters
-from baton.ipc.process import Child, ChildDied, InvalidReply
+from baton.ipc.messages import Message
+from baton.ipc.process import ChildDied, InvalidReply
 from baton.routing.messages import (
     CompareTexts,
     EmbedText,
@@ -57,6 +58,10 @@ from baton.routing.scorer_process import (
 
 if TYPE_CHECKING:
     from baton.ipc.borrower import Borrower
+    from baton.ipc.process import Child
+
+T = TypeVar("T")
+
 _JUDGING_SLACK = 5.0
 """How many times as long as a prompt several drafts may take: each is read like one."""
 
@@ -133,67 +138,70 @@ class LearnedRouter:
         if not workers:
             return None
         request = EstimateQuality(excerpt(text), list(workers))
-        try:
-            reply = await self._scorer.ask(request, EstimateReply)
-            found = valid_estimate(reply.value, [worker.id for worker in workers])
-        except (Unanswered, ChildDied) as error:
-            self._report_failure(error)
-            return None
-        return found
+        ids = [worker.id for worker in workers]
+        return await self._ask(request, EstimateReply, lambda value: valid_estimate(value, ids))
 
     async def judge(
         self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
     ) -> Judgement:
         """Return what is expected now that there are drafts; see core.ports.Router."""
-        workers = candidates(roster)
-        if not drafts or len(drafts) > MAX_TEXTS or not workers:
-            return await self._rule.judge(material, route, roster, drafts)
-        try:
-            request = JudgeDrafts(
-                excerpt(request_text(material)), workers, cut_drafts(drafts), route.estimate
+        workers, found = candidates(roster), None
+        if 0 < len(drafts) <= MAX_TEXTS and workers:
+            ids = [worker.id for worker in workers]
+            found = await self._ask(
+                JudgeDrafts(
+                    excerpt(request_text(material)), workers, cut_drafts(drafts), route.estimate
+                ),
+                JudgementReply,
+                lambda value: valid_judgement(value, len(drafts), ids),
+                _JUDGING_SLACK + len(drafts),
             )
-            reply = await self._scorer.ask(request, JudgementReply, _JUDGING_SLACK + len(drafts))
-            found = valid_judgement(reply.value, len(drafts), [worker.id for worker in workers])
-        except (Unanswered, ChildDied) as error:
-            self._report_failure(error)
-            return await self._rule.judge(material, route, roster, drafts)
-        return found
+        return found or await self._rule.judge(material, route, roster, drafts)
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how alike each two texts are in meaning; see core.ports.Router."""
-        if not 1 < len(texts) <= MAX_TEXTS:
-            return await self._rule.likeness(texts)
-        try:
-            request = CompareTexts([excerpt(text) for text in texts])
-            reply = await self._scorer.ask(request, TableReply, _JUDGING_SLACK + len(texts))
-            found = valid_likeness(reply.value, len(texts))
-        except (Unanswered, ChildDied) as error:
-            self._report_failure(error)
-            return await self._rule.likeness(texts)
-        return found
+        found = None
+        if 1 < len(texts) <= MAX_TEXTS:
+            found = await self._ask(
+                CompareTexts([excerpt(text) for text in texts]),
+                TableReply,
+                lambda value: valid_likeness(value, len(texts)),
+                _JUDGING_SLACK + len(texts),
+            )
+        return found or await self._rule.likeness(texts)
 
     async def embed(self, text: str) -> TextVector:
         """Return the vector of a whole text; see core.ports.TextEncoder."""
-        try:
-            reply = await self._scorer.ask(EmbedText(text), VectorReply, _EMBEDDING_SLACK)
-            return valid_vector(reply.value)
-        except (Unanswered, ChildDied) as error:
-            self._report_failure(error)
-            why = getattr(error, "why", "") or "The encoder didn't answer in time."
-            raise WorkerUnavailable(why) from error
+        found = await self._ask(EmbedText(text), VectorReply, valid_vector, _EMBEDDING_SLACK)
+        if found is None:
+            raise WorkerUnavailable("The encoder didn't answer in time.")
+        return found
 
     async def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
         """Return how well each worker would do in each role; see core.ports.Router."""
-        table = [list(figures) for figures in workers]
-        request = ScoreTurns(excerpt(text), list(position), table)
+        request = ScoreTurns(excerpt(text), list(position), [list(figures) for figures in workers])
+        found = await self._ask(
+            request, TableReply, lambda value: valid_scores(value, len(workers))
+        )
+        return found or await self._rule.score_turns(text, position, workers)
+
+    async def _ask(
+        self, request: Message, kind: Any, check: Callable[[Any], T], slack: float = 1.0
+    ) -> T | None:
+        """Return what the scorer says, checked; None where it says nothing in time.
+
+        The user then hears once that the rule decides, and why.
+        """
         try:
-            reply = await self._scorer.ask(request, TableReply)
-            return valid_scores(reply.value, len(workers))
+            reply = await self._scorer.ask(request, kind, slack)
+            return check(reply.value)
         except (Unanswered, ChildDied) as error:
-            self._report_failure(error)
-            return await self._rule.score_turns(text, position, workers)
+            if isinstance(error, ChildDied):
+                self._scorer.discard_child()
+            self._warn_once(self.warning)
+            return None
 
     def release(self) -> Child | None:
         """Give the child away, if it can outlive this process."""
@@ -206,12 +214,6 @@ class LearnedRouter:
     async def aclose(self) -> None:
         """End the child; the router may be used again."""
         await self._scorer.aclose()
-
-    def _report_failure(self, error: Exception) -> None:
-        """See to it that the user hears once that the rule decides, and why."""
-        if isinstance(error, ChildDied):
-            self._scorer.discard_child()
-        self._warn_once(self.warning)
 
     def _warn_once(self, what: str) -> None:
         if what and what != self._last_warning:

@@ -173,12 +173,7 @@ class Model:
 
     def metadata(self, key: str) -> str | None:
         """Return a value of the file's header as text, None if it isn't there."""
-        size = c.llama_model_meta_val_str(self._model, key.encode(), None, 0)
-        if size < 0:
-            return None
-        buffer = ctypes.create_string_buffer(size + 1)
-        c.llama_model_meta_val_str(self._model, key.encode(), buffer, size + 1)
-        return buffer.value.decode("utf-8", "replace")
+        return _header_text(c.llama_model_meta_val_str, self._model, key)
 
     @property
     def template(self) -> str | None:
@@ -226,12 +221,7 @@ class Model:
 
     def adapter_metadata(self, adapter: Any, key: str) -> str:
         """Return a value of an adapter's header as text, "" if it isn't there."""
-        size = c.llama_adapter_meta_val_str(adapter, key.encode(), None, 0)
-        if size < 0:
-            return ""
-        buffer = ctypes.create_string_buffer(size + 1)
-        c.llama_adapter_meta_val_str(adapter, key.encode(), buffer, size + 1)
-        return buffer.value.decode("utf-8", "replace")
+        return _header_text(c.llama_adapter_meta_val_str, adapter, key) or ""
 
     def is_end(self, token: int) -> bool:
         """Whether a token ends an answer."""
@@ -283,6 +273,16 @@ class Model:
         if grammar is None:
             return Sampler(self.vocabulary, how, first)
         return GrammarSampler(self._vocab, self.vocabulary, how, grammar, first)
+
+
+def _header_text(read: Callable[..., int], owner: Any, key: str) -> str | None:
+    """Return a value of a header as text, None if it isn't there; `read` is llama.cpp's way."""
+    size = read(owner, key.encode(), None, 0)
+    if size < 0:
+        return None
+    buffer = ctypes.create_string_buffer(size + 1)
+    read(owner, key.encode(), buffer, size + 1)
+    return buffer.value.decode("utf-8", "replace")
 
 
 def _copied_bytes() -> int:
