@@ -15,13 +15,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.money import NANO, Price, Rates, Tier
 from baton.workers.cloud.model_settings import family_of, openais_name
+
+if TYPE_CHECKING:
+    from baton.platform.settings import PriceSettings
 
 PRICES_FILE = Path(__file__).with_name("prices.json")
 
@@ -44,19 +47,6 @@ _MIN_RATE = NANO // 1000
 _MAX_INPUT_RATE = 1_000 * NANO
 _MAX_OUTPUT_RATE = 10_000 * NANO
 _MAX_TOKENS = 100_000_000
-
-
-class ConfiguredPrice(Protocol):
-    """A price as it stands in the configuration: dollars per million tokens, "" the input's."""
-
-    @property
-    def input(self) -> str: ...
-    @property
-    def output(self) -> str: ...
-    @property
-    def cache_read(self) -> str: ...
-    @property
-    def cache_write(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +82,7 @@ class Snapshot:
         return next(iter(self.dates.values()), "an unknown day")
 
 
-def price_of(model: str, override: ConfiguredPrice | None = None) -> Price | None:
+def price_of(model: str, override: PriceSettings | None = None) -> Price | None:
     """Return a model's price ("openai/gpt-5-mini"), or None if it isn't known.
 
     A configured one wins, and may be 0. Raises ConfigError if that one makes no sense.
@@ -271,7 +261,7 @@ def _parse_amount(text: object) -> int | None:
 # The user's own
 
 
-def _configured_price(price: ConfiguredPrice) -> Price:
+def _configured_price(price: PriceSettings) -> Price:
     rates = []
     for name in _RATES:
         text: str = getattr(price, name)
