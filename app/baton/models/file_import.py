@@ -16,7 +16,6 @@ from baton.gguf.split_files import joined_hash, name_without_part, part_paths
 from baton.models.library import Library, absolute_path, explain_path_errors
 from baton.models.model_download import free_id
 from baton.models.ports import ExternalModel, LibraryModel, ModelRecord, ModelState
-from baton.models.store.manifest import read_bundle
 from baton.models.store.model_store import file_stamp
 from baton.platform.durable_files import expand_home
 

@@ -318,7 +318,6 @@ class Library:
     async def _export(
         self, models: Sequence[LibraryModel], folder: Path
     ) -> AsyncGenerator[Progress | Path]:
-        from baton.models.store.manifest import bundled_record, write_bundle
 
         for model in models:
             await self.ensure_verified(model.id)

@@ -14,7 +14,6 @@ import pytest
 from baton.core.catalogue_types import UNKNOWN_SOURCE, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.models.ports import FileStamp, ModelRecord
-from baton.models.store import FolderModelStore
 from baton.models.store.manifest import bundled_record, read_bundle, write_bundle
 from models.store.test_model_store import QWEN
 
@@ -41,7 +40,7 @@ def pack(stick: Path, *records: ModelRecord) -> list[ModelRecord]:
 
 def test_what_is_written_comes_back_without_what_was_only_true_here(stick: Path) -> None:
     here = replace(QWEN, stamp=FileStamp(4, 5), forced=True, paused=True, link="/other/x")
-    pack(store, stick, here, CODER)
+    pack(stick, here, CODER)
     found = {record.id: (record, path) for record, path in read_bundle(stick)}
     assert found == {
         QWEN.id: (replace(QWEN, added=0.0), stick / QWEN.file),
@@ -49,12 +48,10 @@ def test_what_is_written_comes_back_without_what_was_only_true_here(stick: Path)
     }
 
 
-def test_a_second_export_adds_to_the_first_and_renews_it(
-    store: FolderModelStore, stick: Path
-) -> None:
-    pack(store, stick, QWEN)
-    pack(store, stick, CODER)
-    pack(store, stick, replace(QWEN, name="Qwen again"))
+def test_a_second_export_adds_to_the_first_and_renews_it(stick: Path) -> None:
+    pack(stick, QWEN)
+    pack(stick, CODER)
+    pack(stick, replace(QWEN, name="Qwen again"))
     assert [record.name for record, _ in read_bundle(stick)] == ["Coder", "Qwen again"]
     assert len(list(stick.iterdir())) == 3
 
