@@ -107,8 +107,13 @@ class DatabaseThread(Generic[Opened]):
         """
         written = Future[T]()
         self._waiting.append((lambda connection: work(connection, *args, **kwargs), written))
-        self.submit(self._write_waiting)
-        return await asyncio.wrap_future(written)
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, self._write_waiting)
+        except asyncio.CancelledError:
+            written.cancel()  # no effect once it is being written
+            raise
+        return written.result()
 
     def _write_waiting(self) -> None:
         changes = [self._waiting.popleft() for _ in range(len(self._waiting))]

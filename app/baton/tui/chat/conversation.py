@@ -74,7 +74,7 @@ class ConversationController:
                 composer.put(draft)
             if self.context.is_untouched:
                 await self.onboarding.greet(first=True)
-            _spare_history()
+            gc.freeze()
         except BatonError as error:
             await self.context.complain(error)
         self.budget.measure()
