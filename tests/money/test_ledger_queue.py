@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +23,6 @@ from baton.core.run.metered_worker import HoldTurn
 from baton.money import Ledger
 from baton.money.ledger_file import OpenedLedger
 from baton.platform.database_thread import DatabaseThread
-from baton.platform.sqlite import Connection
 from support.fake_cloud import Cloud, Fault
 from support.forked_programs import Program
 from support.ledger_processes import CENT, NOON, bill
@@ -177,9 +175,9 @@ class _SkippingSelector(selectors.SelectSelector):
 class ImmediateThread(DatabaseThread[OpenedLedger]):
     """Does its work at once, so that no thread is waited for."""
 
-    async def run(self, work: Callable[[Connection], T]) -> T:
+    async def _in_turn(self, work: Callable[[], T]) -> T:
         await asyncio.sleep(0)
-        return self.submit(partial(self.run_on_thread, work)).result()
+        return self.submit(work).result()
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         done = super().submit(work)

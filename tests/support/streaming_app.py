@@ -20,6 +20,9 @@ from baton.tui.app import BatonApp
 from baton.tui.chat.context import AppServices
 from baton.tui.prompt_queue import QueuedPrompt
 from baton.workers.scripted_worker import ScriptedWorker
+
+sys.path.append(str(Path(__file__).parents[1]))
+
 from support.app_session import no_models
 
 CARD = Card("small", "local", "Small", context=100_000, slots=8)

@@ -98,7 +98,7 @@ async def test_an_answer_that_cannot_be_shown_is_written_and_the_next_one_too(
 
     async with open_app(tmp_path, script) as session:
         with monkeypatch.context() as broken:
-            broken.setattr(session.services.store, "thread", fail)
+            broken.setattr(session.services.store.runs, "turns", fail)
             await session.send("one")
             await session.wait_until(lambda: "The disk is gone." in session.screen_text())
             await session.send("two")

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
@@ -72,9 +73,10 @@ class DatabaseThread(Generic[Opened]):
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Return what a piece of work returns, which sees to its own transactions."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self.run_on_thread, work
-        )
+        return await self._in_turn(partial(self.run_on_thread, work))
+
+    async def _in_turn(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def run_on_thread(self, work: Callable[[Connection], T]) -> T:
         """Do a piece of work, called on the thread itself. Raises StoreError."""
@@ -107,9 +109,8 @@ class DatabaseThread(Generic[Opened]):
         """
         written = Future[T]()
         self._waiting.append((lambda connection: work(connection, *args, **kwargs), written))
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self._write_waiting)
+            await self._in_turn(self._write_waiting)
         except asyncio.CancelledError:
             written.cancel()  # no effect once it is being written
             raise
