@@ -17,11 +17,7 @@ import click
 from baton.cli.exit_codes import exit_code
 from baton.cli.options import ALIASES
 from baton.cli.output import emit, notify, unwritable_error
-from baton.core.errors import (
-    BatonError,
-    ConfigError,
-    StoreError,
-)
+from baton.core.errors import BatonError, ConfigError, StoreError
 from baton.core.sanitiser import one_line
 
 _ENVIRONMENT_ERRORS = {

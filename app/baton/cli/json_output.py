@@ -11,12 +11,7 @@ from baton.core.errors import BatonError
 from baton.core.events import Called, Event, Offered
 from baton.core.money import format_usd
 from baton.core.view import RunView, StepView
-from baton.presentation.answers import (
-    call_object,
-    offer_object,
-    route_object,
-    run_warnings,
-)
+from baton.presentation.answers import call_object, offer_object, route_object, run_warnings
 
 
 def run_object(

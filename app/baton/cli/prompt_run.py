@@ -15,11 +15,7 @@ from typing import Protocol
 from baton.cli import interrupts
 from baton.cli.error_report import report_error
 from baton.cli.exit_codes import exit_code
-from baton.cli.json_output import (
-    event_object,
-    is_only_planned,
-    run_object,
-)
+from baton.cli.json_output import event_object, is_only_planned, run_object
 from baton.cli.output import Output, to_json, unwritable_error
 from baton.core.errors import ERROR_CLASSES, BatonError, BudgetExceeded
 from baton.core.events import (

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 
 from baton.compose import background
 from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
-from baton.compose.remote_workers import (
-    RemoteWorkers,
-    card_of,
-    entry_warning,
-    find_host_models,
-)
+from baton.compose.remote_workers import RemoteWorkers, card_of, entry_warning, find_host_models
 from baton.core.catalogue_types import (
     RULE_CONDUCTOR,
     STARTER_ID,

@@ -138,12 +138,7 @@ async def find_host_models(
 
 def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:
     """Return what is known of a remote worker before it was ever called."""
-    from baton.workers.cloud.price_table import (
-        asked_name,
-        model_facts,
-        price_of,
-        thinking_tokens,
-    )
+    from baton.workers.cloud.price_table import asked_name, model_facts, price_of, thinking_tokens
 
     cloud = isinstance(entry, CloudSettings)
     model = asked_name(entry.model) if cloud else entry.model

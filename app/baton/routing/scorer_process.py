@@ -29,11 +29,7 @@ from baton.ipc.process import (
     start_model,
 )
 from baton.ipc.supervisor import MAX_DEATHS, Supervisor
-from baton.routing.messages import (
-    REPLIES,
-    LoadRouter,
-    RouterLoaded,
-)
+from baton.routing.messages import REPLIES, LoadRouter, RouterLoaded
 
 if TYPE_CHECKING:
     import asyncio

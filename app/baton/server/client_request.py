@@ -17,12 +17,7 @@ from baton.core.money import parse_usd
 from baton.server.api_errors import ApiError, bad_request
 from baton.server.request_messages import note_unknown
 from baton.server.tool_calls import MAX_DEPTH, is_too_deep
-from baton.server.tool_offer import (
-    ToolOffer,
-    checked_schema,
-    unkept_warnings,
-    with_instructions,
-)
+from baton.server.tool_offer import ToolOffer, checked_schema, unkept_warnings, with_instructions
 
 DEFAULT_MODEL = f"{OWN_MODELS_PREFIX}auto"
 

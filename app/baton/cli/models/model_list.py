@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from baton.cli.models.inventory import (
-    complete_known,
-    find_known_model,
-    list_models,
-    open_library,
-)
+from baton.cli.models.inventory import complete_known, find_known_model, list_models, open_library
 from baton.cli.output import emit, emit_document, iso_time, notify
 from baton.cli.stores import format_columns
 from baton.cli.workers import (

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.inventory import (
-    complete_known,
-    find_known_model,
-    open_library,
-)
+from baton.cli.models.inventory import complete_known, find_known_model, open_library
 from baton.cli.models.model_list import verdict_object, wrap_line
 from baton.cli.output import emit, emit_document, notify
 from baton.cli.stores import format_columns

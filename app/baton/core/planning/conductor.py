@@ -36,11 +36,7 @@ from baton.core.plan_types import (
     Plan,
     Step,
 )
-from baton.core.planning.assignment import (
-    assign_workers,
-    substitute_worker,
-    without_unfit_workers,
-)
+from baton.core.planning.assignment import assign_workers, substitute_worker, without_unfit_workers
 from baton.core.planning.plan_schema import (
     MAX_NAMED_FILES,
     PlanSchema,

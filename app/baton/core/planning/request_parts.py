@@ -21,12 +21,7 @@ from baton.core.planning.plan_lines import PlanPart, is_repeating, parse_lines
 from baton.core.ports import RoutingContext, Worker
 from baton.core.reading.bare_expressions import is_computable
 from baton.core.reading.follow_up import request_text
-from baton.core.reading.request_words import (
-    asks,
-    is_simple,
-    may_have_parts,
-    wants_reasoning,
-)
+from baton.core.reading.request_words import asks, is_simple, may_have_parts, wants_reasoning
 from baton.core.reading.task_kind import text_need
 
 MAX_PLAN_TOKENS = 160

@@ -14,26 +14,12 @@ from dataclasses import replace
 from baton.core.catalogue_types import RULE_CONDUCTOR
 from baton.core.judging.draft_scoring import expected_quality, tenths
 from baton.core.labels import Label
-from baton.core.messages import (
-    Card,
-    estimated_tokens,
-    text_with_files,
-)
-from baton.core.permissions import (
-    check,
-    helpers,
-    may_use,
-    must_ask,
-)
+from baton.core.messages import Card, estimated_tokens, text_with_files
+from baton.core.permissions import check, helpers, may_use, must_ask
 from baton.core.plan_types import Material
 from baton.core.planning.skill_estimates import MAX_PEER_SKILL_GAP, strength
 from baton.core.planning.turn_roles import TurnRole, scores_by_rule
-from baton.core.ports import (
-    CheckableWorker,
-    RecordedRun,
-    Route,
-    RoutingContext,
-)
+from baton.core.ports import CheckableWorker, RecordedRun, Route, RoutingContext
 from baton.core.reading.bare_expressions import ABOUT_BATON, can_compute
 from baton.core.routing_types import Estimate, Judgement
 from baton.core.run.rule_router import rerouted

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from baton.core.judging.draft_scoring import (
-    expected_quality,
-    judge_by_rule,
-    word_likeness,
-)
+from baton.core.judging.draft_scoring import expected_quality, judge_by_rule, word_likeness
 from baton.core.messages import Card, head_and_tail, is_too_long
 from baton.core.plan_types import KINDS, Material, Need
 from baton.core.planning.assignment import success_difficulty

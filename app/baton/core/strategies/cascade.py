@@ -20,12 +20,7 @@ from baton.core.plan_types import MAX_STEPS, Outcome, Plan
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.reading.task_kind import is_short_answer_wanted
 from baton.core.routing_types import Judgement
-from baton.core.strategies._estimates import (
-    can_pay_helper,
-    chance_text,
-    has_helper,
-    third_drafter,
-)
+from baton.core.strategies._estimates import can_pay_helper, chance_text, has_helper, third_drafter
 from baton.core.strategies._steps import (
     answer_step,
     best_step,

@@ -5,12 +5,7 @@ from __future__ import annotations
 from baton.core.messages import Card
 from baton.core.plan_types import Outcome
 from baton.core.ports import Proposal, RoutingContext, StrategyContext
-from baton.core.strategies._estimates import (
-    answer_chance,
-    chance_text,
-    expected_gain,
-    has_helper,
-)
+from baton.core.strategies._estimates import answer_chance, chance_text, expected_gain, has_helper
 from baton.core.strategies._steps import Delegation, local_workers, single_answer
 
 

@@ -19,11 +19,7 @@ from baton.core.messages import Role, Turn, TurnStatus
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.durable_files import expand_home
-from baton.presentation.answers import (
-    AnswerSummary,
-    answer_parts,
-    without_released_charges,
-)
+from baton.presentation.answers import AnswerSummary, answer_parts, without_released_charges
 from baton.presentation.run_story import record_view
 from baton.presentation.words import count_text
 from baton.tui import desktop

@@ -11,15 +11,10 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from baton.core.ledger_types import (
-    Egress,
-)
+from baton.core.ledger_types import Egress
 from baton.core.sanitiser import one_line
 from baton.presentation.served_requests import request_line, request_title
-from baton.presentation.words import (
-    charge_text,
-    count_text,
-)
+from baton.presentation.words import charge_text, count_text
 from baton.tui import key_bindings
 from baton.tui.chat.context import OpenEndpoint
 from baton.tui.screens.overlay import Overlay

@@ -24,12 +24,7 @@ from baton.presentation.words import count_text
 from baton.tui import key_bindings
 from baton.tui.widgets.question_view import ChoiceView, QuestionView, ScrollableQuestion
 from baton.tui.widgets.text_widgets import TextEditor
-from baton.tui.workflow_picture import (
-    picture_rows,
-    planned_run,
-    step_price_text,
-    total_price_text,
-)
+from baton.tui.workflow_picture import picture_rows, planned_run, step_price_text, total_price_text
 
 _EMPTY_RUN = RunView()
 

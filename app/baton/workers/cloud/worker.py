@@ -9,11 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from baton.core.errors import (
-    ContextTooLong,
-    SettingRefused,
-    WorkerUnavailable,
-)
+from baton.core.errors import ContextTooLong, SettingRefused, WorkerUnavailable
 from baton.core.labels import Label, address_label
 from baton.core.messages import (
     ENDPOINTS_PASSED,

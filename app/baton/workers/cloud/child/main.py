@@ -22,12 +22,7 @@ from msgspec.structs import asdict
 from baton.core.errors import ConfigError
 from baton.core.labels import Label, address_label
 from baton.ipc.messages import Cancel, Failed, FinalReply, Message, Stopped
-from baton.ipc.parent_channel import (
-    Failure,
-    ParentChannel,
-    keep_quiet_and_private,
-    take_pipes,
-)
+from baton.ipc.parent_channel import Failure, ParentChannel, keep_quiet_and_private, take_pipes
 from baton.ipc.process import environment
 from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
 from baton.workers.cloud.child.http_client import CloudHttpClient

@@ -17,12 +17,7 @@ import warnings
 from contextlib import suppress
 
 from baton.ipc.messages import Cancel, Message
-from baton.ipc.parent_channel import (
-    Failure,
-    ParentChannel,
-    keep_quiet_and_private,
-    take_pipes,
-)
+from baton.ipc.parent_channel import Failure, ParentChannel, keep_quiet_and_private, take_pipes
 from baton.workers.tools.child import sandbox_host
 from baton.workers.tools.messages import REQUESTS, CodeReply, MarkReply, MarkText, RunCode
 
