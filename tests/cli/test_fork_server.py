@@ -184,6 +184,7 @@ def test_a_fork_ends_with_the_terminals_side_and_the_other_way_round(
         fork = fork_of(server, asking)
         asking.kill()
         wait_until_over([fork])
+    _wait(lambda: not psutil.Process(server.pid).children())
     with ask(paths, "17+23") as asking:
         fork_of(server, asking).kill()
         assert asking.wait(30) == -signal.SIGKILL

@@ -59,7 +59,7 @@ def ask_forked(words: Sequence[str]) -> int | None:
     from baton.platform.unix_sockets import connect
 
     try:
-        if any(os.isatty(number) and _is_in_background(number) for number in range(3)):
+        if any(map(_is_in_background, range(3))):
             return None
         connection = connect(place, READY_SECONDS)
     except OSError:
@@ -121,7 +121,7 @@ def _is_in_background(terminal: int) -> bool:
     """Whether this process may not read from its terminal now, as after `baton ask ... &`."""
     try:
         return os.tcgetpgrp(terminal) != os.getpgrp()
-    except OSError:  # it isn't a terminal of this session
+    except OSError:  # it isn't a terminal, or none of this session
         return False
 
 

@@ -44,7 +44,7 @@ class Paths:
         return os.access(self.lender_socket, os.F_OK)
 
     def id(self) -> str:
-        """Return what tells this home from all others, also on other machines, and names none."""
+        """Return an id that no other home has, here or on another machine; it names nobody."""
         import platform
         from hashlib import sha256
 
